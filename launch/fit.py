@@ -29,6 +29,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied, this_machine
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
+from t2t_keras.machine.processor import num_cores
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
@@ -89,7 +90,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         return
     program.title("1. Text and choices")
     program.say(_table(steps.choices))
-    steps.prepare(corpus, config, len(os.sched_getaffinity(0)))
+    steps.prepare(corpus, config, num_cores())
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)

@@ -13,7 +13,6 @@ prepared on Apache Beam, perhaps on many machines, which must all see the text a
 """
 
 import dataclasses
-import os
 from typing import Any
 
 from absl import flags
@@ -24,6 +23,7 @@ from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.machine.beam_workers import BeamWorkers
+from t2t_keras.machine.processor import num_cores
 from t2t_keras.machine.remote import mirror_of, origin
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
@@ -50,7 +50,7 @@ setting_flags.define_usual(
 )
 flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used, and may be extended.")
 flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
-flags.DEFINE_integer("processes", len(os.sched_getaffinity(0)), "Shards prepared at once.", lower_bound=1)
+flags.DEFINE_integer("processes", num_cores(), "Shards prepared at once.", lower_bound=1)
 flags.DEFINE_integer(
     "shard_pairs",
     SHARD_PAIRS,

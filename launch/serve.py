@@ -64,7 +64,7 @@ _COMPUTE_TYPE = flags.DEFINE_enum(
 _OPTIONS = setting_flags.define_usual(
     ServingOptions,
     *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
-    *("tls_certificate", "tls_key", "api_key_file", "max_connections"),
+    *("tls_certificate", "tls_key", "api_key_file", "max_connections", "keep_alive_seconds"),
     *("max_batch_size", "max_batch_bytes", "batch_wait_ms", "max_queue_bytes", "max_unsent_bytes"),
     *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
@@ -94,11 +94,7 @@ def main(argv: list[str]) -> None:
     _say(f"serving {_models(server)}: REST at {scheme}://{server.rest_address}, gRPC at {server.grpc_address}")
     _next(heard)
     in_time = server.stop()
-    message = "stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s"
-    if in_time and not server.core.is_loading:
-        _say(message)
-    else:
-        _end(message)
+    _end("stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s")
 
 
 def _models(server: "Server") -> str:
@@ -134,7 +130,7 @@ def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> Non
 
 
 def _end(message: str) -> NoReturn:
-    """Ends at once: Python would wait for running threads, and TensorFlow must not be torn down while they use it."""
+    """Ends at once: Python would wait for running threads, and take seconds to tear TensorFlow down, which they use."""
     _say(message)
     sys.stderr.flush()
     os._exit(0)

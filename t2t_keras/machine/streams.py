@@ -6,11 +6,12 @@ cores, take less time than one after the other on all cores.
 
 import concurrent.futures
 import contextlib
-import os
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
+
+from t2t_keras.machine.processor import num_cores
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -50,8 +51,3 @@ def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -
             yield from executor.map(function, items)
         finally:
             executor.shutdown(cancel_futures=True)  # an interrupt does not wait for items that have not begun
-
-
-def num_cores() -> int:
-    """The number of cores that this process may use, which in a container can be fewer than the machine's."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from t2t_keras.errors import InputError, explained
 
-# What needs no key, so that probes work without: states of models, and gRPC's health service.
-_OPEN_PATH = re.compile(r"/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
+# What needs no key, so that probes work without: that it answers, states of models, and gRPC's health service.
+_OPEN_PATH = re.compile(r"/healthz|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
 _OPEN_METHODS = ("/grpc.health.v1.Health/", "/tensorflow.serving.ModelService/GetModelStatus")
 
 _REFUSAL = "a key is needed: Authorization: Bearer KEY"
@@ -67,7 +67,7 @@ class KeyCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
-        is_open = scope["method"] == "GET" and _OPEN_PATH.fullmatch(path)
+        is_open = scope["method"] in ("GET", "HEAD") and _OPEN_PATH.fullmatch(path)
         if is_open or self._keys.allow(Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
         else:

@@ -14,7 +14,7 @@ from t2t_keras.serving.answers import seconds_to_send
 _LOG = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-# From the connection, or from the last answer, to the end of a request's head. The body has a separate limit.
+# From the connection, or a further request's first byte, to the end of a request's head; bodies have another limit.
 _HEAD_SECONDS = 10.0
 _SENT_AT_ONCE = 1 << 14  # bytes
 _PARSED_AT_ONCE = 1 << 12  # bytes
@@ -38,6 +38,7 @@ class BoundedProtocol(H11Protocol):
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
         super().connection_made(cast(asyncio.Transport, self._bytes))
         self._waits_since = self._reads_since = self.loop.time()
+        self._has_begun = True  # a first request is not waited for as long as a further one
         self._taken_before = 0
         self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
         if refusal := self._refusal():
@@ -45,6 +46,8 @@ class BoundedProtocol(H11Protocol):
             self._answer(503, refusal)
 
     def data_received(self, data: bytes) -> None:
+        if not self._has_begun:
+            self._has_begun, self._waits_since = True, self.loop.time()
         # In pieces, since nobody else is served meanwhile.
         for start in range(0, len(data), _PARSED_AT_ONCE):
             # A connection that is refused may still be read from.
@@ -61,6 +64,7 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         self._waits_since = self.loop.time()
+        self._has_begun = bool(self.conn.trailing_data[0])
         self.conn.num_chunks = 0
         super().on_response_complete()
 
@@ -98,7 +102,7 @@ class BoundedProtocol(H11Protocol):
         """Closes the connection if its client is too slow, else looks again later."""
         now = self.loop.time()
         unsent = self.transport.get_write_buffer_size()
-        waits = self.cycle is None or self.cycle.response_complete
+        waits = self._has_begun and (self.cycle is None or self.cycle.response_complete)
         if self._is_stuck(now, unsent) or waits and not unsent and now - self._waits_since > _HEAD_SECONDS:
             self.transport.abort()
         else:

@@ -46,6 +46,7 @@ class ServingOptions:
         tls_key: file with its key in PEM, without a password.
         api_key_file: file with a key on each line, one of which requests must carry, except those for health and
             states of models; "" means that none is needed.
+        keep_alive_seconds: how long an idle connection of REST is kept after an answer; gateways keep theirs for 60 s.
         max_connections: most simultaneous connections to each interface, half of them from one address for REST, and
             most simultaneous gRPC calls.
         max_batch_size: most sentences of a batch; 1 disables merging.
@@ -78,6 +79,7 @@ class ServingOptions:
     tls_certificate: str = ""
     tls_key: str = ""
     api_key_file: str = ""
+    keep_alive_seconds: int = 75
     max_connections: int = 1000
     max_batch_size: int = 32
     max_batch_bytes: int = 8192
@@ -98,7 +100,7 @@ class ServingOptions:
         _check_at_least(
             self,
             1,
-            *("max_connections", "max_batch_size", "max_batch_bytes"),
+            *("keep_alive_seconds", "max_connections", "max_batch_size", "max_batch_bytes"),
             *("num_streams", "max_queue_bytes", "max_unsent_bytes", "max_growing"),
         )
         _check_at_least(
@@ -119,7 +121,7 @@ class ServingOptions:
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise InputError("tls_certificate and tls_key go together: one of them is missing")
         if bool(self.export_dir) == bool(self.model_config_file):
-            raise InputError("one of export_dir, the directory of a model, and model_config_file is needed")
+            raise InputError("one of export_dir, the directory of a model, and model_config_file is needed, not both")
         if self.model_config_file:
             if self.name:
                 raise InputError(f"name={self.name}: the models' names are those of model_config_file")

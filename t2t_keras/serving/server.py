@@ -64,13 +64,12 @@ class Server:
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
         self.core = Core(options, around_load, substitutes)
         self.rest_address = self.grpc_address = ""
-        self._told_to_serve, self._told_to_stop = asyncio.Event(), asyncio.Event()
-        self._bound: Future[asyncio.AbstractEventLoop] = Future()
-        self._serves: Future[None] = Future()
+        self._told_to_stop = asyncio.Event()
+        self._serves: Future[asyncio.AbstractEventLoop] = Future()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Listens and loads the model; returns once requests are answered.
+        """Listens and then loads the model, without which requests get errors; returns once it is loaded.
 
         Raises:
             OSError: an address is not available.
@@ -81,10 +80,8 @@ class Server:
         self._thread.start()
         try:
             # A port that is taken is told before the model is loaded.
-            loop = self._bound.result()
-            self.core.start()
-            loop.call_soon_threadsafe(self._told_to_serve.set)
             self._serves.result()
+            self.core.start()
         except Exception:
             self.stop()
             raise
@@ -97,11 +94,9 @@ class Server:
         if not self._thread:
             return self.core.close(0)
         deadline = time.monotonic() + self._options.grace_seconds
-        if not self._bound.exception():
-            loop = self._bound.result()
+        if not self._serves.exception():
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._told_to_stop.set)
-                loop.call_soon_threadsafe(self._told_to_serve.set)
+                self._serves.result().call_soon_threadsafe(self._told_to_stop.set)
         self._thread.join(self._options.grace_seconds + _CUT_OFF_SECONDS + 1)
         return self.core.close(max(deadline - time.monotonic(), 0)) and not self._thread.is_alive()
 
@@ -110,11 +105,9 @@ class Server:
             with listener:
                 asyncio.run(self._serve(listener))
         except Exception as error:
-            for future in (self._bound, self._serves):
-                if not future.done():
-                    future.set_exception(error)
-                    return
-            raise
+            if self._serves.done():
+                raise
+            self._serves.set_exception(error)
 
     async def _serve(self, listener: socket.socket) -> None:
         """Runs both front ends in this event loop until the server is stopped."""
@@ -122,11 +115,6 @@ class Server:
         loop.set_exception_handler(LoopErrors())
         grpc_server = self._bound_grpc()
         self.rest_address = _address(self._options.host, listener.getsockname()[1])
-        self._bound.set_result(loop)
-        await self._told_to_serve.wait()
-        if self._told_to_stop.is_set():
-            await grpc_server.stop(None)
-            return
         await grpc_server.start()
         rest_server = uvicorn.Server(self._rest_config())
         serving = asyncio.create_task(rest_server.serve(sockets=[listener]))
@@ -135,7 +123,7 @@ class Server:
         # asyncio accepts as many connections in a row as it was told to let wait. Without descriptors for them it logs
         # each, so it was told one; more may wait.
         listener.listen(_BACKLOG)
-        self._serves.set_result(None)
+        self._serves.set_result(loop)
         await self._told_to_stop.wait()
         rest_server.should_exit = True
         grace = self._options.grace_seconds
@@ -188,6 +176,7 @@ class Server:
             ws="none",
             server_header=False,
             backlog=1,
+            timeout_keep_alive=self._options.keep_alive_seconds,
             timeout_graceful_shutdown=math.ceil(self._options.grace_seconds) + _CUT_OFF_SECONDS,
         )
 

@@ -8,6 +8,7 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
@@ -83,6 +84,7 @@ class Versions:
         self._poll_lock = threading.Lock()
         self._policy = VersionPolicy()
         self._labels: Mapping[str, int] = {}
+        self._labels_before: dict[str, int] = {}  # those whose new version was never served yet
         self._served: dict[int, Model] = {}
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
@@ -106,8 +108,16 @@ class Versions:
         return not self._thread.is_alive()
 
     def choose(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
-        """Says which versions are wanted, from the next `poll` on, and which labels they have, from now on."""
-        self._policy, self._labels = policy, labels
+        """Says which versions are wanted, from the next `poll` on, and which labels they have.
+
+        A label that was given to another version stands for that as long as its new one has never been served.
+        """
+        with self._lock:
+            before = {label: self._standing_for(label) for label in self._labels}
+            self._policy, self._labels = policy, labels
+            self._labels_before = {
+                label: number for label, number in before.items() if labels.get(label, number) not in self._served
+            }
 
     def withdraw(self) -> None:
         """Stops following and serves no version any more; each is unloaded after its last request."""
@@ -123,12 +133,17 @@ class Versions:
 
     def number(self, version: int | str | None) -> int | None:
         """The number that a label stands for; what is no label stays. A `ServingError` for an unknown label."""
+        with self._lock:
+            return self._standing_for(version)
+
+    def _standing_for(self, version: int | str | None) -> Any:
+        """See `number`. The lock must be held."""
         if not isinstance(version, str):
             return version
-        labels = self._labels  # which may be replaced meanwhile
-        if version not in labels:
+        if version not in self._labels:
             raise invalid(f"Unrecognized servable version label: {version}")
-        return labels[version]
+        before = self._labels_before.get(version)
+        return before if before in self._served else self._labels[version]
 
     @contextlib.contextmanager
     def lend(self, version: int | str | None = None) -> Iterator[Model]:
@@ -140,8 +155,8 @@ class Versions:
         Raises:
             ServingError: this version is not served, or no version is, or the label is unknown.
         """
-        number = self.number(version)
         with self._lock:
+            number = self._standing_for(version)
             model = self._served.get(max(self._served, default=-1) if number is None else number)
             if not model:
                 wanted = f"Latest({self._name})" if number is None else f"Specific({self._name}, {number})"
@@ -262,6 +277,8 @@ class Versions:
         with self._lock:
             self._served[model.version] = model
             self._uses[model] = 0
+            came = {label for label, number in self._labels.items() if number == model.version}
+            self._labels_before = {k: v for k, v in self._labels_before.items() if k not in came}
             self._statuses[model.version] = VersionStatus(model.version, "AVAILABLE")
 
     def _retire(self, kept: Collection[int]) -> None:

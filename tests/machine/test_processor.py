@@ -1,14 +1,38 @@
 """What this machine's processor is called, and whether it computes in bfloat16."""
 
+import os
+
 import pytest
 
 from t2t_keras.machine import processor as processors
-from t2t_keras.machine.processor import computes_in_bfloat16, processor
+from t2t_keras.machine.processor import computes_in_bfloat16, num_cores, processor
 
 
 def test_the_processor_is_named():
     cores, _, name = processor().partition(" x ")
     assert int(cores) > 0 and name
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "max 100000"}, 64),
+        ({"cpu.max": "400000 100000"}, 4),
+        ({"cpu.max": "250000 100000"}, 2),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "9900000 100000"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ({}, 64),
+    ],
+)
+def test_a_container_has_the_cores_of_its_quota(tmp_path, monkeypatch, files, cores):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(processors, "_CGROUP", str(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)), raising=False)
+    assert num_cores() == cores
 
 
 @pytest.mark.parametrize(

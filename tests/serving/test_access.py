@@ -138,6 +138,8 @@ def test_a_connection_that_is_refused_runs_nothing_of_what_it_sends(secured, cer
 def test_readiness_needs_no_key_and_all_else_does(https):
     paths = ["/v1/models/toy", "/v1/models/toy/versions/1", "/v1/models/other"]
     assert [https.get(path).status_code for path in paths] == [200, 200, 404]
+    assert [https.head(path).status_code for path in (*paths, "/healthz")] == [200, 200, 404, 200]
+    assert https.get("/healthz").text == "ok\n" and https.post("/healthz").status_code == 401
     closed = ["/v1/models/toy/metadata", "/monitoring/prometheus/metrics", "/server.json", "/", "/v1/models/toy%2f"]
     assert {https.get(path).status_code for path in closed[:-1]} == {401}
     assert https.get(closed[-1]).status_code == 404

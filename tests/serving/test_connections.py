@@ -157,6 +157,14 @@ def test_a_client_that_asks_again_and_again_stays_connected(address):
             time.sleep(0.06)
 
 
+def test_an_idle_connection_is_kept_for_gateways(address):
+    """By `timeout_keep_alive`, which is 5 s here: a gateway would send its next request into one that is closed."""
+    with connected(address) as connection:
+        assert b" 200 OK" in asked(connection)
+        time.sleep(2.5 * connections._HEAD_SECONDS)
+        assert b" 200 OK" in asked(connection)
+
+
 def test_an_answer_that_takes_its_time_comes(address):
     with connected(address) as connection:
         assert b" 200 OK" in asked(connection, b"slow")

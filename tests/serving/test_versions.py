@@ -239,6 +239,33 @@ def test_versions_that_a_policy_asks_for_in_vain(folder, caplog):
         assert caught.value.code is code
 
 
+def test_a_label_stands_for_its_version_until_its_new_one_is_served(folder):
+    """However long that takes to load, and whether or not the old one stays."""
+    write(folder, 1)
+    seen = []
+
+    def load(path, version):
+        seen.append(versions.number("stable"))
+        if version == 3:
+            raise OSError("away")
+        return Light(path, version)
+
+    versions = Versions(folder, "mine", max_retries=0, load=load)
+    versions.choose(VersionPolicy(most=None, specific=frozenset({1})), {"stable": 1})
+    versions.poll()
+    for number in (2, 3):
+        write(folder, number)
+        versions.choose(VersionPolicy(most=None, specific=frozenset({number})), {"stable": number})
+        versions.poll()
+    assert seen == [1, 1, 2]
+    with versions.lend("stable") as model:
+        assert model.version == 2
+    versions.choose(VersionPolicy(most=None, specific=frozenset({2})), {"other": 2})
+    assert versions.number("other") == 2
+    with pytest.raises(ServingError, match="Unrecognized servable version label: stable"):
+        versions.number("stable")
+
+
 def test_a_model_that_is_withdrawn_is_unloaded_after_its_last_request(folder):
     write(folder, 1)
     versions = following(folder)

@@ -101,6 +101,7 @@ def rest_app(
     routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
+        Route("/healthz", service.health, methods=["GET"]),
         Route("/openapi.json", service.openapi, methods=["GET"]),
         Route("/server.json", service.description, methods=["GET"]),
     ]
@@ -132,7 +133,7 @@ class _Rest:
             if request.method == "POST" and (match := _POST.fullmatch(path)):
                 target = _Target(match)
                 return await (self._stream if target.method == "stream" else self._call)(request, target)
-            if request.method == "GET" and (match := _GET.fullmatch(path)):
+            if request.method in ("GET", "HEAD") and (match := _GET.fullmatch(path)):
                 return self._state(_Target(match))
             raise invalid(f"Malformed request: {request.method} {path}")
         except asyncio.CancelledError:
@@ -146,6 +147,10 @@ class _Rest:
                 _LOG.error("%s %s: %s", request.method, request.url.path, cause.message)
             headers = {"Retry-After": str(cause.retry_seconds)} if isinstance(cause, Busy) else None
             return _error(_STATUS.get(cause.code, 500), cause.message, headers)
+
+    async def health(self, request: Request) -> Response:
+        """Says that the server answers, whatever it serves."""
+        return Response("ok\n", media_type="text/plain")
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -170,10 +175,12 @@ class _Rest:
     def _state(self, target: "_Target") -> Response:
         """Returns the status of a model or its signatures."""
         if not target.metadata:
+            versions = self._core.models.get(target.name)
+            if versions and target.version is None and not versions.statuses():
+                return _json_message({"model_version_status": []}, 503)
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
             # TensorFlow Serving listens only once a version is available. Until then probes must not pass here either.
-            versions = self._core.models.get(target.name)
             ready = target.version is not None or versions and versions.served is not None
             return _json_message(content, 200 if ready else 503)
         with self._core.lend(target.name, target.version) as lent:

@@ -101,8 +101,10 @@ def test_model_ports_names_and_times_fit_together():
     assert all(host == service or host.startswith(f"{service}.") for host in flags["allowed_hosts"].split(","))
     stop = int(container()["lifecycle"]["preStop"]["exec"]["command"][1]) + int(flags["grace_seconds"])
     assert pod()["terminationGracePeriodSeconds"] > stop
-    for probe in ("startupProbe", "readinessProbe"):
-        assert container()[probe]["httpGet"] == {"path": f"/v1/models/{NAME}", "port": "rest"}
+    assert container()["readinessProbe"]["httpGet"] == {"path": f"/v1/models/{NAME}", "port": "rest"}
+    # A server that waits for its first version is not to be ended.
+    assert container()["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "rest"}
+    assert "startupProbe" not in container()
 
 
 def test_what_belongs_together_has_the_same_name():
