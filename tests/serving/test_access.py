@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import socket
 import ssl
-import subprocess
 
 import grpc
 import httpx
@@ -23,22 +22,14 @@ from t2t_keras.serving.access import ApiKeys, check_certificate
 from t2t_keras.serving.connections import BoundedProtocol
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests.serving.certificates import make_certificate
 
 KEYS = ("first-key", "second-key")
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for localhost that is its own authority, and its key."""
-    if not shutil.which("openssl"):
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(certificate), "-days", "2"]
-    subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    return str(certificate), str(key)
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

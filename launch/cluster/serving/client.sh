@@ -4,6 +4,7 @@
 #
 #     ./client.sh "A man is walking." "Two dogs play."
 #     MODEL=mine SERVER=translate.example:8501 ./client.sh < sentences.txt
+#     CA=chain.pem KEY_FILE=key.txt ./client.sh < sentences.txt      # TLS, and a key of --api_key_file
 set -euo pipefail
 # Bytes: the text is UTF-8 already, and what is not shall be the server's to refuse.
 export LC_ALL=C
@@ -13,10 +14,17 @@ model="${MODEL:-translation}"
 signature="${SIGNATURE:-serving_default}"
 # A request must not hold more sentences than the server's max_batch_size.
 batch="${BATCH:-32}"
+url="${CA:+https}"
+url="${url:-http}://$server/v1/models/$model:predict"
 
 # One JSON string a line: control characters but the tab have no place in a sentence.
 json_strings() {
   tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g' -e 's/.*/"&"/'
+}
+
+# For curl's --config, since arguments can be read by every user of the machine.
+credentials() {
+  [[ -z "${KEY_FILE:-}" ]] || printf 'header = "Authorization: Bearer %s"\n' "$(head -n 1 "$KEY_FILE")"
 }
 
 translate() {
@@ -24,7 +32,7 @@ translate() {
   instances="$(printf '%s\n' "$@" | json_strings | paste -s -d, -)"
   printf '{"signature_name": "%s", "instances": [%s]}' "$signature" "$instances" |
     curl --silent --show-error --fail-with-body --header 'Content-Type: application/json' --data-binary @- \
-      "http://$server/v1/models/$model:predict"
+      ${CA:+--cacert "$CA"} --config <(credentials) "$url"
   echo
 }
 

@@ -1,6 +1,7 @@
 """Translates lines of standard input through the gRPC interface of TensorFlow Serving or of launch.serve.
 
     python launch/cluster/serving/client_grpc.py --server=127.0.0.1:8500 --model=translation < sentences.txt
+    python launch/cluster/serving/client_grpc.py --server=HOST:8500 --ca=chain.pem --key_file=key.txt < sentences.txt
 
 Prints one translation per line; --score adds a tab and its score. Needs tensorflow-serving-api, but nothing of this
 project.
@@ -11,6 +12,7 @@ import contextlib
 import io
 import itertools
 import os
+import pathlib
 import sys
 from collections.abc import Iterator
 
@@ -34,7 +36,11 @@ with _without_notices():
 
 
 def translate(
-    service: prediction_service_pb2_grpc.PredictionServiceStub, model: str, sentences: list[str], seconds: float
+    service: prediction_service_pb2_grpc.PredictionServiceStub,
+    model: str,
+    sentences: list[str],
+    seconds: float,
+    metadata: list[tuple[str, str]],
 ) -> list[tuple[str, float]]:
     """Translates at most the server's `max_batch_size` sentences; returns translations with scores."""
     request = predict_pb2.PredictRequest()
@@ -44,11 +50,18 @@ def translate(
     text.dtype = types_pb2.DT_STRING
     text.tensor_shape.dim.add(size=len(sentences))
     text.string_val.extend(sentence.encode() for sentence in sentences)
-    outputs = service.Predict(request, timeout=seconds).outputs
+    outputs = service.Predict(request, timeout=seconds, metadata=metadata).outputs
     translations = [value.decode() for value in outputs["translation"].string_val]
     # A TensorProto stores numbers one by one or as bytes.
     scores = outputs["score"].float_val or memoryview(outputs["score"].tensor_content).cast("f")
     return list(zip(translations, scores, strict=True))
+
+
+def connected(server: str, ca: str | None) -> grpc.Channel:
+    """A channel to the server; by TLS if `ca`, a file with the certificates to trust, is given."""
+    if ca is None:
+        return grpc.insecure_channel(server)
+    return grpc.secure_channel(server, grpc.ssl_channel_credentials(pathlib.Path(ca).read_bytes()))
 
 
 def main() -> int:
@@ -56,6 +69,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="127.0.0.1:8500", help="host:port of its gRPC interface")
     parser.add_argument("--model", default="translation", help="the name that the model is served by")
+    parser.add_argument("--ca", help="TLS: file with the certificates to trust, in PEM")
+    parser.add_argument("--key_file", help="file with a key of --api_key_file on its first line")
     parser.add_argument("--batch", type=int, default=32, help="sentences a request; not above its max_batch_size")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer")
     parser.add_argument("--score", action="store_true", help="print scores too")
@@ -63,12 +78,16 @@ def main() -> int:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
-    with grpc.insecure_channel(flags.server) as channel:
+    metadata: list[tuple[str, str]] = []
+    if flags.key_file:
+        key = pathlib.Path(flags.key_file).read_text("ascii").splitlines()[0].strip()
+        metadata.append(("authorization", f"Bearer {key}"))
+    with connected(flags.server, flags.ca) as channel:
         service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         lines = (line.rstrip("\r\n") for line in sys.stdin)
         while sentences := list(itertools.islice(lines, flags.batch)):
             try:
-                answers = translate(service, flags.model, sentences, flags.timeout)
+                answers = translate(service, flags.model, sentences, flags.timeout, metadata)
             except grpc.RpcError as error:
                 print(f"error: {flags.server}: {error.code().name}: {error.details()}", file=sys.stderr)
                 return 1

@@ -1,5 +1,6 @@
 """The files for stock TensorFlow Serving: each is read as its reader reads it; the clients ask a real server."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests import programs
 from tests.serving import page_model
+from tests.serving.certificates import make_certificate
 
 pytestmark = pytest.mark.integration
 
@@ -291,6 +293,25 @@ def test_the_grpc_client_says_what_failed(server):
     done = grpc_client(server, "--model=other", stdin="one\n")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert re.fullmatch(r"error: 127\.0\.0\.1:\d+: NOT_FOUND: .+", done.stderr.splitlines()[-1])
+
+
+@needs_curl
+def test_both_clients_have_keys_and_trust_certificates(server, tmp_path):
+    certificate, own_key = make_certificate(tmp_path)
+    (tmp_path / "keys").write_text("first-key\nsecond-key\n")
+    settings = {"tls_certificate": certificate, "tls_key": own_key, "api_key_file": str(tmp_path / "keys")}
+    secured = Server(dataclasses.replace(server.core.options, **settings))
+    secured.start()
+    try:
+        keys = str(tmp_path / "keys")
+        assert predictions(shell_client(secured, "one", CA=certificate, KEY_FILE=keys).stdout) == ["ONE"]
+        assert "a key is needed" in shell_client(secured, "one", CA=certificate).stdout
+        assert shell_client(secured, "one", KEY_FILE=keys).returncode != 0
+        done = grpc_client(secured, f"--ca={certificate}", f"--key_file={keys}", stdin="one\n")
+        assert (done.returncode, done.stdout) == (0, "ONE\n")
+        assert ": UNAUTHENTICATED: a key is needed" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
+    finally:
+        secured.stop()
 
 
 def test_the_health_check_tells_a_served_model(server):
