@@ -23,6 +23,7 @@ from absl import flags
 
 from t2t_keras import config as configuration
 from t2t_keras.config import DataConfig
+from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
@@ -64,6 +65,8 @@ def main(argv: list[str]) -> None:
     config, paths = _text()
     given = _given()
     output = pathlib.Path(_OUTPUT.value)
+    if output.is_file():
+        raise InputError(f"--output={output} is a file; give a new folder")
     places = Places(output / "data", output / "run", output / "serving" / pathlib.Path(os.path.abspath(output)).name)
     steps = FitSteps(places, program.say)
     _check_free(output, steps)
@@ -91,7 +94,11 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     program.title("1. Text and choices")
     program.say(_table(steps.choices))
     steps.prepare(corpus, config, num_cores())
-    program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
+    counts = steps.data.counts
+    program.say(", ".join(f"{split}: {counts[split]['kept']:,} pairs" for split in steps.data.splits))
+    for reason, meaning in REASONS.items():
+        if dropped := counts["train"].get(reason):
+            program.say(f"  not trained on: {dropped:,} pairs ({meaning})")
     program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
     if outcome and outcome.signal == signal.SIGTERM:
@@ -159,11 +166,10 @@ def _given() -> list[Choice]:
 
 def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
     """Refuses a folder that holds something else."""
-    if steps.record["asked"] is None and output.exists():
-        if not output.is_dir():
-            raise InputError(f"--output={output} is a file; give a new folder")
-        if others := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-            raise InputError(f"--output={output} holds {others[0]} and nothing of launch.fit; give a new folder")
+    if steps.record["asked"] is not None or not output.exists():
+        return
+    if others := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
+        raise InputError(f"--output={output} holds {others[0]} and nothing of launch.fit; give a new folder")
 
 
 def _asked(config: DataConfig) -> dict[str, Any]:
@@ -200,7 +206,7 @@ def _advice(steps: FitSteps) -> str:
         ("more text of the same kind, or a higher model.dropout_rate where there is none", "improves it most"),
         ("docs/getting_started.md", "the steps behind this one"),
     ]
-    return "\n".join(f"  {line}: {meaning}" for line, meaning in lines)
+    return "\n".join(f"  {line}  # {meaning}" for line, meaning in lines)
 
 
 run = program.command(main)

@@ -1,8 +1,27 @@
 """Checks of the values of settings."""
 
+import dataclasses
+import functools
+import typing
 from typing import Any
 
+from t2t_keras.config.values import checked
 from t2t_keras.errors import InputError
+
+
+@functools.cache
+def _type_hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def check_types(config: Any) -> None:
+    """Refuses fields whose values their annotations do not allow; NumPy's numbers pass for Python's."""
+    kind: Any = type(config)
+    hints = _type_hints(kind)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        value = value.item() if hasattr(value, "item") else value
+        checked(f"{config.section}.{field.name}", hints[field.name], value)
 
 
 def check_positive(config: Any, *names: str) -> None:

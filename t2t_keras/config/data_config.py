@@ -2,9 +2,9 @@
 
 import dataclasses
 import re
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_seed
+from t2t_keras.config.checks import check_not_negative, check_positive, check_seed, check_types
 from t2t_keras.errors import InputError
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
@@ -55,11 +55,9 @@ class DataConfig:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_positive(self, "vocab_size", "max_length", "max_length_ratio")
         check_seed(self)
-        if self.vocab_type not in get_args(VocabType):
-            valid = ", ".join(get_args(VocabType))
-            raise InputError(f"data.vocab_type must be one of {valid}; got {self.vocab_type!r}")
         check_not_negative(self, "extend_vocab", "source_vocab_size")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):

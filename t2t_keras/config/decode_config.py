@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, ClassVar, Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive
+from t2t_keras.config.checks import check_not_negative, check_positive, check_types
 from t2t_keras.errors import InputError
 
 
@@ -61,15 +61,13 @@ class DecodeConfig:
     bfloat16: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_positive(self, "beam_size", "max_length_offset", "tokens_per_batch", "num_groups", "temperature", "top_p")
         check_not_negative(
             self,
             *("length_penalty", "min_length", "max_length_factor", "patience", "coverage_penalty"),
             *("no_repeat_ngram_size", "diversity_strength", "top_k"),
         )
-        if self.length_normalization not in ("gnmt", "average", "none"):
-            valid = "gnmt, average, none"
-            raise InputError(f"decode.length_normalization must be one of {valid}; got {self.length_normalization!r}")
         if self.top_p > 1:
             raise InputError(f"decode.top_p must be at most 1, got {self.top_p}")
         if self.beam_size % self.num_groups:

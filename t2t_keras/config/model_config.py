@@ -5,7 +5,7 @@ import dataclasses
 import pkgutil
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
-from t2t_keras.config.checks import check_positive
+from t2t_keras.config.checks import check_positive, check_types
 from t2t_keras.errors import InputError
 
 
@@ -39,6 +39,7 @@ class ModelConfig(abc.ABC):
     source_vocab_size: int | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_positive(self, "vocab_size", "d_model", "source_vocab_size")
 
     @property

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_rate, check_seed
+from t2t_keras.config.checks import check_not_negative, check_positive, check_rate, check_seed, check_types
 from t2t_keras.errors import InputError
 
 
@@ -85,6 +85,7 @@ class TrainConfig:
     patience: int = 0
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_positive(
             self,
             *("tokens_per_batch", "max_steps", "learning_rate_scale", "warmup_steps", "adam_epsilon"),

@@ -134,7 +134,8 @@ class FitSteps:
         self._say(f"{left:.1f} minutes of training from here; Ctrl-C ends it early and goes on with what follows")
         trainer = Trainer(self.run, self._config(left), self.data, make_strategy("auto"))
         outcome = trainer.train()
-        self._say(f"step {outcome.step:,}: {outcome.reason}")
+        ended = "ended by Ctrl-C; a larger --minutes goes on from here"
+        self._say(f"step {outcome.step:,}: {ended if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
             self.record.update(trained_for=minutes, has_converged=has_converged)
@@ -155,7 +156,7 @@ class FitSteps:
         return dataclasses.replace(config, model=model, data=self.data.config)
 
     def keep_better(self) -> None:
-        """Keeps the average of the last checkpoints, or the best one, whichever validates better.
+        """Keeps the average of the last checkpoints, the best one or the last one, whichever validates best.
 
         The weights become the run's checkpoint `chosen`, which programs then translate with.
         """
@@ -172,7 +173,8 @@ class FitSteps:
         near = [step for step in steps[-config.train.keep_checkpoints :] if 2 * step >= steps[-1]]
         best = checkpoints.best(path)
         translator = Translator.load(self.run.path, "latest")
-        candidates = [self._validated(translator, config, [best.step if best else steps[-1]])]
+        alone = dict.fromkeys([best.step if best else steps[-1], steps[-1]])
+        candidates = [self._validated(translator, config, [step]) for step in alone]
         if len(near) > 1:
             candidates.append(self._validated(translator, config, near))
         metric = config.train.best_metric

@@ -1,5 +1,6 @@
 """The model card, a README.md beside an exported model: what it was made of, how good it is, and where it ends."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def _commands(steps: FitSteps, command: str) -> str:
 
 def commands(steps: FitSteps) -> list[tuple[str, str]]:
     """What to type with the exported model, each with what it does."""
-    export_dir = steps.places.export_dir
+    export_dir = shlex.quote(str(steps.places.export_dir))
     return [
         (f"python -m launch.translate --model_dir={export_dir}", "asks for lines and translates them"),
         (f"python -m launch.serve --export_dir={export_dir}", "a server, with a page at http://127.0.0.1:8501/"),

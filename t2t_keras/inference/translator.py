@@ -198,7 +198,7 @@ class Translator:
         Raises:
             InputError: a line is no source of the task, or a request cannot be satisfied; names the line.
         """
-        encoded = list(numbered(list(lines), self._encoder))
+        encoded = list(numbered(list(_several(lines)), self._encoder))
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
 
     def translate_nbest(
@@ -213,7 +213,7 @@ class Translator:
         """
         if not 1 <= num_best <= self.config.beam_size:
             raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
-        return self._translations(list(numbered(list(lines), self._encoder)), num_best, on_progress, scored)
+        return self._translations(list(numbered(list(_several(lines)), self._encoder)), num_best, on_progress, scored)
 
     def check(self, request: str | Request) -> None:
         """Checks a line without searching: raises the `InputError` of `translate`, but without a line number."""
@@ -231,7 +231,7 @@ class Translator:
         """
         if chunk_lines < 1:
             raise ValueError(f"chunk_lines must be positive, got {chunk_lines}")
-        remaining = iter(lines)
+        remaining = iter(_several(lines))
         while chunk := list(itertools.islice(remaining, chunk_lines)):
             yield from self.translate(chunk)
 
@@ -401,3 +401,10 @@ class Translator:
         sources = [(*request.parts[0], EOS_ID) for request in parts]
         result = self._searches(padded(sources), num_best == 1, scored, **asked_arrays(parts))
         return found_translations(result, sources, self.tokenizer, num_best)
+
+
+def _several(lines: Iterable[str | Request]) -> Iterable[str | Request]:
+    """The lines; a TypeError for one text, whose letters would be taken for lines."""
+    if isinstance(lines, str):
+        raise TypeError("`lines` must be several texts, such as a list of one, not a text itself")
+    return lines

@@ -24,10 +24,11 @@ class TiedEmbedding(Layer):
         initial_stddev: of the normal distribution that the matrix begins as; None means 1 / sqrt(d_model), T2T's.
 
     Call arguments:
-        token_ids: int [...], each in [0, vocab_size).
+        inputs: token ids, int [...], each in [0, vocab_size).
+        reverse: whether `inputs` are hidden states, [..., d_model], of which logits are wanted.
 
     Returns:
-        float [..., d_model], of the compute dtype.
+        float [..., d_model], of the compute dtype; or the logits, float32 [..., vocab].
 
     Reference: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
 
@@ -55,6 +56,7 @@ class TiedEmbedding(Layer):
         self.scale = scale
         self.initial_stddev = initial_stddev
         self.bias = None  # of the logits
+        self.autocast = False  # ids that come as floats would be rounded
 
     def build(self, input_shape: tuple | None = None) -> None:
         stddev = self.d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
@@ -67,7 +69,11 @@ class TiedEmbedding(Layer):
         if self.use_bias:
             self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias", autocast=False)
 
-    def call(self, token_ids: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        if reverse:
+            return self._projected(inputs)
+        # Keras builds models that are loaded with placeholders of floats.
+        token_ids = inputs if "int" in keras.backend.standardize_dtype(inputs.dtype) else ops.cast(inputs, "int32")
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
         scale = self.d_model**0.5 if self.scale is None else self.scale
         scale = ops.where(ops.equal(token_ids, 0), 0.0, scale)
@@ -75,6 +81,11 @@ class TiedEmbedding(Layer):
 
     def logits(self, states: Tensor) -> Tensor:
         """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
+        if isinstance(states, keras.KerasTensor):  # a functional model keeps what layers do, and no other weights
+            return self(states, reverse=True)
+        return self._projected(states)
+
+    def _projected(self, states: Tensor) -> Tensor:
         # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
         logits = ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
         return logits if self.bias is None else logits + self.bias
@@ -83,5 +94,9 @@ class TiedEmbedding(Layer):
         """The matrix that turns hidden states into logits: [d_model, vocab] of the given dtype."""
         return ops.transpose(ops.cast(self.table, dtype))
 
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return (*input_shape, self.d_model)
+    def compute_output_shape(self, input_shape: tuple, reverse: bool = False) -> tuple:
+        return (*input_shape[:-1], self.vocab_size) if reverse else (*input_shape, self.d_model)
+
+    def compute_output_spec(self, inputs: Tensor, reverse: bool = False) -> keras.KerasTensor:
+        dtype = "float32" if reverse else self.compute_dtype
+        return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape), reverse), dtype)

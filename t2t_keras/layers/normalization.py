@@ -30,9 +30,10 @@ class LayerNormalization(Layer):
 
     def build(self, input_shape: tuple) -> None:
         width = (input_shape[-1],)
-        # autocast would round scale and offset to the compute dtype before the float32 arithmetic
-        self.scale = self.add_weight(shape=width, initializer="ones", name="scale", autocast=False)
-        self.offset = self.add_weight(shape=width, initializer="zeros", name="offset", autocast=False)
+        # In float32, as the arithmetic is: autocast would round them to the compute dtype before it.
+        arguments: dict[str, Any] = {"shape": width, "dtype": "float32", "autocast": False}
+        self.scale = self.add_weight(initializer="ones", name="scale", **arguments)
+        self.offset = self.add_weight(initializer="zeros", name="offset", **arguments)
 
     def call(self, inputs: Tensor) -> Tensor:
         return kernels.layer_normalization(inputs, self.scale, self.offset, self.epsilon)

@@ -70,8 +70,8 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        # An error of writing to an open file (a full disk) does not name the file.
-        if error.filename is None and error.errno is not None:
+        # An error of writing to an open file (a full disk) does not name the file, one of opening it the temporary one.
+        if error.filename in (None, str(temporary)) and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     finally:

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 
+import numpy as np
 import pytest
 
 from t2t_keras.config import (
@@ -22,6 +23,28 @@ from t2t_keras.errors import InputError
 def test_configurations_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().model.d_model = 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (TransformerConfig, {"position_encoding": "rotary"}, "model.position_encoding must be one of sinusoidal, "),
+        (TransformerConfig, {"tie_embeddings": "false"}, "model.tie_embeddings must be of type bool, got 'false'"),
+        (TransformerConfig, {"d_ff": 64.5}, "model.d_ff must be of type int, got 64.5"),
+        (DecodeConfig, {"beam_size": "4"}, "decode.beam_size must be of type int, got '4'"),
+        (DecodeConfig, {"length_normalization": "mean"}, "decode.length_normalization must be one of gnmt, "),
+        (TrainConfig, {"clip_norm": "1"}, "train.clip_norm must be of type float, got '1'"),
+        (DataConfig, {"vocab_type": "words"}, "data.vocab_type must be one of bpe, "),
+    ],
+)
+def test_what_is_made_in_python_is_checked_as_what_is_read(kind, values, message):
+    with pytest.raises(InputError, match=message):
+        kind(**values)
+
+
+def test_the_numbers_of_numpy_are_numbers():
+    assert TransformerConfig(d_ff=np.int64(64), dropout_rate=np.float32(0.5)).d_ff == 64
+    assert DecodeConfig(length_penalty=1, max_length_factor=0).length_penalty == 1
 
 
 def test_every_field_is_described():

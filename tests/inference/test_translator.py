@@ -38,6 +38,13 @@ def test_every_line_gives_its_translation_in_order():
     assert texts(translator.translate(iter(lines))) == [line.strip() for line in lines]
 
 
+def test_one_text_is_not_taken_for_many():
+    calls = (lambda text: copier().translate(text), lambda text: next(copier().translate_stream(text)))
+    for call in calls:
+        with pytest.raises(TypeError, match="`lines` must be several texts"):
+            call("A dog.")
+
+
 def test_odd_lines_give_one_line_each():
     odd = {
         "": "",

@@ -195,7 +195,10 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     code = dying(("t2t_keras.training.monitor", "Monitor.progress"), CTRL_C)
     status, output, errors = fit(tmp_path, *flags, code=code)
     assert status == 0, errors
-    assert ": stopped by SIGINT" in output and "model card: mine/serving/mine/README.md" in output
+    assert (
+        ": ended by Ctrl-C; a larger --minutes goes on from here" in output
+        and "model card: mine/serving/mine/README.md" in output
+    )
     assert fit(tmp_path, *flags)[1].startswith("mine is finished")
 
 
@@ -226,6 +229,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
             ["--source=a.en", "--target=a.de", "--set=data.seed=3"],
             "--set data.seed=3: --vocab_size is the only setting of the data here",
         ),
+        (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a new folder"),
         (["--source=a.en", "--target=a.de", "--output=full"], "--output=full holds a and nothing of launch.fit; give"),
     ],
 )

@@ -72,6 +72,7 @@ def results(folder):
     cases = {
         "pipe": (run, ODD_LINES),
         "files": ([*run, f"--input={folder / 'in.gz'}", f"--output={folder / 'out.txt'}"], b""),
+        "over_itself": ([*run, *(f"--{name}={folder / 'in.gz'}" for name in ("input", "output"))], b""),
         "chunks": ([*run, "--chunk_lines=2", "--beam_size=2"], ODD_LINES),
         "ensemble": ([*run, f"--ensemble={folder / 'run'}", f"--ensemble={folder / 'run'}@1"], ODD_LINES),
         "geometric": ([*run, f"--ensemble={folder / 'run'}", "--ensemble_mean=log_probabilities"], ODD_LINES),
@@ -188,7 +189,8 @@ def test_nothing_in_nothing_out(results):
         ("no_member", ["/nowhere"]),
         ("bad_member", ["'@best'", "MODEL_DIR@CHECKPOINT"]),
         ("no_input", ["/nowhere/in.txt"]),
-        ("no_output", ["/nowhere/", "out.txt"]),
+        ("no_output", ["/nowhere/out.txt"]),
+        ("over_itself", ["--output=", "in.gz", "is what is read"]),
         ("bad_beam", ["beam_size", "0"]),
         ("bad_penalty", ["length_penalty", "-1"]),
         ("large_beam", ["beam_size", "351", "350"]),

@@ -17,6 +17,55 @@ def test_tokens_embed_to_their_row_times_the_root_of_d_model():
     np.testing.assert_allclose(vectors, 4.0 * layer.table.numpy()[token_ids], rtol=1e-6)
 
 
+def functional_copier() -> tuple[keras.Model, TiedEmbedding]:
+    token_ids = keras.Input([6], dtype="int32")
+    embedding = TiedEmbedding(20, 8, use_bias=True)
+    states = keras.layers.Dense(8)(embedding(token_ids))
+    return keras.Model(token_ids, embedding.logits(states)), embedding
+
+
+def test_logits_in_a_functional_model_are_of_the_matrix_that_is_trained(tmp_path):
+    model, embedding = functional_copier()
+    token_ids = np.random.default_rng(1).integers(1, 10, (32, 6))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(token_ids, token_ids, epochs=1, verbose=0)
+    before = embedding.table.numpy()
+    model.fit(token_ids, token_ids, epochs=1, verbose=0)
+    # Also the rows of tokens that no input has, by the gradient of the logits alone.
+    assert np.abs(embedding.table.numpy() - before)[10:].max(axis=1).min() > 0
+    states = model.layers[2](embedding(token_ids))
+    expected = states @ embedding.table.numpy().T + embedding.bias.numpy()
+    np.testing.assert_allclose(model.predict(token_ids, verbose=0), expected, atol=1e-5)
+    model.save(tmp_path / "copier.keras")
+    loaded = keras.models.load_model(tmp_path / "copier.keras")
+    np.testing.assert_allclose(loaded.predict(token_ids, verbose=0), expected, atol=1e-5)
+    assert loaded.output.shape == (None, 6, 20) and loaded.output.dtype == "float32"
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Embedder(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = TiedEmbedding(400, 8)
+
+    def call(self, token_ids):
+        return self.embedding(token_ids)
+
+
+def test_a_subclassed_model_has_its_weights_when_it_is_loaded(tmp_path):
+    model, token_ids = Embedder(), np.array([[3, 399, 0]])
+    expected = model(token_ids)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(token_ids), expected)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_ids_that_come_as_floats_are_ids(policy):
+    layer = TiedEmbedding(400, 8, dtype=policy)
+    np.testing.assert_array_equal(layer(np.array([[3.0, 399.0, 0.0]], np.float32)), layer(np.array([[3, 399, 0]])))
+
+
 def test_id_0_embeds_to_zero_and_learns_nothing():
     layer = TiedEmbedding(11, 4)
     token_ids = tf.constant([[0, 3, 0]])

@@ -16,6 +16,14 @@ def test_it_equals_the_formula(rng, shape, epsilon):
     np.testing.assert_allclose(layer(x.astype("float32")), numpy_oracle.layer_norm(layer, x), atol=1e-5)
 
 
+@pytest.mark.parametrize("policy", ["bfloat16", "float64", "mixed_bfloat16"])
+def test_it_has_float32_weights_whatever_the_policy(rng, policy):
+    layer = LayerNormalization(dtype=policy)
+    outputs = layer(rng.standard_normal((2, 3, 6)).astype("float32"))
+    assert outputs.dtype == layer.compute_dtype
+    assert {weight.dtype for weight in layer.weights} == {"float32"}
+
+
 def test_it_starts_as_mean_0_and_deviation_1(rng):
     outputs = np.array(LayerNormalization()(5.0 + 2.0 * rng.standard_normal((4, 64)).astype("float32")))
     np.testing.assert_allclose(outputs.mean(-1), 0.0, atol=1e-5)
