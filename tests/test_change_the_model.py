@@ -1,5 +1,6 @@
 """What docs/change_the_model.md has readers paste trains, searches and translates."""
 
+import dataclasses
 import importlib.util
 import pathlib
 import re
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.config import model_config as registry
+from t2t_keras.errors import InputError
 from t2t_keras.models import families, presets
 from tests.programs import run_cases
 from tests.training import tiny_training
@@ -44,6 +46,14 @@ def model(pasted):
 
 def test_both_changes_are_there() -> None:
     assert sorted(BLOCKS) == ["gated", "rotary"]
+
+
+@pytest.mark.parametrize("changes", [{"num_experts": 8}, {"attention_window": 2}, {"position_encoding": "learned"}])
+def test_what_it_has_not_is_refused(model, changes) -> None:
+    (name,) = changes
+    if (name == "num_experts") == (model.config.family == "gated"):
+        with pytest.raises(InputError, match=f"model.{name}"):
+            dataclasses.replace(model.config, **changes)
 
 
 def test_its_parameters_are_those_that_its_settings_count(model) -> None:
