@@ -53,10 +53,9 @@ class Transformer(EncoderDecoder):
 
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
-        for positions in (self.source_positions, self.target_positions):
-            positions.build(states)
-        self.encoder.build(states)
-        self.decoder.build(states, states)
+        for layer in (self.source_positions, self.target_positions, self.encoder, self.decoder):
+            if not layer.built:  # by a method that needs a part of the model alone
+                layer.build(*[states] * (2 if layer is self.decoder else 1))
 
     def states(
         self,

@@ -381,3 +381,12 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
         assert keras.backend.standardize_dtype(found.dtype) == "float32"
         np.testing.assert_allclose(found, expected, atol=0.05)
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
+
+
+@pytest.mark.parametrize("name", ["states", "logits_and_attention", "encode"])
+def test_a_part_may_be_asked_for_before_the_whole(name):
+    model = Transformer(SMALL)
+    inputs = {"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}
+    getattr(model, name)(inputs["source"] if name == "encode" else inputs)
+    assert model(inputs).shape == (1, 2, SMALL.vocab_size)
+    assert model.count_params() == sum(model.config.parameter_counts().values())
