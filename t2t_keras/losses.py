@@ -66,7 +66,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         targets = ops.cast(y_true, "int32")
         real = ops.cast(ops.not_equal(targets, 0), "float32")
         # Keras takes the mean over all positions: times this, it is one over the tokens.
-        share = ops.mean(real) if self.reduction == "sum_over_batch_size" else 1.0
+        share = ops.mean(real) if self.reduction in ("sum_over_batch_size", "mean") else 1.0
         return token_losses(targets, y_pred, self.label_smoothing) * real / ops.where(share > 0, share, 1.0)
 
     def get_config(self) -> dict[str, Any]:

@@ -87,6 +87,13 @@ def test_the_keras_loss_is_the_mean_over_tokens(logits, dtype):
     assert float(loss) == pytest.approx(float(total) / float(count), rel=1e-6)
 
 
+def test_both_names_of_the_mean_are_the_mean_over_tokens(logits):
+    usual, other = (
+        SmoothedCrossEntropy(0.1, reduction=name)(TARGETS, logits) for name in ("sum_over_batch_size", "mean")
+    )
+    assert float(usual) == float(other)
+
+
 def test_the_keras_loss_is_saved():
     loss = keras.losses.deserialize(keras.losses.serialize(SmoothedCrossEntropy(0.2, name="mine")))
     assert isinstance(loss, SmoothedCrossEntropy)
