@@ -40,6 +40,7 @@ CHOSEN = "chosen"  # the name of the weights that are translated with
 
 _LEAST_SHARE = 0.5  # of the minutes is for training, however long preparing took
 _LEAST_MINUTES = 0.01  # train.max_minutes=0 would be no limit
+_NEXT_TO_NOTHING = 2  # BLEU of outputs that have little to do with their sources
 _EXAMPLES = 5
 _FEWEST_WORDS = 4  # of an example, because short sentences say little
 
@@ -221,6 +222,8 @@ class FitSteps:
         self._say(f"{self.data.counts['test']['kept']:,} sentences that training has not seen, beam {beam}")
         for score in self.record["scores"]:
             self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
+        if any(score["name"] == "BLEU" and score["value"] < _NEXT_TO_NOTHING for score in self.record["scores"]):
+            self._say(f"BLEU under {_NEXT_TO_NOTHING} is next to nothing: train longer, or on more text")
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:
