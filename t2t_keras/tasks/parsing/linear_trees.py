@@ -2,7 +2,7 @@
 
 Reference: Vinyals et al., "Grammar as a Foreign Language", 2015; section 6.3 of "Attention Is All You Need". There each
 word is "XX"; here the model copies it, since one that need not know which word comes next loses count of them
-(docs/tables.md, Table 4, has the difference).
+(docs/tables_measured.md, Table 4, has the difference).
 """
 
 import re
