@@ -17,6 +17,7 @@ import global_batch  # noqa: E402
 import layer_types  # noqa: E402
 import plan_costs  # noqa: E402
 import search_steps  # noqa: E402
+import server_load  # noqa: E402
 from chart import Axis, Chart  # noqa: E402
 from drawing import Drawing  # noqa: E402
 
@@ -96,3 +97,9 @@ def test_every_system_of_the_table_has_its_dot_and_a_name_that_can_be_read() -> 
     for number, (left, top, right, bottom) in enumerate(labels):
         for other in [*labels[number + 1 :], *marks]:
             assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], found[number].name
+
+
+def test_the_server_is_drawn_under_every_load_that_was_measured() -> None:
+    assert [clients for clients, _ in server_load.measured("tensorflow", 2)] == [1, 8, 64]
+    assert server_load.measured("CTranslate2 by itself", 4)[0][0] == 1  # the other cells are empty
+    assert len(server_load.measured("CTranslate2 by itself", 4)) == 1

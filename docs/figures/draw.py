@@ -12,6 +12,7 @@ import layer_types
 import parse_tree
 import plan_costs
 import search_steps
+import server_load
 import terminal
 
 FOLDER = Path(__file__).parents[1] / "images"
@@ -24,6 +25,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "table1.svg": layer_types.layer_types,
     "table2.svg": cost_and_score.cost_and_score,
     "plan_cost.svg": plan_costs.plan_costs,
+    "server_load.svg": server_load.server_load,
     "parse_tree.svg": parse_tree.parse_tree,
 }
 # Of what `record.py` wrote down.
