@@ -34,6 +34,7 @@ extensions = [
     "sphinx.ext.linkcode",
     "source_files",
     "pictures",
+    "attention_figure",
     "generated",
 ]
 myst_heading_anchors = 4

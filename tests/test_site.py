@@ -9,8 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 
 from t2t_keras import layers
+from tests.serving.page_driver import IN_A_BROWSER, started_browser
 
 ROOT = Path(__file__).parents[1]
 
@@ -114,3 +117,20 @@ def test_the_reference_is_the_code(site: Path) -> None:
     page = (site / "docs/api_layers.html").read_text(encoding="utf-8")
     for name in layers.__all__:
         assert f'id="t2t_keras.layers.{name}"' in page
+
+
+@IN_A_BROWSER
+def test_attention_can_be_pointed_at_without_a_server(site: Path, tmp_path: Path) -> None:
+    browser = started_browser(tmp_path)
+    try:
+        browser.get((site / "docs/attention.html").as_uri())
+        browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.attention"))
+        for kind in ("cross", "encoder", "decoder"):
+            Select(browser.find_element(By.ID, "attention-kind")).select_by_value(kind)
+            piece = browser.find_elements(By.CSS_SELECTOR, "#target-pieces .piece")[2]
+            browser.execute_script("arguments[0].click()", piece)
+            said = browser.find_element(By.ID, "reading").text
+            assert re.fullmatch(rf"{piece.text} looked at \w+ \d+ %.*", said)
+        assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    finally:
+        browser.quit()
