@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # searches import TensorFlow, which preparing data does witho
 
 Lines = Sequence[str]  # of outputs or of references
 
+_NUMBERS_IN_A_ROW = 20  # of lines at the start of a file: that column is of ids or labels, and no text
+
 
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
@@ -34,11 +36,23 @@ class ScoringSettings:
 
 
 def two_columns(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-    """The first two columns of each line, which are separated by tabs; an `InputError` names a line without a tab."""
+    """The first two columns of each line, which are separated by tabs.
+
+    An `InputError` names a line without a tab, or a column that begins with numbers, behind a header or not, where the
+    other one has text.
+    """
+    numbers = [0, 0]
     for number, line in enumerate(lines, start=1):
-        columns = line.split("\t")
+        columns = line.split("\t")[:2]
         if len(columns) < 2:
             raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
+        are_numbers = [column.strip().isdecimal() for column in columns]
+        for place in (0, 1):
+            numbers[place] += are_numbers[place] > are_numbers[1 - place]
+            if numbers[place] == _NUMBERS_IN_A_ROW and number <= _NUMBERS_IN_A_ROW + 1:
+                expected = "source and target, separated by a tab, in the first two columns (if it is text: two files)"
+                found = f"column {place + 1} has numbers, such as {columns[place].strip()} in line {number}"
+                raise InputError(f"{path}: {found}; expected {expected}")
         yield columns[0], columns[1]
 
 

@@ -126,6 +126,20 @@ def test_tab_separated_pairs_with_further_columns(tmp_path):
         list(corpora.files({"train": (path, None)}).splits["train"]())
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "column"), [("", "{}\tone\teins", 1), ("id\ten", "{}\tone", 1), ("", "a\t{}", 2)]
+)
+def test_a_column_of_numbers_is_no_text(tmp_path, header, row, column):
+    rows = [header] * bool(header) + [row.format(number) for number in range(700, 720)]
+    path = write_lines(tmp_path / "pairs.tsv", rows)
+    with pytest.raises(
+        InputError, match=rf"pairs.tsv: column {column} has numbers, such as 719 in line {len(rows)}; exp"
+    ):
+        list(corpora.files({"train": (path, None)}).splits["train"]())
+    path = write_lines(tmp_path / "sorted.tsv", [f"{number}\t{number}" for number in range(30)] + ["one\teins"])
+    assert len(list(corpora.files({"train": (path, None)}).splits["train"]())) == 31
+
+
 def test_a_corpus_of_files_knows_its_text(tmp_path):
     source, target = write_lines(tmp_path / "a.en", SOURCE), write_lines(tmp_path / "a.de", TARGET)
     tsv = write_lines(tmp_path / "valid.tsv", ["x\ty"])
