@@ -14,6 +14,7 @@ import dataclasses
 import faulthandler
 import logging
 import os
+import pathlib
 import queue
 import resource
 import signal
@@ -33,7 +34,6 @@ from . import remote_paths
 from .flag_groups import setting_flags
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Sequence
 
     from t2t_keras.serving.http.glossed import ReadTexts
@@ -81,6 +81,7 @@ def main(argv: list[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: heard.put("stop"))
     _log_to_stderr()
+    _check_folder(options.export_dir)
     options = _within_files(options)
     server = _server(options)
     # Signals do not interrupt the loading of a model, so it must not run in the main thread.
@@ -147,6 +148,18 @@ def _options() -> ServingOptions:
     return ServingOptions(**values, limits=Limits(**setting_flags.given(_LIMITS)))
 
 
+def _check_folder(export_dir: str) -> None:
+    """Refuses a version, and a folder that has no versions but folders with versions below it."""
+    given = pathlib.Path(export_dir)
+    if not export_dir or not given.is_dir() or any(entry.name.isdecimal() for entry in given.iterdir()):
+        return
+    models = [given.absolute().parent] if (given / "saved_model.pb").is_file() else []
+    for below in ("*", "serving/*"):  # `launch.fit` exports to the latter
+        models += sorted({each.parents[1] for each in given.glob(f"{below}/[0-9]*/saved_model.pb")})
+    if models:
+        raise InputError(f"--export_dir={export_dir} has no numbered versions in it; give --export_dir={models[0]}")
+
+
 def _within_files(options: ServingOptions) -> ServingOptions:
     """The options with as many connections as the process may have files, whose limit is raised as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -198,7 +211,7 @@ def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
     return ServedDocuments(markup, documents)
 
 
-def _glossary_reader(version: "pathlib.Path") -> "ReadTexts":
+def _glossary_reader(version: pathlib.Path) -> "ReadTexts":
     """Reads texts with glossaries for a version."""
     from t2t_keras.inference.served_terms import ServedTerms  # with Keras, which takes seconds
 

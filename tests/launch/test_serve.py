@@ -254,13 +254,19 @@ def test_notices_of_libraries_do_not_reach_the_log(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def refusals(export_dir):
+def refusals(export_dir, tmp_path_factory):
+    fitted = tmp_path_factory.mktemp("fitted")
+    (fitted / "serving").mkdir()
+    os.symlink(export_dir, fitted / "serving" / "mine")
     export = f"--export_dir={export_dir}"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         cases = {
             "no_dir": [],
             "missing": ["--export_dir=/nowhere/mine"],
+            "version": [f"{export}/5"],
+            "above": [f"--export_dir={export_dir.parent}"],
+            "fitted": [f"--export_dir={fitted}"],
             "file": [f"--export_dir={__file__}"],
             "batch": [export, "--max_batch_size=0"],
             "wait": [export, "--batch_wait_ms=-1"],
@@ -291,6 +297,9 @@ def refusals(export_dir):
         ("no_dir", ["--export_dir"]),
         ("missing", ["/nowhere/mine", "no such directory"]),
         ("file", ["test_serve.py", "no such directory"]),
+        ("version", ["/toy/5 has no numbered versions in it; give --export_dir=", "/toy\n"]),
+        ("above", ["has no numbered versions in it; give --export_dir=", "/toy\n"]),
+        ("fitted", ["has no numbered versions in it; give --export_dir=", "/serving/mine\n"]),
         ("batch", ["max_batch_size", "1", "0"]),
         ("wait", ["batch_wait_ms", "-1"]),
         ("queue", ["max_queue_bytes", "1", "0"]),
