@@ -5,9 +5,11 @@ import functools
 import gc
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from typing import NoReturn
 
 # Before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -41,6 +43,9 @@ REMOTE: dict[str, Callable[[str], contextlib.AbstractContextManager[str]]] = {}
 
 # Called after the flags are parsed and before `main`.
 BEFORE_MAIN: list[Callable[[], None]] = []
+
+# What absl says of a flag that has no value.
+_MISSING = re.compile(r"flag --\w+=None: Flag --(\w+) must have a value other than None\.")
 
 
 class _VersionFlag(flags.BooleanFlag):
@@ -76,7 +81,17 @@ def run(main: Callable[[list[str]], None]) -> None:
         print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0]))
         sys.exit(0)
     sys.modules["__main__"].__doc__ = module.__doc__  # of --helpfull, also if a console command is the main module
-    app.run(lambda argv: _guarded(main, argv))
+    app.run(lambda argv: _guarded(main, argv), flags_parser=_parsed)
+
+
+def _parsed(argv: list[str]) -> list[str]:
+    """The arguments that are no flags; a flag that is unknown, wrong or missing becomes one line and exit status 1."""
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        missing = _MISSING.findall(str(error))
+        text = f"{' and '.join(f'--{name}' for name in missing)} must be given" if missing else str(error)
+        _fail(f"{' '.join(text.split()).removeprefix('flag ').removesuffix('.').removesuffix(' ?')}; see --help")
 
 
 def command(main: Callable[[list[str]], None]) -> Callable[[], None]:
@@ -134,6 +149,6 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     print(f"error: {with_urls(message)}", file=sys.stderr)
     sys.exit(1)
