@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from typing import IO
 
-from t2t_keras.data.sources.corpora_files import decoded_line
+from t2t_keras.data.sources.corpora_files import decoded_line, without_byte_order_mark
 from t2t_keras.errors import named
 from t2t_keras.inference.marked_text import translate_marked
 from t2t_keras.inference.translator import Translator
@@ -19,6 +19,8 @@ def write_marked(
 ) -> int:
     """Writes the translation of an HTML or XML document, or of lines with placeholders; returns how many were cut.
 
+    Lines end as the first one does; a byte order mark is left out.
+
     Raises:
         InputError: a line is not UTF-8, or the document is not well-formed XML; names the line.
     """
@@ -26,7 +28,8 @@ def write_marked(
     lines = enumerate(raw_lines, start=1)
     size = chunk_lines if markup == "placeholders" else None
     while chunk := list(itertools.islice(lines, size)):
-        texts = [_decoded(raw, f"{name}, line {number}") for number, raw in chunk]
+        newline = "\r\n" if chunk[0][1].endswith(b"\r\n") else "\n"
+        texts = [_decoded(raw, number, name) for number, raw in chunk]
         texts = texts if markup == "placeholders" else ["\n".join(texts) + "\n"]
         documents = [MarkedDocument.parsed(text, markup, name) for text in texts]
         results, translations = translate_marked(translator, documents)
@@ -38,13 +41,13 @@ def write_marked(
                 if not translation.exists:
                     print(f"warning: {name}, line {line}: no translation was found; it stays as it is", file=sys.stderr)
         end = "\n" if markup == "placeholders" else ""
-        output.write("".join(result + end for result in results).encode("utf-8"))
+        output.write("".join(result + end for result in results).replace("\n", newline).encode("utf-8"))
         output.flush()
     if translator.glossary is not None:
         report.print()
     return num_cut
 
 
-def _decoded(raw: bytes, place: str) -> str:
-    with named(place):
-        return decoded_line(raw)
+def _decoded(raw: bytes, number: int, name: str) -> str:
+    with named(f"{name}, line {number}"):
+        return decoded_line(without_byte_order_mark(raw) if number == 1 else raw)

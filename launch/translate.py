@@ -218,7 +218,8 @@ def _output_text(translator: Translator, lines: list[json_lines.Line], results: 
 
 def _json_text(translator: Translator, lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
     good = [results[line.number] for line in lines if not line.error]
-    answers = iter(json_lines.answers(translator, good, _TOKEN_SCORES.value, _ALIGNMENTS.value))
+    flags_of = (_TOKEN_SCORES.value, _ALIGNMENTS.value, _NUM_BEST.value > 1)
+    answers = iter(json_lines.answers(translator, good, *flags_of))
     rows = []
     for line in lines:
         row = {} if line.id is None else {"id": line.id}

@@ -74,8 +74,9 @@ def answers(
     translations: Sequence[Sequence[Translation]],
     token_scores: bool = False,
     alignments: bool = False,
+    as_lists: bool = False,
 ) -> list[dict[str, Any]]:
-    """The JSON object for each line: its best translation and, if there are several, all under "nbest".
+    """The JSON object for each line: its best translation and, with `as_lists`, all under "nbest".
 
     `token_scores` adds "pieces" and "token_log_probs"; `alignments` adds "source_pieces", "pieces" and "alignment".
     What became of a glossary's terms is under "terms", if the line has any.
@@ -96,7 +97,7 @@ def answers(
             value.update(details)
     remaining = iter(values)
     rows = [[next(remaining) for _ in hypotheses] for hypotheses in translations]
-    return [{**row[0], "nbest": row} if len(row) > 1 else row[0] for row in rows]
+    return [{**row[0], "nbest": row} if as_lists else row[0] for row in rows]
 
 
 def _term(term: TermUse) -> dict[str, Any]:

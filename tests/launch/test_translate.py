@@ -88,6 +88,10 @@ def results(folder):
         "no_glossary": ([*run, f"--glossary={folder / 'missing.tsv'}"], b""),
         "glossary": ([*run, f"--glossary={folder / 'terms.tsv'}", "--json"], b"A man\ndogs\n\nThe dog\n"),
         "html": ([*run, "--markup=html"], b"<p>A <b>man</b>\n{x}</p>\n<br>\n"),
+        "html_of_windows": ([*run, "--markup=html"], b"\xef\xbb\xbf<p>A <b>man</b>\r\n{x}</p>\r\n<br>\r\n"),
+        "placeholders_of_windows": ([*run, "--markup=placeholders"], b"\xef\xbb\xbfA {x} man\r\n\r\nA man\r\n"),
+        "placeholders": ([*run, "--markup=placeholders"], b"A {x} man\n\nA man\n"),
+        "json_nbest": ([*run, "--num_best=2", "--json"], b"A man\n\n"),
         "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
         "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
@@ -221,6 +225,18 @@ def test_markup_stays(results):
     status, out, _ = results["html"]
     assert status == 0 and out.startswith("<p>") and out.endswith("</p>\n<br>\n")
     assert all(out.count(once) == 1 for once in ("<b>", "</b>", "{x}"))
+
+
+def test_markup_may_begin_with_a_byte_order_mark_and_its_lines_end_as_before(results):
+    for name in ("html", "placeholders"):
+        assert results[f"{name}_of_windows"][:2] == (0, results[name][1].replace("\n", "\r\n"))
+
+
+def test_a_blank_line_has_a_list_of_its_one_translation(results):
+    status, out, _ = results["json_nbest"]
+    line, blank = (json.loads(line) for line in out.splitlines())
+    assert status == 0 and len(line["nbest"]) == 2
+    assert blank.pop("nbest") == [blank] and blank["translation"] == ""
 
 
 def test_a_glossary_is_kept_and_counted(results):
