@@ -36,7 +36,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     """The loss for Keras's `fit`: a mean over the batch's tokens without padding, float32 scalar.
 
     Weights of samples, float [batch] or [batch, target_len], multiply the token losses; they do not change what the sum
-    is divided by, as in Keras's own losses.
+    is divided by, as in Keras's own losses, unless the reduction is "mean_with_sample_weight".
 
     Args:
         label_smoothing: epsilon, in [0, 1).
@@ -60,6 +60,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         if sample_weight is not None and ops.ndim(sample_weight) == 1:
             sample_weight = ops.expand_dims(sample_weight, -1)  # of all tokens of a sentence
+        if self.reduction == "mean_with_sample_weight":  # Keras divides by the sum of the weights
+            real = ops.cast(ops.not_equal(y_true, 0), "float32")
+            sample_weight = real if sample_weight is None else ops.cast(sample_weight, "float32") * real
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:

@@ -94,6 +94,15 @@ def test_both_names_of_the_mean_are_the_mean_over_tokens(logits):
     assert float(usual) == float(other)
 
 
+def test_a_mean_by_weights_is_over_tokens(logits):
+    losses, real = np.asarray(token_losses(TARGETS, logits, 0.1)), TARGETS != 0
+    loss = SmoothedCrossEntropy(0.1, reduction="mean_with_sample_weight")
+    assert float(loss(TARGETS, logits)) == pytest.approx(losses[real].mean(), rel=1e-6)
+    weights = np.array([0.5, 3.0], "float32")
+    expected = np.average(losses, weights=weights[:, None] * real)
+    assert float(loss(TARGETS, logits, weights)) == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_keras_loss_is_saved():
     loss = keras.losses.deserialize(keras.losses.serialize(SmoothedCrossEntropy(0.2, name="mine")))
     assert isinstance(loss, SmoothedCrossEntropy)
