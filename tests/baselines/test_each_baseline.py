@@ -34,6 +34,15 @@ def test_a_target_depends_on_earlier_ones_alone(family):
 
 
 @each_family
+@pytest.mark.parametrize("name", ["states", "encode"])
+def test_a_part_may_be_asked_for_before_the_whole(family, name):
+    model = type(make(family))(tiny_family(family, vocab_size=VOCAB))
+    getattr(model, name)(SOURCE if name == "encode" else BATCH)
+    assert model(BATCH).shape == (*TARGET.shape, VOCAB)
+    assert model.count_params() == sum(model.config.parameter_counts().values())
+
+
+@each_family
 @pytest.mark.parametrize(("source_len", "target_len"), [(0, 3), (4, 0)])
 def test_nothing_has_no_states(family, source_len, target_len):
     batch = {"source": np.zeros([2, source_len], np.int32), "target": np.zeros([2, target_len], np.int32)}
