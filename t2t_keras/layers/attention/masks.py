@@ -1,5 +1,6 @@
 """Attention masks: bool, True where a query may attend to a key."""
 
+import keras
 from keras import ops
 
 from t2t_keras.tensor import Tensor
@@ -8,6 +9,18 @@ from t2t_keras.tensor import Tensor
 def padding_mask(token_ids: Tensor) -> Tensor:
     """Hides padding (id 0) from every query: int [batch, key_len] --> bool [batch, 1, 1, key_len], True on tokens."""
     return ops.not_equal(token_ids, 0)[:, None, None, :]  # --> [batch, 1, 1, key_len]
+
+
+def with_heads(mask: Tensor | None) -> Tensor | None:
+    """A mask with an axis for the heads, if it is one of each sentence: [batch, query_len, key_len], as Keras's own
+    `MultiHeadAttention` takes it --> [batch, 1, query_len, key_len]. Others stay; a ValueError refuses floats.
+    """
+    if mask is None:
+        return None
+    if "float" in (dtype := keras.backend.standardize_dtype(mask.dtype)):
+        made = "`mask >= 0` makes one of numbers to add to scores, `mask > 0` of ones and zeros"
+        raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {made}")
+    return ops.expand_dims(mask, 1) if len(mask.shape) == 3 else mask
 
 
 def token_rows(token_ids: Tensor) -> Tensor:
@@ -21,7 +34,7 @@ def token_rows(token_ids: Tensor) -> Tensor:
 
 def causal_mask(length: Tensor) -> Tensor:
     """Hides later positions (section 3.2.3): bool [1, 1, length, length], True where key position <= query position."""
-    positions = ops.arange(length)
+    positions = _positions(length)
     return ops.less_equal(positions[None, :], positions[:, None])[None, None]  # --> [1, 1, length, length]
 
 
@@ -29,6 +42,12 @@ def window_mask(length: Tensor, window: tuple[int, int]) -> Tensor:
     """Hides positions outside of a window (section 4, "restricted"): bool [1, 1, length, length], True where the key's
     position is at most `window[0]` before and at most `window[1]` after the query's.
     """
-    positions = ops.arange(length)
+    positions = _positions(length)
     distance = positions[None, :] - positions[:, None]
     return ((distance >= -window[0]) & (distance <= window[1]))[None, None]  # --> [1, 1, length, length]
+
+
+def _positions(length: Tensor | None) -> Tensor:
+    if length is None:
+        raise ValueError("`length` is None, as of a symbolic input; make the mask within a layer's call, or a `Lambda`")
+    return ops.arange(length)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.attention.masks import window_mask
+from t2t_keras.layers.attention.masks import window_mask, with_heads
 from t2t_keras.layers.attention.scores import (
     Score,
     additive_attention,
@@ -56,8 +56,9 @@ class MultiHeadAttention(Layer):
     Call arguments:
         query: float [batch, query_len, d_model].
         memory: float [batch, key_len, d_model].
-        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend. With a window,
-            the same for all queries, as `padding_mask` is: length 1 in the axis query_len, else ValueError.
+        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend; with three axes,
+            to [batch, query_len, key_len]. With a window, the same for all queries, as `padding_mask` is: length 1 in
+            the axis query_len, else ValueError.
         seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
@@ -118,6 +119,7 @@ class MultiHeadAttention(Layer):
             if collector is not None:
                 collector.weights.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, query_len, key_len]
             return outputs
+        attention_mask = with_heads(attention_mask)
         self._check_window(query, memory, attention_mask)
         heads = window_attention(
             *self._project(query, memory),
@@ -138,6 +140,7 @@ class MultiHeadAttention(Layer):
         nothing to attend to is the call's result another.
         """
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
+        attention_mask = with_heads(attention_mask)
         if self.window is not None:
             within = window_mask(ops.shape(query)[1], self.window)
             attention_mask = within if attention_mask is None else ops.logical_and(attention_mask, within)
@@ -181,6 +184,9 @@ class MultiHeadAttention(Layer):
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
         """Queries, scaled if the score is, keys and values, float [heads, batch, length, d_head] each."""
+        for name, x in (("query", query), ("memory", memory)):
+            if len(x.shape) != 3:
+                raise ValueError(f"`{name}` must be [batch, length, d_model], got the shape {tuple(x.shape)}")
         queries = self.query_projection()
         others = (self.key_kernel, self.key_bias, self.d_key), (self.value_kernel, self.value_bias, self.d_value)
         if query is memory:

@@ -102,7 +102,7 @@ def test_self_attention_equals_the_formula(rng, d_value):
 
 
 @pytest.mark.parametrize(
-    "shape", [(5,), (4, 5), (3, 4, 5), (3, 1, 5), (1, 4, 5), (2, 3, 4, 5), (2, 1, 1, 5), (1, 3, 4, 1)]
+    "shape", [(5,), (4, 5), (2, 4, 5), (2, 1, 5), (1, 4, 5), (2, 3, 4, 5), (2, 1, 1, 5), (1, 3, 4, 1)]
 )
 def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     query, memory = (rng.standard_normal((2, length, 8)).astype("float32") for length in (4, 5))
@@ -110,8 +110,23 @@ def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     layer = MultiHeadAttention(3, 4)
     layer.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(layer, rng)
-    whole = np.broadcast_to(mask, (2, 3, 4, 5)).copy()
+    with_heads = mask[:, None] if mask.ndim == 3 else mask  # as Keras's own layer has it
+    whole = np.broadcast_to(with_heads, (2, 3, 4, 5)).copy()
     np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, whole), atol=1e-6)
+
+
+def test_a_mask_of_floats_is_refused():
+    x = np.zeros((2, 4, 8), "float32")
+    with pytest.raises(ValueError, match="an attention mask must be bool, True = may attend, got float32"):
+        MultiHeadAttention(3, 4)(x, x, np.zeros((2, 1, 4, 4), "float32"))
+
+
+@pytest.mark.parametrize("name", ["query", "memory"])
+def test_inputs_of_another_rank_are_refused(name):
+    inputs = {"query": np.zeros((2, 4, 8), "float32"), "memory": np.zeros((2, 4, 8), "float32")}
+    inputs[name] = inputs[name][0]
+    with pytest.raises(ValueError, match=rf"`{name}` must be \[batch, length, d_model\], got the shape \(4, 8\)"):
+        MultiHeadAttention(3, 4)(**inputs)
 
 
 def test_fully_masked_rows_and_their_gradients_are_finite(rng):
