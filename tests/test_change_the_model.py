@@ -6,6 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+import keras
 import numpy as np
 import pytest
 
@@ -54,6 +55,12 @@ def test_what_it_has_not_is_refused(model, changes) -> None:
     if (name == "num_experts") == (model.config.family == "gated"):
         with pytest.raises(InputError, match=f"model.{name}"):
             dataclasses.replace(model.config, **changes)
+
+
+def test_keras_saves_and_loads_it(model, tmp_path) -> None:
+    inputs = {"source": np.array([[5, 6, 1]]), "target": np.array([[7, 1]])}
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(inputs), model(inputs))
 
 
 def test_its_parameters_are_those_that_its_settings_count(model) -> None:
