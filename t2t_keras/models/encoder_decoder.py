@@ -186,8 +186,8 @@ class EncoderDecoder(keras.Model):
         """
         if format == "litert":
             raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
-        ids = keras.InputSpec(shape=(None, None), dtype="int32")
-        super().export(filepath, format, **{"input_signature": [{"source": ids, "target": ids}], **kwargs})
+        ids = {name: keras.InputSpec(shape=(None, None), dtype="int32", name=name) for name in ("source", "target")}
+        super().export(filepath, format, **{"input_signature": [ids], **kwargs})
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
         """Raises a ValueError, because Keras would skip every layer here."""

@@ -148,6 +148,7 @@ def test_fit_with_callbacks_and_what_they_save(model, tmp_path):
 def test_an_export_is_the_call_for_any_lengths(model, tmp_path):
     model.export(tmp_path / "saved", verbose=False)
     exported = tf.saved_model.load(str(tmp_path / "saved"))
+    assert set(exported.signatures["serving_default"].structured_input_signature[1]) == {"source", "target"}
     for inputs in (INPUTS, {"source": SOURCE[:1, :4], "target": TARGET[:1, :3]}):
         np.testing.assert_allclose(exported.serve(inputs), model(inputs), rtol=1e-4, atol=1e-5)
 
