@@ -13,6 +13,7 @@ prepared on Apache Beam, perhaps on many machines, which must all see the text a
 """
 
 import dataclasses
+import pathlib
 from typing import Any
 
 from absl import flags
@@ -27,6 +28,7 @@ from t2t_keras.machine.processor import num_cores
 from t2t_keras.machine.remote import mirror_of, origin
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
+from t2t_keras.text.languages import language_of_name
 from t2t_keras.text.tokenizer import Tokenizer
 
 from . import program, remote_paths
@@ -43,9 +45,13 @@ flags.DEFINE_integer(
     f"Longest side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
     f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
 )
+for _side, _code in (("source", _DEFAULTS.source_language), ("target", _DEFAULTS.target_language)):
+    flags.DEFINE_string(
+        f"{_side}_language", None, f"Code of its language; default: how the names of the files end, or {_code}."
+    )
 setting_flags.define_usual(
     DataConfig,
-    *("source_language", "target_language", "max_length_ratio", "lowercase", "seed"),
+    *("max_length_ratio", "lowercase", "seed"),
     *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
 )
 flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used, and may be extended.")
@@ -95,10 +101,19 @@ def _config() -> DataConfig:
     usual = {**vars(_DEFAULTS), **task(FLAGS.task).data}
     given = {name: FLAGS[name].value for name in usual if name in FLAGS and FLAGS[name].present}
     lists = {"symbols": tuple(FLAGS.symbols), "tags": tuple(FLAGS.tag)}
-    config = DataConfig(**{**usual, **given, **lists, **_settings_of_another_run()})
+    config = DataConfig(**{**usual, **_languages_of_files(), **given, **lists, **_settings_of_another_run()})
     if FLAGS["max_length"].present:
         return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
+
+
+def _languages_of_files() -> dict[str, str]:
+    """The two languages that the names of all training files end in, if they do."""
+    sides = FLAGS.train_source, FLAGS.train_target
+    source, target = ({language_of_name(pathlib.Path(path).name) for path in paths} for paths in sides)
+    if len(source) != 1 or len(target) != 1 or source == target or None in source | target:
+        return {}
+    return {"source_language": str(*source), "target_language": str(*target)}
 
 
 def _settings_of_another_run() -> dict[str, Any]:

@@ -59,6 +59,16 @@ def test_files_to_prepared_data_with_a_table_and_again(files):
     ]
 
 
+def test_languages_are_those_of_the_names_of_the_files(files):
+    for name in ("a.fr", "a.text"):
+        (files / name).write_text((files / "a.de").read_text(encoding="utf-8"), encoding="utf-8")
+    cases = (("a.fr", [], "fr"), ("a.fr", ["--target_language=nl"], "nl"), ("a.text", [], "de"))
+    for number, (target, more, language) in enumerate(cases):
+        folder = files / str(number)
+        assert run(*flags_for(files, train_target=files / target, data_dir=folder), *more)[0] == 0
+        assert PreparedData.open(folder).config.target_language == language
+
+
 def test_a_killed_preparation_goes_on_with_what_is_missing(files):
     assert run(*flags_for(files, data_dir=files / "whole", shard_pairs=20), "--processes=1")[0] == 0
     command = ["-m", "launch.prepare_data", *flags_for(files, shard_pairs=20, processes=2)]
