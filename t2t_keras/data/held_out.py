@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from t2t_keras.data.cleaning import HeldOut, Pair, comparison_key, is_damaged
+from t2t_keras.data.cleaning import HeldOut, Pair, comparison_key, fingerprint, is_damaged
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.text.repair import repair
@@ -17,7 +17,7 @@ class TextSurvey:
     """The training text of a corpus: how many pairs it has, and parts of it that are held out.
 
     The text is read when something is first asked for. Pairs that have an empty side, damaged characters or equal sides
-    are neither counted nor held out. Eight bytes a pair stay in memory.
+    are neither counted nor held out. Sixteen bytes a pair stay in memory.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -25,8 +25,8 @@ class TextSurvey:
 
     @functools.cached_property
     def pairs(self) -> int:
-        """The number of usable pairs."""
-        return len(self._hashes)
+        """The number of different usable pairs."""
+        return len(np.unique(self._hashes["pair"]))
 
     def holding_out(self, sizes: Mapping[str, int]) -> Corpus:
         """The corpus with sets drawn from its training text.
@@ -48,8 +48,9 @@ class TextSurvey:
 
     @functools.cached_property
     def _hashes(self) -> np.ndarray:
-        """A hash of the source of each usable pair, uint64 [pairs]."""
-        return np.fromiter((key for key, _ in self._usable()), np.uint64)
+        """Hashes of the source, and of both sides, of each usable pair, uint64 [pairs] each."""
+        hashes = ((key, int.from_bytes(fingerprint(pair), "little")) for key, pair in self._usable())
+        return np.fromiter(hashes, np.dtype([("source", np.uint64), ("pair", np.uint64)]))
 
     def _usable(self) -> Iterator[tuple[int, Pair]]:
         for raw in self._corpus.splits["train"]():
@@ -63,7 +64,7 @@ class TextSurvey:
     def _drawn(self, sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
         """The first pairs in the order of their sources' hashes, without those that resemble an earlier one."""
         needed = sum(sizes.values())
-        keys = np.unique(self._hashes)
+        keys = np.unique(self._hashes["source"])
         last = keys[min(len(keys), 4 * needed + 100) - 1] if len(keys) else 0
         candidates: dict[int, Pair] = {}
         for key, pair in self._usable():
@@ -79,7 +80,8 @@ class TextSurvey:
                 chosen.append(candidates[key])
         if len(chosen) < needed:
             raise InputError(
-                f"only {len(chosen):,} pairs with different sentences can be held out, {needed:,} were asked for"
+                f"only {len(chosen):,} pairs with different sentences can be held out, {needed:,} were asked for, for "
+                "all sets together: lower --held_out_pairs"
             )
         remaining = iter(chosen)
         return {split: [next(remaining) for _ in range(size)] for split, size in sizes.items()}
