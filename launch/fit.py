@@ -140,10 +140,12 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
     names = [None, None] if is_tsv else [language_of_name(pathlib.Path(path).name) for path in (source, target)]
     codes = [given or named for given, named in zip(languages, names, strict=True)]
     if None in codes or codes[0] == codes[1]:
-        files = source if is_tsv else f"{source} and {target}"
-        raise InputError(
-            f"{files}: no two languages at the ends of the names; give --source_language and --target_language (en, de)"
-        )
+        files, problem = f"{source} and {target}", "the names end in no two languages, as a.en and a.de do"
+        if is_tsv:
+            files, problem = source, "the name of a .tsv says no languages"
+        if codes[0] and codes[0] == codes[1]:
+            problem = f"both languages are {codes[0]}"
+        raise InputError(f"{files}: {problem}; give --source_language and --target_language, such as en and de")
     config = DataConfig(source_language=str(codes[0]), target_language=str(codes[1]))
     return config, [{"train": (source, target)}]
 

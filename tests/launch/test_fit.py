@@ -213,13 +213,14 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
         (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: leave --target out"),
         (
             ["--source=a.tsv"],
-            "a.tsv: no two languages at the ends of the names; give --source_language and --target_language (en, de)",
+            "a.tsv: the name of a .tsv says no languages; give --source_language and --target_language",
         ),
         (
             ["--source=a.src", "--target=a.tgt"],
-            "a.src and a.tgt: no two languages at the ends of the names; give --source_language and --target_language "
-            "(en, de)",
+            "a.src and a.tgt: the names end in no two languages, as a.en and a.de do; give --source_language and "
+            "--target_language, such as en and de",
         ),
+        (["--source=a.en", "--target=b.en"], "a.en and b.en: both languages are en; give --source_language and "),
         (
             ["--corpus=multi30k", "--source=a.en"],
             "--corpus=multi30k brings its own text: leave --source and --target out",
