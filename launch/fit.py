@@ -58,6 +58,7 @@ _LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the m
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
 
 _GIVEN = "given"
+_SAVING = "train.checkpoint_minutes"  # decides little
 
 
 def main(argv: list[str]) -> None:
@@ -78,7 +79,8 @@ def main(argv: list[str]) -> None:
         survey = TextSurvey(corpus)
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
             # All at once, since a folder with data and without what was asked for would count as somebody else's.
-            steps.record.update(choices=_chosen(steps, survey, given), asked=_asked(config), text=None)
+            choices = _chosen(steps, survey, given)
+            steps.record.update(choices=choices, pairs=survey.pairs, asked=_asked(config), text=None)
         steps.record.check_same("asked", _asked(config), output)
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
@@ -87,12 +89,16 @@ def main(argv: list[str]) -> None:
 
 
 def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> None:
-    if steps.record["finished"] and steps.record["trained_for"] >= _MINUTES.value:
+    licence = _LICENCE.value or steps.record["licence"] or ""
+    is_described = steps.record["finished"] and licence == (steps.record["licence"] or "")
+    if is_described and steps.record["trained_for"] >= _MINUTES.value:
         program.say(f"{_OUTPUT.value} is finished: its {steps.record['trained_for']:g} minutes are over")
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
     program.say(_table(steps.choices))
+    if others := _other_choices(steps):
+        program.say(f"begun for other minutes; for {_MINUTES.value:g} a new --output would choose {others}")
     steps.prepare(corpus, config, num_cores())
     counts = steps.data.counts
     program.say(", ".join(f"{split}: {counts[split]['kept']:,} pairs" for split in steps.data.splits))
@@ -114,8 +120,8 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command goes on from here.")
         return
     version = steps.export()
-    card = write_card(steps, version, _LICENCE.value, f"python -m launch.fit {shlex.join(sys.argv[1:])}")
-    steps.record.update(finished=True)
+    card = write_card(steps, version, licence, f"python -m launch.fit {shlex.join(sys.argv[1:])}")
+    steps.record.update(finished=True, licence=licence or None)
     program.say(f"model card: {card}")
     program.title("What next")
     program.say(_advice(steps))
@@ -191,6 +197,20 @@ def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> lis
     choices = {each.name: each for each in (*chosen, *given)}
     settings_applied(choices.values())
     return [vars(each) for each in choices.values()]
+
+
+def _other_choices(steps: FitSteps) -> str:
+    """What a new folder would have for so many minutes, and this one, begun for others, has not."""
+    if (pairs := steps.record["pairs"]) is None:
+        return ""
+    chosen = fit_rules.choose(pairs, _MINUTES.value, **this_machine(), preset=_PRESET.value)
+    given = [choice for choice in steps.choices if choice.reason == _GIVEN]
+    others = list({each.name: each for each in (*chosen, *given)}.values())
+    presets_of = [next(each.value for each in each_of if each.name == "preset") for each_of in (steps.choices, others)]
+    if presets_of[0] != presets_of[1]:
+        return f"preset: {' -> '.join(presets_of)}"
+    here, there = settings_applied(steps.choices), settings_applied(others)
+    return ", ".join(each for each in configuration.differences(here, there) if not each.startswith(_SAVING))
 
 
 def _table(choices: Sequence[Choice]) -> str:

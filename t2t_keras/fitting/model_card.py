@@ -53,11 +53,13 @@ def _data(steps: FitSteps, licence: str) -> str:
 
 def _sizes(steps: FitSteps) -> str:
     model: SequenceModel = steps.translator.model  # type: ignore[assignment]
+    minutes = steps.minutes_trained
+    spent = ("minutes", f"{minutes:.1f}") if minutes >= 1 else ("seconds", f"{60 * minutes:.0f}")
     rows = [
         ("parameters", f"{sum(model.config.parameter_counts().values()):,}"),
         ("entries of the vocabulary", f"{steps.data.tokenizer.vocab_size:,}"),
         ("updates", f"{steps.record['chosen']['step']:,}"),
-        ("minutes of training", f"{steps.minutes_trained:.1f}"),
+        (f"{spent[0]} of training", spent[1]),
         ("weights", f"{steps.record['chosen']['name']}, by {steps.record['chosen']['compared']}"),
     ]
     return f"## Sizes\n\n{_table(('what', 'value'), rows)}"

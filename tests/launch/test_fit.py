@@ -192,6 +192,34 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
 
 
 @pytest.mark.integration
+def test_a_licence_may_be_given_later(fitted: tuple[Path, list[str]]) -> None:
+    folder, (first, *_) = fitted
+    assert "new --output" not in first
+    flags = [*FILES, "--minutes=100", *FLAGS]
+    card = folder / "mine/serving/mine/README.md"
+    before = card.read_text(encoding="utf-8")
+    try:
+        output = fit(folder, *flags, "--licence=another one")[1]
+        assert "2. Training" in output and "Licence of the text: another one." in card.read_text(encoding="utf-8")
+        assert fit(folder, *flags)[1].startswith("mine is finished")
+    finally:
+        fit(folder, *flags, "--licence=made for a test")
+    assert "seconds of training" in before and card.read_text(encoding="utf-8").count("made for a test") == 2
+
+
+@pytest.mark.integration
+def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
+    write_text(tmp_path)
+    flags = [*FILES, *(flag for flag in FLAGS if "tokens_per_batch" not in flag)]
+    assert fit(tmp_path, *flags, "--minutes=0.5", code=dying(TRAINING))[0] == -signal.SIGKILL
+    output = fit(tmp_path, *flags, "--minutes=100", code=dying(TRAINING))[1]
+    begun = "begun for other minutes; for 100 a new --output would choose "
+    (line,) = (line for line in output.splitlines() if line.startswith(begun))
+    assert "train.tokens_per_batch: 2048 -> " in line and "train.warmup_steps: 500 -> " in line
+    assert "max_steps" not in line and "checkpoint_minutes" not in line
+
+
+@pytest.mark.integration
 def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     write_text(tmp_path)
     flags = [*FILES, "--minutes=100", *FLAGS, "--set=train.max_steps=1000000"]
