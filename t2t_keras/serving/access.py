@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from t2t_keras.errors import InputError, explained
+from t2t_keras.serving.refusals import Reason, Refusals, address
 
 # What needs no key, so that probes work without: that it answers, states of models, and gRPC's health service.
 _OPEN_PATH = re.compile(r"/healthz|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
@@ -61,9 +62,10 @@ def _digest(key: bytes) -> bytes:
 class KeyCheck:
     """Middleware that answers 401 to requests without a key, except for states of models."""
 
-    def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
+    def __init__(self, app: ASGIApp, keys: ApiKeys, refusals: Refusals) -> None:
         self._app = app
         self._keys = keys
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
@@ -71,6 +73,7 @@ class KeyCheck:
         if is_open or self._keys.allow(Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
         else:
+            self._refusals.add("rest", Reason.KEY, address(scope.get("client")))
             headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
             content = json.dumps({"error": _REFUSAL})
             await Response(content, 401, headers, "application/json")(scope, receive, send)
@@ -79,20 +82,21 @@ class KeyCheck:
 class KeyInterceptor(grpc.aio.ServerInterceptor):
     """Answers UNAUTHENTICATED to calls without a key, except for health and states of models."""
 
-    def __init__(self, keys: ApiKeys) -> None:
+    def __init__(self, keys: ApiKeys, refusals: Refusals) -> None:
         self._keys = keys
+        self._refusals = refusals
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         metadata: Iterable[tuple[str, Any]] = handler_call_details.invocation_metadata or ()
         authorization = next((value for name, value in metadata if name == "authorization"), "")
         if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.allow(authorization):
             return await continuation(handler_call_details)
-        return grpc.unary_unary_rpc_method_handler(_refuse)
+        return grpc.unary_unary_rpc_method_handler(self._refuse)
 
-
-async def _refuse(message: bytes, context: Any) -> NoReturn:
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
-    raise AssertionError("abort always raises")
+    async def _refuse(self, message: bytes, context: Any) -> NoReturn:
+        self._refusals.add("grpc", Reason.KEY, context.peer())
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
+        raise AssertionError("abort always raises")
 
 
 def check_certificate(certificate: str, key: str) -> None:

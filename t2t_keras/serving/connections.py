@@ -10,6 +10,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from t2t_keras.serving.answers import seconds_to_send
+from t2t_keras.serving.refusals import Reason, Refusals, address
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,12 +28,13 @@ class BoundedProtocol(H11Protocol):
 
     It refuses connections beyond `uvicorn.Config.limit_concurrency`, which counts one more than there may be, and those
     of an address that has half of them already. It closes a connection that sends no whole request or is too slow to
-    read its answer.
+    read its answer. `refusals` counts what it refuses.
     """
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, *arguments: Any, refusals: Refusals | None = None, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.conn: _Parser = _Parser(h11.SERVER)
+        self._refusals = refusals
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
@@ -90,6 +92,8 @@ class BoundedProtocol(H11Protocol):
     def _answer(self, status: int, message: str) -> None:
         """Answers, instead of the application, with an error, and closes the connection."""
         self.connections.discard(self)
+        if self._refusals:
+            self._refusals.add("rest", Reason.CONNECTIONS if status == 503 else Reason.REQUEST, address(self.client))
         content = json.dumps({"error": message}).encode()
         head = (
             f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"

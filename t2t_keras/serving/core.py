@@ -18,6 +18,7 @@ from t2t_keras.serving.configured_models import ConfiguredModels
 from t2t_keras.serving.growing import ADVANCE, Growing, growing_signature, known
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.refusals import Refusals
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model, Substitutes, no_substitutes
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature, check_size
@@ -42,6 +43,7 @@ class Core:
 
     Attributes:
         metrics: counts requests and batches.
+        refusals: counts what is refused before it is a request.
         unsent: counts the answers that are being sent.
         models: the models and their versions.
         is_loading: after `close`, whether a version is still being loaded; loading cannot be interrupted.
@@ -55,6 +57,7 @@ class Core:
     ) -> None:
         self.options = options
         self.metrics = Metrics()
+        self.refusals = Refusals(self.metrics.refusal)
         self._answers = AnswerCache(options.cache_bytes, self.metrics.cache)
         self.models = ConfiguredModels(
             options, around_load, substitutes, lambda model: self._answers.forget(model.signatures.values())

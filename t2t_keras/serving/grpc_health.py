@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.refusals import Reason
 
 # grpc.aio.ServicerContext: grpc has no types.
 _Context: TypeAlias = Any
@@ -57,6 +58,7 @@ class _HealthService:
         service = await _service(message, context)
         health = self._health(service)
         if health is Health.SERVICE_UNKNOWN:
+            self._core.refusals.add("grpc", Reason.MODEL, context.peer())
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service or model has the name {service!r}")
         return _response(health)
 
@@ -67,6 +69,7 @@ class _HealthService:
         limit = max(1, self._core.options.max_connections // 4)
         if self._num_watching >= limit:
             refusal = f"{limit} clients are watching, a quarter of max_connections; use Check, or try again later"
+            self._core.refusals.add("grpc", Reason.CONNECTIONS, context.peer())
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
         self._num_watching += 1
         try:

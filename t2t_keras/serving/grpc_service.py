@@ -30,6 +30,7 @@ from t2t_keras.serving.answers import LARGE_BYTES, memory_of, seconds_to_send
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.model_configs import model_settings
+from t2t_keras.serving.refusals import Reason
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.served_signatures import Arrays, Signature, check_num_rows
@@ -66,6 +67,21 @@ def add_services(server: grpc.aio.Server, core: Core) -> None:
             _handlers("tensorflow.serving.ModelService", service.model_methods()),
         ]
     )
+
+
+class UnknownMethods(grpc.GenericRpcHandler):
+    """Refuses, and counts, what no handler before it has."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def service(self, handler_call_details: Any) -> Any:
+        """A method of any name."""
+        return grpc.unary_unary_rpc_method_handler(self._refuse)
+
+    async def _refuse(self, message: bytes, context: _Context) -> None:
+        self._core.refusals.add("grpc", Reason.REQUEST, context.peer())
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
 
 def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandler:
@@ -130,6 +146,11 @@ class _Services:
 
     async def _metadata(self, message: bytes, context: _Context) -> bytes:
         request = self._parsed(get_model_metadata_pb2.GetModelMetadataRequest, message)
+        with self._core.refusals.counted("grpc", context.peer()):
+            return self._described(request)
+
+    def _described(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> bytes:
+        """The signatures of a model."""
         name, version = _target(request)
         if not request.metadata_field:
             raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
@@ -144,7 +165,8 @@ class _Services:
 
     async def _status(self, message: bytes, context: _Context) -> bytes:
         request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
-        return self._core.status(*_target(request)).SerializeToString()
+        with self._core.refusals.counted("grpc", context.peer()):
+            return self._core.status(*_target(request)).SerializeToString()
 
     async def _reload(self, message: bytes, context: _Context) -> bytes:
         request = self._parsed(model_management_pb2.ReloadConfigRequest, message)

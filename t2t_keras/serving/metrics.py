@@ -103,6 +103,12 @@ class Metrics:
             "t2t_serving_cache_misses", "Sentences whose answers could be kept, but were not there.", registry=registry
         )
         self._cache_bytes = Gauge("t2t_serving_cache_bytes", "Bytes of answers that are kept.", registry=registry)
+        self._refusals = Counter(
+            "t2t_serving_refusals",
+            "What was refused before it was a request to a model, by reason.",
+            ["interface", "reason"],
+            registry=registry,
+        )
         self._version = Gauge(
             "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
         )
@@ -126,6 +132,10 @@ class Metrics:
         """Counts a batch of `rows` sentences."""
         self._batches.observe(rows)
         self._sentences.inc(rows)
+
+    def refusal(self, interface: str, reason: str) -> None:
+        """Counts a refusal; see `Refusals`."""
+        self._refusals.labels(interface, reason).inc()
 
     def stream(self) -> contextlib.AbstractContextManager[None]:
         """Counts an answer that grows for as long as the block lasts."""

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import functools
 import math
 import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any, cast
 
 import grpc
 import uvicorn
@@ -16,7 +18,7 @@ from t2t_keras.serving.access import ApiKeys, KeyInterceptor, check_certificate,
 from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_health import health_service
-from t2t_keras.serving.grpc_service import add_services
+from t2t_keras.serving.grpc_service import UnknownMethods, add_services
 from t2t_keras.serving.http.glossed import Glossaries
 from t2t_keras.serving.http.marked import ReadDocuments
 from t2t_keras.serving.http.rest import rest_app
@@ -136,7 +138,7 @@ class Server:
     def _bound_grpc(self) -> grpc.aio.Server:
         """A gRPC server that listens and does not answer yet."""
         server = grpc.aio.server(
-            interceptors=[KeyInterceptor(self._keys)] if self._keys else [],
+            interceptors=[KeyInterceptor(self._keys, self.core.refusals)] if self._keys else [],
             options=[
                 ("grpc.max_receive_message_length", self._options.limits.max_body_bytes),
                 ("grpc.max_send_message_length", -1),
@@ -148,7 +150,7 @@ class Server:
             maximum_concurrent_rpcs=self._options.max_connections,
         )
         add_services(server, self.core)
-        server.add_generic_rpc_handlers([health_service(self.core, self._told_to_stop)])
+        server.add_generic_rpc_handlers([health_service(self.core, self._told_to_stop), UnknownMethods(self.core)])
         wanted = _address(self._options.host, self._options.grpc_port)
         try:
             if self._options.tls_certificate:
@@ -164,7 +166,7 @@ class Server:
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
             rest_app(self.core, self._keys, self._read, self._glossaries),
-            http=BoundedProtocol,
+            http=cast(Any, functools.partial(BoundedProtocol, refusals=self.core.refusals)),
             ssl_certfile=self._options.tls_certificate or None,
             ssl_keyfile=self._options.tls_key or None,
             # uvicorn also counts the connection that asks.

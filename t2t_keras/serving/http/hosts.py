@@ -9,6 +9,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from t2t_keras.serving.refusals import Reason, Refusals, address
+
 ANY_HOST = "*"
 
 
@@ -23,15 +25,18 @@ class HostCheck:
         app: the application behind the check.
         host: the address that the server listens at.
         allowed_hosts: further names, without ports, accepted as host and as origin; "*" accepts all.
+        refusals: counts what is refused.
     """
 
-    def __init__(self, app: ASGIApp, host: str, allowed_hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, host: str, allowed_hosts: Collection[str], refusals: Refusals) -> None:
         self._app = app
         self._host = host.lower()
         self._allowed = frozenset(name.lower() for name in allowed_hosts)
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if message := self._refusal(Headers(scope=scope)):
+            self._refusals.add("rest", Reason.HOST, address(scope.get("client")))
             content = json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
             await Response(content, 403, {"Connection": "close"}, "application/json")(scope, receive, send)
         else:

@@ -35,6 +35,7 @@ from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
+from t2t_keras.serving.refusals import Reason, address
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays
@@ -111,11 +112,11 @@ def rest_app(
     return Starlette(
         routes=routes,
         middleware=[
-            Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts),
-            *([Middleware(KeyCheck, keys=keys)] if keys else []),
+            Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts, refusals=core.refusals),
+            *([Middleware(KeyCheck, keys=keys, refusals=core.refusals)] if keys else []),
             Middleware(GZipMiddleware, minimum_size=_COMPRESSED_BYTES, compresslevel=_COMPRESSION),
         ],
-        exception_handlers={HTTPException: cast(Any, _http_error)},
+        exception_handlers={HTTPException: cast(Any, service.refused)},
     )
 
 
@@ -133,9 +134,10 @@ class _Rest:
             if request.method == "POST" and (match := _POST.fullmatch(path)):
                 target = _Target(match)
                 return await (self._stream if target.method == "stream" else self._call)(request, target)
-            if request.method in ("GET", "HEAD") and (match := _GET.fullmatch(path)):
-                return self._state(_Target(match))
-            raise invalid(f"Malformed request: {request.method} {path}")
+            with self._core.refusals.counted("rest", address(request.client)):
+                if request.method in ("GET", "HEAD") and (match := _GET.fullmatch(path)):
+                    return self._state(_Target(match))
+                raise invalid(f"Malformed request: {request.method} {path}")
         except asyncio.CancelledError:
             # The time after which the server ends is over.
             return _error(503, "the server is stopping", {"Connection": "close"})
@@ -147,6 +149,12 @@ class _Rest:
                 _LOG.error("%s %s: %s", request.method, request.url.path, cause.message)
             headers = {"Retry-After": str(cause.retry_seconds)} if isinstance(cause, Busy) else None
             return _error(_STATUS.get(cause.code, 500), cause.message, headers)
+
+    async def refused(self, request: Request, error: HTTPException) -> Response:
+        """404 and 405, in the common error format."""
+        self._core.refusals.add("rest", Reason.REQUEST, address(request.client))
+        told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # which cuts it
+        return _error(error.status_code, told.message, error.headers)
 
     async def health(self, request: Request) -> Response:
         """Says that the server answers, whatever it serves."""
@@ -413,9 +421,3 @@ def _error(status: int, message: str, headers: Mapping[str, str] | None = None) 
 
 def _error_content(message: str) -> bytes:
     return json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
-
-
-async def _http_error(request: Request, error: HTTPException) -> Response:
-    """404 and 405, in the common error format."""
-    told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # which cuts it
-    return _error(error.status_code, told.message, error.headers)

@@ -7,6 +7,7 @@ import pytest
 from t2t_keras.errors import InputError
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.refusals import Refusals
 
 
 def status(allowed, **headers):
@@ -23,7 +24,7 @@ def status(allowed, **headers):
 
     names = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": names}
-    asyncio.run(HostCheck(app, "gpu1", allowed)(scope, receive, send))
+    asyncio.run(HostCheck(app, "gpu1", allowed, Refusals(lambda *labels: None))(scope, receive, send))
     return sent[0]["status"]
 
 
