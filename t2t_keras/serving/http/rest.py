@@ -51,6 +51,7 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     # The page is updated with the server, so browsers must revalidate it.
     "Cache-Control": "no-cache",
+    "Accept-Ranges": "none",
 }
 
 # Gateways such as nginx would hold events back.
@@ -116,7 +117,7 @@ def rest_app(
             *([Middleware(KeyCheck, keys=keys, refusals=core.refusals)] if keys else []),
             Middleware(GZipMiddleware, minimum_size=_COMPRESSED_BYTES, compresslevel=_COMPRESSION),
         ],
-        exception_handlers={HTTPException: cast(Any, service.refused)},
+        exception_handlers={HTTPException: cast(Any, service.refused), Exception: service.failed},
     )
 
 
@@ -155,6 +156,10 @@ class _Rest:
         self._core.refusals.add("rest", Reason.REQUEST, address(request.client))
         told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # which cuts it
         return _error(error.status_code, told.message, error.headers)
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """What nobody has foreseen, in the common error format; its traceback is logged."""
+        return _error(500, serving_error(error).message)
 
     async def health(self, request: Request) -> Response:
         """Says that the server answers, whatever it serves."""
@@ -332,6 +337,8 @@ class _Page(StaticFiles):
     """The page, with headers that forbid loading anything from other sites."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        # A server may send all of a file; to ranges that are none, Starlette says so in plain text.
+        scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response

@@ -163,6 +163,23 @@ def test_paths_that_lead_nowhere(client, method, path, status, words):
     assert words in answer.json()["error"]
 
 
+@pytest.mark.parametrize("range", ["bytes=9999999-", "bytes=5-2", "bytes=", "lines=1-2", "x", "bytes=0-3"])
+def test_a_range_of_a_file_is_all_of_it(client, range):
+    """What is no range got plain text."""
+    answer = client.get("/", headers={"Range": range})
+    assert (answer.status_code, answer.headers["accept-ranges"]) == (200, "none")
+    assert answer.content == client.get("/").content
+
+
+def test_a_failure_of_its_own_is_told_in_json(client, server, monkeypatch):
+    def fail():
+        raise RuntimeError("no metrics today")
+
+    monkeypatch.setattr(server.core.metrics, "text", fail)
+    answer = client.get("/monitoring/prometheus/metrics")
+    assert (answer.status_code, answer.json()) == (500, {"error": "RuntimeError: no metrics today"})
+
+
 def test_foreign_hosts_are_refused(client):
     for path in (MODEL, "/", "/server.json", "/monitoring/prometheus/metrics"):
         answer = client.get(path, headers={"Host": "rebound.example"})
