@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
+import pathlib
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -23,6 +25,9 @@ from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model, Substitutes, no_substitutes
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
+
+# The folders of an absolute path.
+_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"()]+/)*(?=\w)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,12 +230,18 @@ class Core:
             raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for status in matching:
-            _add_status(response, status)
+            _add_status(response, status, versions.export_dir if versions else pathlib.Path())
         return response
 
 
-def _add_status(response: get_model_status_pb2.GetModelStatusResponse, status: VersionStatus) -> None:
+def _add_status(
+    response: get_model_status_pb2.GetModelStatusResponse, status: VersionStatus, export_dir: pathlib.Path
+) -> None:
     added = response.model_version_status.add(version=status.version)
     added.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
     added.status.error_code = status.error.code.value if status.error else 0
-    added.status.error_message = status.error.message if status.error else ""
+    message = status.error.message if status.error else ""
+    # Who asks needs no key, so that folders are for the log alone; those within the model's own are versions.
+    for folder in (export_dir, export_dir.resolve()):
+        message = message.replace(f"{folder}/", "")
+    added.status.error_message = _FOLDERS.sub("", message)

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import random
+import re
 import shutil
 import threading
 import time
@@ -329,6 +330,8 @@ def test_a_broken_saved_model_is_never_served(versions_1_and_2, export_dir, how)
     response = core.status("toy", 2)
     (status,) = response.model_version_status
     assert status.state == 50 and status.status.error_code != 0 and status.status.error_message
+    # Who asks for it needs no key.
+    assert not re.search(r"(^|[^\w])/\w", status.status.error_message), status.status.error_message
     # Whole again, it is served.
     shutil.rmtree(export_dir / "2")
     shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
