@@ -11,7 +11,9 @@ Examples:
 
 import contextlib
 import dataclasses
+import datetime
 import faulthandler
+import json
 import logging
 import os
 import pathlib
@@ -61,6 +63,9 @@ _COMPUTE_TYPE = flags.DEFINE_enum(
     ["float32", "int8", "bfloat16"],
     "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
 )
+_LOG_FORMAT = flags.DEFINE_enum(
+    "log_format", "text", ["text", "json"], "How the server's lines are written; json: an object each."
+)
 _OPTIONS = setting_flags.define_usual(
     ServingOptions,
     *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
@@ -71,6 +76,17 @@ _OPTIONS = setting_flags.define_usual(
 )
 program.REMOTE |= {"export_dir": remote_paths.served}
 _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclasses.fields(Limits)))
+
+
+class _JsonFormatter(logging.Formatter):
+    """Writes a record as a JSON object: "time" in UTC, "level", "message" and, of an exception, "traceback"."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname, "message": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def main(argv: list[str]) -> None:
@@ -117,6 +133,8 @@ def _next(heard: "queue.SimpleQueue[str | Exception]") -> str | Exception:
 
 def _say(message: str) -> None:
     """Prints a line, or not: a server goes on although the disk under its output is full or its reader is gone."""
+    if _LOG_FORMAT.value == "json":
+        message = _JsonFormatter().format(logging.makeLogRecord({"levelname": "INFO", "msg": message}))
     with contextlib.suppress(OSError):
         os.write(1, f"{message}\n".encode())
 
@@ -185,7 +203,8 @@ def _log_to_stderr() -> None:
     stderr = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
     faulthandler.enable(stderr)
     handler = logging.StreamHandler(stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(_JsonFormatter() if _LOG_FORMAT.value == "json" else plain)
     logger = logging.getLogger("t2t_keras.serving")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

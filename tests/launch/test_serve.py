@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import io
+import json
 import os
 import re
 import resource
@@ -216,6 +217,20 @@ def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_
         _, err = program.process.communicate(timeout=300)
         assert program.process.returncode == 0
         assert "version 1 of toy cannot be loaded" in err and "serving version 5 of toy" in err
+
+
+def test_each_line_of_its_log_can_be_json(tmp_path):
+    (tmp_path / "other" / "1").mkdir(parents=True)
+    with started(f"--export_dir={tmp_path}/other", "--log_format=json") as program:
+        assert httpx.get(f"{program.rest}/nowhere").status_code == 404
+        program.process.send_signal(signal.SIGTERM)
+        out, err = program.process.communicate(timeout=300)
+    lines = [json.loads(line) for line in [program.line, *out.splitlines(), *err.splitlines()]]
+    assert all(list(line) == ["time", "level", "message"] for line in lines)
+    assert {line["time"][-6:] for line in lines} == {"+00:00"}
+    levels = [line["level"] for line in lines]
+    assert levels == ["INFO", "INFO", "INFO", "ERROR", "WARNING"], lines
+    assert [lines[0]["message"][:13], lines[1]["message"]] == ["serving other", "stopped"]
 
 
 def test_notices_of_libraries_do_not_reach_the_log(tmp_path):
