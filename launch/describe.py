@@ -11,7 +11,7 @@ from absl import flags
 
 from t2t_keras import config as configuration
 from t2t_keras.models import presets
-from t2t_keras.planning.forecast import KINDS, Devices, forecast
+from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices, forecast
 from t2t_keras.planning.size import describe
 from t2t_keras.runs.run import Run
 
@@ -26,7 +26,11 @@ _LENGTH = flags.DEFINE_integer("length", 32, "Tokens of a sentence, for the cost
 _DEVICES = flags.DEFINE_integer("devices", 0, "Adds what the training takes on so many devices.", lower_bound=0)
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "Their kind; the flags below replace single numbers of it.")
 _UTILISATION = flags.DEFINE_float(
-    "utilisation", 0.4, "The share of a device's peak that a training reaches.", lower_bound=0.001, upper_bound=1.0
+    "utilisation",
+    USUAL_UTILISATION,
+    "The share of a device's peak that a training reaches.",
+    lower_bound=0.001,
+    upper_bound=1.0,
 )
 _PEAK_TFLOPS = flags.DEFINE_float("peak_tflops", None, "A device's peak, in TFLOP/s.", lower_bound=0.001)
 _LINK_GBYTES = flags.DEFINE_float("link_gbytes", None, "What a device sends to others, in GB/s.", lower_bound=0.001)

@@ -15,7 +15,7 @@ import sys
 from absl import flags
 
 from t2t_keras.errors import InputError
-from t2t_keras.planning.forecast import KINDS, Devices
+from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.plan import plan, seconds_here, seconds_on
 from t2t_keras.studies.study import Study
@@ -43,7 +43,7 @@ _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices:
 _UTILISATION = flags.DEFINE_float(
     "utilisation",
     None,
-    "With --plan: the share of a peak that a training reaches; default: 0.4 of --devices, 0.5 of this machine.",
+    "With --plan: the share of a peak that a training reaches; default: 0.2 of --devices, 0.5 of this machine.",
     lower_bound=0.001,
     upper_bound=1.0,
 )
@@ -70,7 +70,7 @@ def _plan(study: Study) -> str:
     """The plan, with a sentence on how hours are estimated."""
     states, length = study.states(), study.data.length
     if _DEVICES.value:
-        share = _UTILISATION.value or 0.4
+        share = _UTILISATION.value or USUAL_UTILISATION
         devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=share, **KINDS[_DEVICE.value])
         seconds = seconds_on(devices, length)
         source = f"On {devices.count} x {devices.name} at {devices.utilisation:.0%} of their peak for each row."

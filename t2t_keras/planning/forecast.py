@@ -8,6 +8,9 @@ import dataclasses
 from t2t_keras.config import Config, ModelConfig
 from t2t_keras.planning.size import training_memory, two_columns
 
+# The share of a peak that a training reaches where nothing else is known: tensor cores wait for everything around them.
+USUAL_UTILISATION = 0.2
+
 _FLOAT_BYTES = 4
 # An iteration of a loop starts some ten operations, each of which takes at least ten microseconds to start.
 _LOOP_SECONDS = 1e-4

@@ -376,8 +376,8 @@ def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
         ("fails", "missing"),
     ]
     status, text, _ = cases["plan of the paper's"]
-    assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 1.3 " in text
-    assert text.endswith("On 8 x h100 at 40% of their peak for each row.\n")
+    assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 2.6 " in text
+    assert text.endswith("On 8 x h100 at 20% of their peak for each row.\n")
 
 
 def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
