@@ -376,7 +376,7 @@ def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
         ("fails", "missing"),
     ]
     status, text, _ = cases["plan of the paper's"]
-    assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 2.5 " in text
+    assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 2.1 " in text
     assert text.endswith("On 8 x h100 at 20% of their peak for each row.\n")
 
 
