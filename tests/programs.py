@@ -8,6 +8,7 @@ itself, and so does one of what a process costs.
 
 import atexit
 import functools
+import gc
 import io
 import multiprocessing
 import os
@@ -149,6 +150,7 @@ def _become(
     files: list[Connection],
 ) -> None:
     """In the fork: runs the program as Python would."""
+    gc.freeze()  # what it shares with all others need not be searched for garbage
     for number, file in enumerate(files):
         os.dup2(file.fileno(), number)
         file.close()
