@@ -3,6 +3,9 @@
 Searching for garbage in what imports and the collection of tests have made would take a tenth of all time: there is
 none while tests are collected, what is there when they begin is looked at no more, and what is old a fifth as often.
 
+Where all tests are quick, they run graphs as these were traced, since a third of the time of graphs that run a few
+times would go into optimising them. The tests of the integration ring, and all programs, have them optimised.
+
 A test is of the quick ring, `make test`, unless it is marked `integration`. Of one marked `quick("a", "b")`, the cases
 a and b are in the quick ring and all others in the integration ring.
 """
@@ -10,6 +13,7 @@ a and b are in the quick ring and all others in the integration ring.
 import gc
 import os
 import signal
+import sys
 from typing import Any
 
 import pytest
@@ -46,11 +50,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: _FIRST.index(item.path.parent.name) if item.path.parent.name in _FIRST else len(_FIRST))
 
 
-def pytest_collection_finish() -> None:
-    """Garbage is collected again, but for what is there already."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Garbage is collected again, but for what is there already; graphs of quick tests are not optimised."""
     gc.freeze()
     gc.set_threshold(700, 10, 50)
     gc.enable()
+    are_quick = not any(item.get_closest_marker("integration") for item in session.items)
+    if are_quick and (tensorflow := sys.modules.get("tensorflow")) is not None:
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.hookimpl(optionalhook=True)
