@@ -35,6 +35,10 @@ IMPORTED = (
     "t2t_keras.training.trainer",
     "t2t_keras.export.writing",
 )
+# What code begins with that uses its graphs a few times: optimising them would take longer.
+AS_TRACED = """import tensorflow
+tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+"""
 # Of a process that runs JAX: XLA would take longer to compile a test's few steps well than these take. At level 0 the
 # gradient of a maximum over positions is NaN, because the maximum that it looks for was rounded in another way.
 QUICKLY_COMPILED = {"XLA_FLAGS": "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"}
