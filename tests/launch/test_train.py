@@ -25,6 +25,7 @@ pytestmark = pytest.mark.integration
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200
 PATIENCE = 600  # seconds that a busy machine may take for a few steps
+PROGRAM = "tests.training.launch_quickly"
 # Data like the others, but for what they say of the lengths of outputs.
 LIMITS = {"old_data": None, "other_data": {"max_length_factor": 2.25, "max_length_offset": 33}}
 
@@ -58,7 +59,7 @@ def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float] |
 
 def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.CompletedProcess:
     """Starts the program on the run `stopped`, and sends a signal once that step is in its metrics."""
-    command = ["-m", "launch.train", f"--flagfile={folder / 'flags'}"]
+    command = ["-m", PROGRAM, f"--flagfile={folder / 'flags'}"]
     metrics = Run(folder / "stopped").metrics_path
     with programs.Program(
         [*command, f"--model_dir={folder / 'stopped'}"],
@@ -171,7 +172,7 @@ def results(folder, stopped):
     for name, case in cases.items():
         # The run of a call that is refused, which no other call has begun.
         cases[name] = [flag.replace("NEW", str(folder / name.replace(" ", "_"))) for flag in case]
-    return dict(zip(cases, run_cases("launch.train", [(case, b"") for case in cases.values()]), strict=True))
+    return dict(zip(cases, run_cases(PROGRAM, [(case, b"") for case in cases.values()]), strict=True))
 
 
 def test_a_signal_saves_and_is_the_exit_status(stopped):
