@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
@@ -15,6 +16,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.search.batches import padded
 from tests.inference import tiny
 
+SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
 # So small that odd texts are cut into parts, and that a request runs in several batches.
 MAX_LENGTH = 24
 FACTORS = (2.5, 0.875)  # of the weights of two checkpoints
@@ -160,3 +162,11 @@ def warmup_requests(version: pathlib.Path) -> list[tuple[str, dict[str, np.ndarr
         inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
         found.append((request.model_spec.signature_name, inputs))
     return found
+
+
+def others_operations(version: pathlib.Path) -> set[str]:
+    """The operations of an export's graphs that are none of TensorFlow's own."""
+    (meta_graph,) = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
+    functions = meta_graph.graph_def.library.function
+    nodes = [*meta_graph.graph_def.node, *(node for function in functions for node in function.node_def)]
+    return {node.op for node in nodes} - {function.signature.name for function in functions} - {*dir(tf.raw_ops)}

@@ -23,6 +23,7 @@ from t2t_keras.studies.training_job import TrainingJob
 from t2t_keras.tasks.registry import TASKS, task
 from tests import programs
 from tests.export import c_program
+from tests.export.exporting import SENTENCEPIECE, others_operations
 from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
@@ -350,7 +351,13 @@ def test_training_is_monitored_by_the_task(name, folder, translator):
     assert f'"{task(name).metric}": {task(name).monitored(hypotheses, references)}' in lines
 
 
-@of_graphs("parsing")  # whose graph has the most operations
+@of_each_graph
+def test_an_export_has_no_operations_but_tensorflows_and_sentencepieces(version):
+    """So that loaders without Python take it, as those of tests/export/test_c_api.py do."""
+    assert others_operations(version) <= SENTENCEPIECE
+
+
+@of_graphs()
 def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path):
     c_program.assert_translates_alike(tmp_path, version, translator, ROUGH[name], translator.config.beam_size)
 
