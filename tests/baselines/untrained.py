@@ -1,5 +1,6 @@
 """Models of which every weight matters, sentences for them, and what each of their searches must find."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,13 +28,17 @@ def untrained(config: ModelConfig) -> Any:
     return model
 
 
+# Of a model that many cases share, it is traced once.
+_forced = functools.lru_cache(maxsize=8)(token_log_probs_function)
+
+
 def assert_steps_are_teacher_forcing(
     model: Any, settings: Mapping[str, Any], source: np.ndarray = SOURCE
 ) -> np.ndarray:
     """The log-probabilities of a search are those of what it found, read at once; gives the outputs."""
     config = DecodeConfig(**{"max_length_offset": 6, **settings})
     result = Searches(model, config)(source)
-    forced = token_log_probs_function(model)
+    forced = _forced(model)
     for slot in range(config.beam_size):
         expected = np.sum(forced(source, result.token_ids[:, slot]), axis=1)
         log_probs = np.array(result.log_probs[:, slot])
