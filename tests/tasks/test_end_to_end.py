@@ -14,7 +14,9 @@ import tensorflow_text  # noqa: F401, the operations of exported tokenizers
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.export.writing import export_translator
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
@@ -274,14 +276,14 @@ def test_a_long_paragraph_has_several_parts(folders):
     assert long > 1 and short == 1
 
 
-def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders, tmp_path):
+def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
     """Whatever the settings allow."""
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
-    run = Run(folders["tagging"] / "run")
-    translator = Translator.load(run.path, config=config, excluded=["B-PER"])
-    version = export_translator(translator, run.config, tmp_path)
+    translator = Translator.load(folders["tagging"] / "run", config=config, excluded=["B-PER"])
+    tokenizers = (translator.tokenizer.graph_tokenizer(),) * 2
+    exported = signatures(Pipeline(translator, Weights(translator.single_model), tokenizers))
     lines = [" ".join(["Ana"] * 12), "Bo"]
-    found = tf.saved_model.load(str(version)).signatures["serving_default"](tf.constant(lines))["translation"]
+    found = exported["serving_default"](tf.constant(lines))["translation"]
     expected = [translation.text for translation in translator.translate(lines)]
     assert [text.decode() for text in found.numpy()] == expected
     assert len(expected[0].split()) == 12
