@@ -1,6 +1,7 @@
 """A translation that grows in the graph ends as the one that is searched for at once."""
 
 import dataclasses
+import functools
 
 import httpx
 import numpy as np
@@ -19,6 +20,7 @@ from tests.serving.rest_calls import all_events, predict
 pytestmark = pytest.mark.integration
 
 
+@functools.cache
 def functions_of(**settings):
     translator = exporting.translator(dataclasses.replace(exporting.DECODE, **settings))
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
