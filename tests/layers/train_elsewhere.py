@@ -116,7 +116,10 @@ def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
 
 
 def train_families(tokens: np.ndarray) -> dict[str, list[float]]:
-    """The losses of 20 updates of each family from equal weights, without what backends draw in other ways."""
+    """The losses of six updates of each family from equal weights, without what backends draw in other ways.
+
+    On TensorFlow without a graph, since tracing one takes longer than these updates.
+    """
     rng = np.random.default_rng(2)
     losses: dict[str, list[float]] = {}
     for family in TINY:
@@ -125,9 +128,10 @@ def train_families(tokens: np.ndarray) -> dict[str, list[float]]:
             seed = zlib.crc32(weight.path.partition("/")[2].encode())
             values = np.random.default_rng(seed).standard_normal(weight.shape).astype("float32")
             weight.assign(ops.convert_to_numpy(weight) * 0 + 0.2 * values)
-        model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-6), SmoothedCrossEntropy(0.1))
+        adam = keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-6)
+        model.compile(adam, SmoothedCrossEntropy(0.1), run_eagerly=keras.backend.backend() == "tensorflow")
         losses[family] = []
-        for _ in range(20):
+        for _ in range(6):
             rows = tokens[rng.integers(0, len(tokens), 16)]
             losses[family].append(float(model.train_on_batch({"source": rows, "target": rows}, rows)))
             model.reset_metrics()
