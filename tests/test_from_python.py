@@ -27,25 +27,48 @@ WORDS = {
 }
 
 
-def blocks() -> list[str]:
-    """All blocks; the one that trains is the first."""
-    pages = [(ROOT / page).read_text("utf-8") for page in PAGES]
-    found = [block for page in pages for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
-    return sorted(found, key=lambda block: "Trainer(" not in block)
+RESULTS = {"data/multi30k": "data/mine", "runs/multi30k": "runs/mine", '"test"': '"valid"'}
 
 
-@pytest.mark.integration
-def test_the_blocks_run_one_after_the_other(tmp_path):
+def blocks(*pages: str) -> list[str]:
+    texts = [(ROOT / page).read_text("utf-8") for page in pages]
+    return [block for text in texts for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+
+
+def printed(code: str, folder: pathlib.Path, changes: dict[str, str]) -> str:
+    for documented, here in changes.items():
+        assert code.count(documented) == 1
+        code = code.replace(documented, here)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    command = ["-c", programs.AS_TRACED + code]
+    done = programs.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    """Where the blocks were run one after the other, the one that trains first."""
+    folder = tmp_path_factory.mktemp("reader")
     english, german = ([*words] for words in (WORDS, WORDS.values()))
     lines = list(itertools.product(range(3), range(3, 6))) * 10
     for name, words in (("a.en", english), ("a.de", german)):
-        (tmp_path / name).write_text("".join(f"{words[who]} {words[does]}.\n" for who, does in lines), "utf-8")
-    code = "\n".join(blocks())
-    for ours, smaller in SMALLER.items():
-        assert code.count(ours) == 1
-        code = code.replace(ours, smaller)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
-    done = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+        (folder / name).write_text("".join(f"{words[who]} {words[does]}.\n" for who, does in lines), "utf-8")
+    printed("\n".join(sorted(blocks(*PAGES), key=lambda block: "Trainer(" not in block)), folder, SMALLER)
+    return folder
+
+
+@pytest.mark.integration
+def test_the_blocks_leave_what_they_say(folder):
     for path in ("saved_models/logits/saved_model.pb", "runs/tuned/config.json", "cross.png", "second_word.svg"):
-        assert (tmp_path / path).is_file()
+        assert (folder / path).is_file()
+
+
+@pytest.mark.integration
+def test_what_measures_results_runs_on_that_run(folder):
+    (code,) = blocks("docs/results.md")
+    lines = printed(code, folder, RESULTS).splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        score, speed = map(float, line.split())
+        assert 0 <= score <= 100 and speed > 0

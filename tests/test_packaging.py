@@ -33,9 +33,9 @@ def run_python(code: str, cwd: Path = ROOT, path: Path = ROOT) -> str:
     return done.stdout
 
 
-def run_code(code: str, cwd: Path = ROOT, stdin: str = "") -> str:
-    """Standard output of a process of its own."""
-    done = programs.run(["-c", code], cwd=cwd, input=stdin, capture_output=True, text=True)
+def run_code(code: str, stdin: str = "") -> str:
+    """Standard output of a process of its own, at the root."""
+    done = programs.run(["-c", code], cwd=ROOT, input=stdin, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

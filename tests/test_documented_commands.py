@@ -1,5 +1,6 @@
-"""What the documents say of commands and code: commands are there, links lead somewhere, and code runs."""
+"""What the documents say of commands and code: commands are there, and links lead somewhere."""
 
+import collections
 import json
 import re
 import shlex
@@ -142,90 +143,12 @@ def test_documents_name_the_licence_of_every_package_of_the_gettext_corpus() -> 
         assert sorted(named) == sorted(pin.name for pin in pins)
 
 
-def python_blocks(document: str) -> list[str]:
-    return [code for name, code in documented("python") if name == document]
-
-
-@pytest.fixture(scope="module")
-def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the blocks of docs/python.md were run in order, on a small corpus and for a moment; what they printed."""
-    folder = tmp_path_factory.mktemp("reader")
-    words = ["one", "two", "three", "four", "five", "six", "seven"]
-    lines = [" ".join(words[(row // 7**place) % 7] for place in range(4)) for row in range(1500)]
-    (folder / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
-    first, *_, last = python_blocks("python.md")  # test_from_python.py runs those of the Transformer as a Keras model
-    code = f"{first}\n{last}"
-    code = code.replace("vocab_size=8000", "vocab_size=290").replace("max_minutes=30", "max_steps=2")
-    code = code.replace('"train.max_steps=2"', '"train.max_steps=2", "model.num_encoder_layers=1"')
-    assert "max_steps=2" in code and "num_encoder_layers=1" in code
-    return folder, run_code(code, cwd=folder)
-
-
-def test_every_block_of_python_is_run_by_a_test_here() -> None:
-    blocks = {name: len(python_blocks(name)) for name, _ in documented("python")}
-    assert blocks == {
-        **{"attention.md": 1, "change_the_model.md": 2, "convert.md": 2, "python.md": 4, "translator.md": 3},
-        "markup.md": 1,  # by inference/test_marked_text.py
-        "results.md": 1,
-        "scaling_preparation.md": 1,  # by data/test_dask.py
-        "README.md": 1,
+def test_every_block_of_python_is_run_by_a_test() -> None:
+    assert collections.Counter(name for name, _ in documented("python")) == {
+        # Those of test_from_python.py, and others.
+        **{"attention.md": 1, "python.md": 4, "results.md": 1, "translator.md": 3, "README.md": 1},
+        "change_the_model.md": 2,  # test_change_the_model.py
+        "convert.md": 2,
+        "markup.md": 1,  # inference/test_marked_text.py
+        "scaling_preparation.md": 1,  # data/test_dask.py
     }
-
-
-@pytest.mark.integration
-def test_code_from_python_runs(readers_folder: tuple[Path, str]) -> None:
-    score = float(readers_folder[1].splitlines()[-1].split()[-1])
-    assert score < 0
-
-
-@pytest.mark.integration
-def test_code_about_translating_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
-    translated, in_parts, explained = python_blocks("translator.md")
-    result = """
-print("=====")
-print(explained.word_alignment(), str(words), sep="\\n")
-print(explained.attention.cross.shape, len(explained.token_log_probs), explanation.attention.cross.shape)
-"""
-    code = "\n".join([translated, explained, "explained = explanation", in_parts, result])
-    printed, facts = run_code(code, cwd=readers_folder[0]).split("=====\n")
-    lines = printed.splitlines()
-    # A translation with its score and its tokens of each of two lines, then the best of each with two others.
-    assert all(re.fullmatch(r".* -?[\d.]+ \d+", line) for line in lines[:2])
-    assert lines[1].startswith("Der") and "läuft" in lines[1] and "schnell" not in lines[1]
-    assert len(lines) == 4 and all(line.endswith("]") for line in lines[2:])
-    alignment, words, shapes = facts.splitlines()
-    assert re.fullmatch(r"(\d+-\d+ ?)*", alignment) and re.fullmatch(r"(\d+-\d+ ?)*", words)
-    layers, heads, targets, _, num_log_probs, *others = map(int, re.findall(r"\d+", shapes))
-    assert (layers, heads) == tuple(others[:2])
-    assert targets == num_log_probs
-
-
-@pytest.mark.integration
-def test_code_of_the_readme_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
-    (code,) = python_blocks("README.md")
-    assert '"mine/run"' in code
-    assert run_code(code.replace("mine/run", "runs/mine") + "print(x.shape)", cwd=readers_folder[0]).endswith(
-        "(None, None, 512)\n"
-    )
-
-
-@pytest.mark.integration
-def test_code_about_attention_draws_that_run(readers_folder: tuple[Path, str]) -> None:
-    (code,) = python_blocks("attention.md")
-    assert run_code(code, cwd=readers_folder[0]) == ""
-    assert (readers_folder[0] / "cross.png").stat().st_size > 5000
-    assert ">key</text>" in (readers_folder[0] / "second_word.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.integration
-def test_code_about_results_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
-    (code,) = python_blocks("results.md")
-    for documents, here in (("data/multi30k", "data/mine"), ("runs/multi30k", "runs/mine"), ('"test"', '"valid"')):
-        assert documents in code
-        code = code.replace(documents, here)
-    lines = run_code(code, cwd=readers_folder[0]).splitlines()
-    assert len(lines) == 2
-    for line in lines:
-        score, speed = map(float, line.split())
-        assert 0 <= score <= 100 and speed > 0
