@@ -146,6 +146,17 @@ def test_tensorflow_stays_below_the_line(path):
     assert not below
 
 
+def test_the_tokenizer_is_imported_without_tensorflow():
+    """With all of the package that it imports."""
+    paths, found, to_read = {module_name(path): path for path in PACKAGE}, set(), {"t2t_keras.text.tokenizer"}
+    while to_read:
+        found.add(name := to_read.pop())
+        eager = {module for module, eager in imports(paths[name]) if eager}
+        assert not [module for module in eager if is_of(module, "tensorflow")], name
+        to_read |= ({*eager, *(module.rpartition(".")[0] for module in eager)} & paths.keys()) - found
+    assert len(found) > 3
+
+
 @every_file
 def test_nothing_imports_the_inside_of_keras(path):
     inside = ("keras.src", "tensorflow.python", "tensorflow.keras", "tf_keras")

@@ -66,29 +66,6 @@ def test_the_package_is_light_until_a_name_is_asked_for() -> None:
     assert run_python(code) == "set()\n"
 
 
-@pytest.mark.integration
-def test_layers_and_model_ask_for_no_tensorflow() -> None:
-    """Whoever imports it must be Keras's backend, or the kernels for that backend."""
-    code = """
-import builtins
-real_import = builtins.__import__
-
-def watched(name, globals=None, locals=None, fromlist=(), level=0):
-    importer = (globals or {}).get("__name__", "")
-    if name.split(".")[0] == "tensorflow" and importer.startswith("t2t_keras"):
-        print(importer)
-    return real_import(name, globals, locals, fromlist, level)
-
-builtins.__import__ = watched
-from t2t_keras import Transformer, layers, losses, schedules
-from t2t_keras.models import presets
-from t2t_keras.text import tokenizer
-print("imported")
-"""
-    importers = run_python(code).splitlines()
-    assert set(importers) <= {"t2t_keras.kernels.tensorflow", "imported"} and "imported" in importers
-
-
 def test_every_program_has_a_command_and_every_command_a_program() -> None:
     defines_run = set()
     for path in (ROOT / "launch").glob("*.py"):
