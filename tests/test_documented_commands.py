@@ -11,7 +11,8 @@ import pytest
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.sources import packages
 from t2t_keras.data.sources.corpora import NAMES
-from tests.test_packaging import commands, run_code
+from tests import programs
+from tests.test_packaging import commands
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
@@ -80,9 +81,9 @@ for document, program, arguments in json.load(sys.stdin):
 print(json.dumps(failures))
 """
     found = python_commands("launch")
-    programs = {program for _, program, _ in found}
-    assert programs == set(commands().values())
-    assert json.loads(run_code(code, stdin=json.dumps(found))) == []
+    assert {program for _, program, _ in found} == set(commands().values())
+    done = programs.run(["-c", code], cwd=ROOT, input=json.dumps(found), capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
 
 
 def test_documented_benchmarks_take_the_flags_they_are_given() -> None:
