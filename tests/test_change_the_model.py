@@ -5,6 +5,7 @@ import importlib.util
 import pathlib
 import re
 from collections.abc import Iterator
+from unittest import mock
 
 import keras
 import numpy as np
@@ -28,15 +29,11 @@ def pasted(request, tmp_path_factory) -> Iterator[pathlib.Path]:
     """The file, known as long as it is tested."""
     file = tmp_path_factory.mktemp("pasted") / f"{request.param}.py"
     file.write_text(BLOCKS[request.param], encoding="utf-8")
-    known: tuple[dict, ...] = (registry._FAMILIES, families._MODELS, presets.PRESETS)
-    before = [dict(names) for names in known]
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec and spec.loader
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    yield file
-    for names, earlier in zip(known, before, strict=True):
-        names.clear()
-        names.update(earlier)
+    with mock.patch.dict(registry._FAMILIES), mock.patch.dict(families._MODELS), mock.patch.dict(presets.PRESETS):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        yield file
 
 
 @pytest.fixture(scope="module")

@@ -42,13 +42,13 @@ PATIENCE = 600  # seconds that a busy machine may take
 @pytest.fixture(scope="module", autouse=True)
 def toy_family():
     """Known as long as these tests run: others list what comes with the package."""
-    known = (registry._FAMILIES, families._MODELS, presets.PRESETS)
-    before = [dict(names) for names in known]
-    with mock.patch.object(sys, "path", [*sys.path, str(TESTS)]):
+    with (
+        mock.patch.dict(registry._FAMILIES),
+        mock.patch.dict(families._MODELS),
+        mock.patch.dict(presets.PRESETS),
+        mock.patch.object(sys, "path", [*sys.path, str(TESTS)]),
+    ):
         yield importlib.import_module("toy_family")
-    for names, earlier in zip(known, before, strict=True):
-        names.clear()
-        names.update(earlier)
 
 
 @pytest.fixture(scope="module")

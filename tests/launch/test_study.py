@@ -45,11 +45,9 @@ MANY_STEPS = 3000  # more than are made before a signal arrives
 @pytest.fixture(scope="module", autouse=True)
 def toy_table():
     """Known as long as these tests run."""
-    before = dict(paper_tables.TABLES)
-    with mock.patch.object(sys, "path", [*sys.path, str(ROOT / "tests" / "studies")]):
+    path = [*sys.path, str(ROOT / "tests" / "studies")]
+    with mock.patch.dict(paper_tables.TABLES), mock.patch.object(sys, "path", path):
         yield importlib.import_module("toy_table")
-    paper_tables.TABLES.clear()
-    paper_tables.TABLES.update(before)
 
 
 @pytest.fixture(scope="module")
