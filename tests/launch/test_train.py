@@ -99,6 +99,7 @@ def results(folder, stopped):
     del stopped
     flagfile, data_dir = f"--flagfile={folder / 'flags'}", f"--data_dir={folder / 'data'}"
     new, tiny, one_step = "--model_dir=NEW", "--preset=tiny", "--set=train.max_steps=1"
+    untrained = f"--extension={pathlib.Path(__file__).with_name('untrained.py')}"
 
     def new_from(name: str) -> list[str]:
         return [new, f"--init_from={folder / name}"]
@@ -120,7 +121,7 @@ def results(folder, stopped):
         # By itself a run knows its data and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
         "characters": [flagfile, new, "--preset=base", f"--data_dir={characters.directory}", one_step],
-        "learned characters": [flagfile, new, f"--data_dir={characters.directory}", one_step],
+        "learned characters": [flagfile, new, f"--data_dir={characters.directory}", untrained],
         "characters again": [f"--model_dir={folder / 'characters'}"],
         "paper": [flagfile, new, "--preset=base", one_step],
         "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7"],
@@ -156,9 +157,9 @@ def results(folder, stopped):
         # Settings and data are those of the other run.
         "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
         "begins again": [f"--model_dir={folder / 'begun'}", one_step],
-        "begins anew": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", one_step],
-        "begins elsewhere": [*new_from("uninterrupted"), f"--data_dir={folder / 'other_data'}", one_step],
-        "begins from paper": [*new_from("paper"), f"--data_dir={folder / 'other_data'}", one_step],
+        "begins anew": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", untrained],
+        "begins elsewhere": [*new_from("uninterrupted"), f"--data_dir={folder / 'other_data'}", untrained],
+        "begins from paper": [*new_from("paper"), f"--data_dir={folder / 'other_data'}", untrained],
         "nowhere": [new, f"--init_from={folder / 'nowhere'}"],
     }
     unfinished = Run(folder / "begun")  # and stopped before its first checkpoint
