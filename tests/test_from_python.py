@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = ("docs/python.md", "docs/translator.md", "docs/attention.md", "README.md")
 SMALLER = {
     "vocab_size=8000": "vocab_size=320",
-    "train.max_minutes=30": "train.max_steps=4",
+    "train.max_minutes=30": 'train.max_steps=4", "model.num_encoder_layers=1", "model.num_decoder_layers=1',
+    "DecodeConfig(beam_size=5)": "DecodeConfig(beam_size=5, max_length_offset=20)",
     '"mine/run"': '"runs/mine"',
 }
 WORDS = {
@@ -27,7 +28,10 @@ WORDS = {
 }
 
 
-RESULTS = {"data/multi30k": "data/mine", "runs/multi30k": "runs/mine", '"test"': '"valid"'}
+RESULTS = {
+    **{"data/multi30k": "data/mine", "runs/multi30k": "runs/mine", '"test"': '"valid"'},
+    **{"DecodeConfig(beam_size=5)": SMALLER["DecodeConfig(beam_size=5)"]},
+}
 
 
 def blocks(*pages: str) -> list[str]:
