@@ -3,8 +3,8 @@
 Searching for garbage in what imports and the collection of tests have made would take a tenth of all time: there is
 none while tests are collected, what is there when they begin is looked at no more, and what is old a fifth as often.
 
-Where all tests are quick, they run graphs as these were traced, since a third of the time of graphs that run a few
-times would go into optimising them. The tests of the integration ring, and all programs, have them optimised.
+Graphs run as they were traced, since a fifth of all time would go into optimising them for the few times that they run.
+All programs have them optimised, and so have the tests of exports, of what earlier code found and of memory.
 
 A test is of the quick ring, `make test`, unless it is marked `integration`. Of one marked `quick("a", "b")`, the cases
 a and b are in the quick ring and all others in the integration ring.
@@ -29,6 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _FIRST = ("export", "on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models")
 # The files of these share what takes long to make, so one process runs them all.
 _TOGETHER = ("tests/export",)
+# The beginnings of the names of tests whose graphs are optimised.
+_OPTIMISED = ("tests/export/", "tests/test_golden.py", "tests/training/test_memory_of_the_loss.py")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,14 +52,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: _FIRST.index(item.path.parent.name) if item.path.parent.name in _FIRST else len(_FIRST))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Garbage is collected again, but for what is there already; graphs of quick tests are not optimised."""
+def pytest_collection_finish() -> None:
+    """Garbage is collected again, but for what is there already."""
     gc.freeze()
     gc.set_threshold(700, 10, 50)
     gc.enable()
-    are_quick = not any(item.get_closest_marker("integration") for item in session.items)
-    if are_quick and (tensorflow := sys.modules.get("tensorflow")) is not None:
-        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture of the test; tests of one file are alike, since their trainings are compared bit for bit."""
+    if (tensorflow := sys.modules.get("tensorflow")) is not None:
+        as_traced = not item.nodeid.startswith(_OPTIMISED)
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": as_traced})
 
 
 @pytest.hookimpl(optionalhook=True)
