@@ -91,7 +91,6 @@ def results(folder):
         "html_of_windows": ([*run, "--markup=html"], b"\xef\xbb\xbf<p>A <b>man</b>\r\n{x}</p>\r\n<br>\r\n"),
         "placeholders_of_windows": ([*run, "--markup=placeholders"], b"\xef\xbb\xbfA {x} man\r\n\r\nA man\r\n"),
         "placeholders": ([*run, "--markup=placeholders"], b"A {x} man\n\nA man\n"),
-        "json_nbest": ([*run, "--num_best=2", "--json"], b"A man\n\n"),
         "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
         "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
@@ -232,13 +231,6 @@ def test_markup_may_begin_with_a_byte_order_mark_and_its_lines_end_as_before(res
         assert results[f"{name}_of_windows"][:2] == (0, results[name][1].replace("\n", "\r\n"))
 
 
-def test_a_blank_line_has_a_list_of_its_one_translation(results):
-    status, out, _ = results["json_nbest"]
-    line, blank = (json.loads(line) for line in out.splitlines())
-    assert status == 0 and len(line["nbest"]) == 2
-    assert blank.pop("nbest") == [blank] and blank["translation"] == ""
-
-
 def test_a_glossary_is_kept_and_counted(results):
     status, out, err = results["glossary"]
     answers = [json.loads(line) for line in out.splitlines()]
@@ -273,14 +265,14 @@ def test_json_has_what_was_asked_for(results):
     assert status == 0
     assert [answer["translation"] for answer in answers] == results["pipe"][1].removesuffix("\n").split("\n")
     for answer in answers:
-        for hypothesis in answer.get("nbest", [answer]):
+        for hypothesis in answer["nbest"]:
             assert len(hypothesis["pieces"]) == len(hypothesis["token_log_probs"]) == hypothesis["num_tokens"]
             assert sum(hypothesis["token_log_probs"]) == pytest.approx(hypothesis["log_prob"], rel=1e-6, abs=1e-4)
             words = [len(text.split()) for text in (" ".join(hypothesis["source_pieces"]), hypothesis["translation"])]
             for link in hypothesis["alignment"].split():
                 source, target = map(int, link.split("-"))
                 assert source < max(words[0], 1) and target < max(words[1], 1)
-    assert answers[1] == {
+    nothing = {
         "translation": "",
         "score": 0,
         "log_prob": 0,
@@ -290,6 +282,7 @@ def test_json_has_what_was_asked_for(results):
         "source_pieces": [],
         "alignment": "",
     }
+    assert answers[1] == {**nothing, "nbest": [nothing]}
 
 
 def test_json_lines_that_cannot_be_translated_have_an_error(results):

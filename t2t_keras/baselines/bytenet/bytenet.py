@@ -104,7 +104,8 @@ class ByteNet(EncoderDecoder):
 
         Its length is that of the batch's padded length. In each sentence it is 0 beyond the sentence's own.
         """
-        self.build()  # may be called before the whole is
+        if not self.built:  # called before the whole is
+            self.build()
         batch, length = ops.shape(source)[:2]
         unfolded = self.config.unfolded_length(length)
         tokens = ops.cast(ops.count_nonzero(source, axis=1), "int32")

@@ -100,7 +100,8 @@ class ConvS2S(EncoderDecoder):
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> ConvolutionalMemory:
         """The memory of a source, int [batch, source_len]."""
-        self.build()  # may be called before the whole is
+        if not self.built:  # called before the whole is
+            self.build()
         is_token = ops.not_equal(source, 0)
         embedded = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
         embedded = self.dropout(embedded, seed=fold_in(seed, 0), training=training)

@@ -92,7 +92,8 @@ class MoERNN(EncoderDecoder):
         self, source: Tensor, seed: Tensor | None = None, training: bool | None = False, skip_padding: bool = False
     ) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
-        self.build()  # may be called before the whole is
+        if not self.built:  # called before the whole is
+            self.build()
         is_token = ops.not_equal(source, 0)
         embedded = self.dropout(self.source_embedding(source), seed=fold_in(seed, 0), training=training)
         x = embedded
