@@ -239,7 +239,7 @@ def _add_status(
 ) -> None:
     added = response.model_version_status.add(version=status.version)
     added.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
-    added.status.error_code = status.error.code.value if status.error else 0
+    added.status.error_code = status.error.code.value[0] if status.error else 0
     message = status.error.message if status.error else ""
     # Who asks needs no key, so that folders are for the log alone; those within the model's own are versions.
     for folder in (export_dir, export_dir.resolve()):

@@ -98,7 +98,7 @@ def _refusing(method: _Method) -> _Method:
         try:
             return await method(message, context)
         except ServingError as error:
-            await context.abort(getattr(grpc.StatusCode, error.code.name), error.message)
+            await context.abort(error.code, error.message)
             raise AssertionError("abort always raises") from error
 
     return answer

@@ -1,30 +1,9 @@
 """The exception with which the server refuses a request, shared by REST and gRPC."""
 
-import enum
-
+import grpc
 import tensorflow as tf
 
-
-class Code(enum.Enum):
-    """Canonical error codes, with the same names and numbers as in gRPC and TensorFlow."""
-
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
+Code = grpc.StatusCode  # TensorFlow's error codes have the same names and numbers
 
 # Of a message, which may quote what a client sent. gRPC sends messages of up to 8 KiB, a character as up to 12 bytes.
 _MOST_CHARACTERS = 600
@@ -78,5 +57,6 @@ def serving_error(error: BaseException) -> ServingError:
     if isinstance(error, tf.errors.OpError):
         # The text around it names nodes of the graph, which mean nothing to a client.
         message = (error.message or "").split("\n\t [[")[0].split("<stack traces unavailable>")[-1].strip()
-        return ServingError(Code(error.error_code), message or type(error).__name__)
+        code = next(code for code in Code if code.value[0] == error.error_code)
+        return ServingError(code, message or type(error).__name__)
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")
