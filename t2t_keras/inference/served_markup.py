@@ -36,11 +36,7 @@ class ServedDocuments:
         self.texts = [segment.text for document in self._documents for segment in document.segments]
 
     def filled(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
-        """The documents with translations in them.
-
-        Args:
-            outputs: for each text, the outputs of `align` with one row; strings are bytes.
-        """
+        """The documents with translations in them; `outputs` are those of `align` for each text, with one row."""
         rows = iter([_aligned(text, found) for text, found in zip(self.texts, outputs, strict=True)])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 

@@ -39,7 +39,7 @@ class BeamWorkers:
 
     def __init__(self, folder: str | Path, runner: str, options: Sequence[str] = (), processes: int = 1) -> None:
         self._beam = _imported()
-        self._folder, self._here = Path(folder).absolute(), Processes(processes)
+        self._folder, self.here = Path(folder).absolute(), Processes(processes)
         self._runner = _LOCAL_RUNNER if runner.lower() in ("direct", "directrunner") else runner
         self._options = [f"--{option}" for option in options]
         try:
@@ -53,11 +53,6 @@ class BeamWorkers:
     def is_parallel(self) -> bool:
         """Whether there are several workers; it is taken for granted."""
         return True
-
-    @property
-    def here(self) -> Processes:
-        """Processes of this machine, for jobs whose arguments are large."""
-        return self._here
 
     def run(
         self, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]]

@@ -43,12 +43,10 @@ class Processes:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether there are several processes."""
         return self._count > 1
 
     @property
     def here(self) -> "Processes":
-        """These processes."""
         return self
 
     def run(

@@ -90,7 +90,6 @@ class ByteNet(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """The decoder's outputs before the projection to the vocabulary; see `ScoringModel`."""
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
         target, seed = inputs["target"], fold_in(seed, 1)
         zeros = ops.zeros((ops.shape(target)[0], ops.shape(target)[1], self.config.d_model), memory.dtype)

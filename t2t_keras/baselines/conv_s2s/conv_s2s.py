@@ -93,13 +93,11 @@ class ConvS2S(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """The decoder's outputs before the projection to the vocabulary; see `ScoringModel`."""
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
         hidden, _ = self._decoded(inputs["target"], memory, fold_in(seed, 1), training)
         return States(hidden, ops.zeros(()))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> ConvolutionalMemory:
-        """The memory of a source, int [batch, source_len]."""
         if not self.built:  # called before the whole is
             self.build()
         is_token = ops.not_equal(source, 0)
@@ -128,7 +126,6 @@ class ConvS2S(EncoderDecoder):
         return self.dropout(hidden, seed=fold_in(seed, number + 1), training=training), attention
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
-        """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         hidden, attention = self._decoded(inputs["target"], self.encode(inputs["source"]), None, False)
         attention = ops.cast(ops.stack(attention, axis=1), "float32")  # --> [batch, layers, target_len, source_len]
         cross = attention[:, :, None]  # --> [batch, layers, 1 head, target_len, source_len]

@@ -144,7 +144,6 @@ class MoERNN(EncoderDecoder):
         return x + self.dropout(ops.sigmoid(outputs), seed=fold_in(seed, 1), training=training)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
-        """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         memory = self.encode(inputs["source"])
         x, bottom = self._attended(inputs, memory, None, False)
         hidden = self._above(x, inputs["target"])
@@ -153,13 +152,11 @@ class MoERNN(EncoderDecoder):
         return self.logits(hidden), Attentions.cross_only(cross)
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """The attention of `logits_and_attention`, float32 [batch, target_len, source_len]."""
         memory = self.encode(inputs["source"])
         _, bottom = self._attended(inputs, memory, None, False)
         return self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
-        """Prepares a search; see `StepModel`."""
         dtype, logits_of = self.step_products(wanted)
         bottom, *above = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
         experts = None if self.decoder_experts is None else MixtureStep(self.decoder_experts, dtype)

@@ -101,7 +101,6 @@ class RNNAttention(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """The decoder's outputs before the projection to the vocabulary; see `ScoringModel`."""
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
         hidden, _ = self._decoded(inputs, memory, fold_in(seed, 1), training)
         return States(hidden, ops.zeros(()))
@@ -154,7 +153,6 @@ class RNNAttention(EncoderDecoder):
         return self._read(x, context, fold_in(seed, 0), training), bottom
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
-        """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         memory = self.encode(inputs["source"])
         hidden, bottom = self._decoded(inputs, memory)
         cross = self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
@@ -162,13 +160,11 @@ class RNNAttention(EncoderDecoder):
         return self.logits(hidden), Attentions.cross_only(cross)
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """The attention of `logits_and_attention`, float32 [batch, target_len, source_len]."""
         memory = self.encode(inputs["source"])
         bottom, _ = self._attended(inputs, memory, None, False)
         return self.bottom.attended(bottom.hidden, memory, self.source_bias(inputs["source"]))
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
-        """Prepares a search; see `StepModel`."""
         dtype, logits_of = self.step_products(wanted)
         steps = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 

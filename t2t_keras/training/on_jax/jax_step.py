@@ -72,7 +72,6 @@ class JaxStep:
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
-        """Whether an error of `run` is that of a device without memory."""
         return is_out_of_memory(error)
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
@@ -88,27 +87,23 @@ class JaxStep:
         return StepMetrics(*np.array(jax.device_get(metrics), np.float32).T)
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
-        """Sum of the unsmoothed loss over batches, and their target tokens; of averaged weights if kept."""
         weights = self._state.averages or self._state.weights
         sums = [self._validate(weights, *self._next(batches)) for _ in range(count)]
         loss, tokens = np.array(jax.device_get(sums), np.float64).sum(axis=0)
         return float(loss), float(tokens)
 
     def fill_model(self) -> None:
-        """Copies the current weights, or their averages if kept, to the model."""
         arrays = self._state.averages or self._state.weights
         with in_host_memory():
             for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
                 variable.assign(_host(array))
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
-        """All state but the step count, by weight name, as `TrainingStep.read`."""
         parts = {part: arrays for part, arrays in self._state._asdict().items() if arrays}
         named = {part: dict(zip(self.names, map(_host, arrays), strict=True)) for part, arrays in parts.items()}
         return {("ema" if part == "averages" else part): arrays for part, arrays in named.items()}
 
     def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
-        """The inverse of `read`, after `step` updates; raises InputError if the arrays are another model's."""
         for part, values in state.items():
             check_weights(self.model, values, part)
         lists = {part: [values[name] for name in self.names] for part, values in state.items()}
