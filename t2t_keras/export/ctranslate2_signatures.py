@@ -60,8 +60,8 @@ class CTranslate2Signatures:
             return {"translation": _texts(best), "score": _scores(best)}
 
         def nbest(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            k = translator.config.beam_size
-            rows = [_filled(hypotheses, k) for hypotheses in _found(translator, text, k)]
+            k, nothing = translator.config.beam_size, Translation("", LOWEST)
+            rows = [[*hypotheses, *[nothing] * (k - len(hypotheses))] for hypotheses in _found(translator, text, k)]
             flat = [hypothesis for row in rows for hypothesis in row]
             return {"translations": tf.reshape(_texts(flat), [-1, k]), "scores": tf.reshape(_scores(flat), [-1, k])}
 
@@ -75,10 +75,6 @@ def _found(translator: Translator, text: tf.Tensor, num_best: int) -> list[list[
         return translator.translate_nbest(lines, num_best)
     except InputError as error:
         raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
-
-
-def _filled(hypotheses: list[Translation], k: int) -> list[Translation]:
-    return [*hypotheses, *[Translation("", LOWEST)] * (k - len(hypotheses))]
 
 
 def _texts(translations: list[Translation]) -> tf.Tensor:

@@ -27,10 +27,6 @@ class AttentionSizes(NamedTuple):
         """The sizes that the shapes of the three kinds tell."""
         return cls(tuple(kind.shape[1] for kind in attention), max(kind.shape[2] for kind in attention))
 
-    def elements_of_a_pair(self) -> int:
-        """The weights that all layers and heads have for a query and a key."""
-        return sum(self.layers) * self.heads
-
 
 class Choice(NamedTuple):
     """What each line asks for.

@@ -294,8 +294,8 @@ class Pipeline:
         """The attention of a kind and a layer for each pair: float32 [sentences, heads, length, length]; the length is
         that of the longest side of any pair, and what is no token has 0.
         """
-        heads, lengths = self.attention_sizes.heads, tf.maximum(sources.lengths, targets.lengths)
-        elements = self.attention_sizes.elements_of_a_pair()
+        (layers, heads), lengths = self.attention_sizes, tf.maximum(sources.lengths, targets.lengths)
+        elements = sum(layers) * heads
         size = assert_size("attention of all layers", tf.size(lengths), elements, longest(lengths), longest(lengths))
         with tf.control_dependencies([size]):
             length = tf.identity(longest(lengths))

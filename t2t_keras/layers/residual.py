@@ -50,9 +50,7 @@ class Residual(Layer):
         self.norm.build(input_shape)
 
     def call(self, inputs: Tensor, sublayer: Callable[[Tensor], Tensor], seed: Tensor | None = None) -> Tensor:
-        outputs = kernels.add(inputs, self.dropout(sublayer(self.sublayer_inputs(inputs)), seed=seed))
-        return self.norm(outputs) if self.norm_position == "post" else outputs
-
-    def sublayer_inputs(self, inputs: Tensor) -> Tensor:
-        """The sub-layer's inputs: normalised if pre-norm."""
-        return inputs if self.norm_position == "post" else self.norm(inputs)
+        is_post = self.norm_position == "post"
+        outputs = sublayer(inputs if is_post else self.norm(inputs))
+        outputs = kernels.add(inputs, self.dropout(outputs, seed=seed))
+        return self.norm(outputs) if is_post else outputs

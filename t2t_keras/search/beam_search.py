@@ -254,7 +254,7 @@ def _finish(
 
 def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
     """The candidates that live on, and their parents' slots."""
-    if not goal.has_own_order:
+    if goal.constraints is None and goal.settings.num_groups == 1:
         return live_on(candidates, ends)
     first = first_live_on(candidates, ends)
     if goal.constraints is not None:

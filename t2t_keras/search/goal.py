@@ -79,11 +79,6 @@ class Goal:
         """Whether anything but log-probability affects the choice of tokens."""
         return self.needs_texts or self.prefixes is not None or self.settings.num_groups > 1
 
-    @property
-    def has_own_order(self) -> bool:
-        """Whether candidates are ordered by anything but log-probability."""
-        return self.constraints is not None or self.settings.num_groups > 1
-
     def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """The scores of hypotheses with these log-probabilities and lengths; see `scoring.normalised_score`."""
         return normalised_score(log_probs, lengths, self.settings.length_penalty, self.settings.length_normalization)

@@ -22,11 +22,6 @@ class Cancellation:
     def __init__(self) -> None:
         self._manager = cancellation.CancellationManager()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._manager.is_cancelled
-
     def cancel(self) -> None:
         """Stops what runs in the block, from any thread; without effect once it has ended."""
         self._manager.start_cancel()

@@ -148,13 +148,8 @@ class CrossAttentionStep(_AttentionStep):
             layer.query_kernel.path, lambda: Projection(*layer.query_projection()[:2])
         )
 
-    def project(self, memory: Tensor) -> KeysAndValues:
-        """The keys and values of a memory, float [batch, key_len, d_model], computed once per sentence."""
-        (projected,) = projected_memories([self], memory)
-        return projected
-
     def __call__(self, query: Tensor, memory: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Attends from one position, float [batch * beam, d_model], to the memory's keys and values from `project`.
+        """Attends from one position, float [batch * beam, d_model], to the memory's `projected_memories`.
 
         `bias` is a `mask_bias`, broadcastable to [batch, heads, beam, source_len]. Returns float [batch * beam,
         d_model], and the weights, float [batch, heads, beam, source_len].

@@ -97,7 +97,8 @@ class Phrases(NamedTuple):
             apart: int32 [..., constraints], gain of each constraint's best beginning that a new word continues.
             joined: int32 [..., constraints], the same of those that a token continues that goes on the word.
         """
-        weights = tf.reshape(self.weights, _with_axes(tf.shape(self.weights), met.shape.rank - 2))
+        shape, between = tf.shape(self.weights), tf.ones([met.shape.rank - 2], tf.int32)
+        weights = tf.reshape(self.weights, tf.concat([shape[:1], between, shape[1:]], axis=0))
         choices = []
         for is_met, gains in ((met, apart), (kept, joined)):
             gain = tf.maximum(tf.reduce_max(tf.where(is_met, 0, gains), axis=-1), 0)  # of no constraints: the lowest
@@ -148,11 +149,6 @@ class Progress(NamedTuple):
         goes_on = tf.gather(phrases.goes_on, token_ids)[..., tf.newaxis]
         kept = tf.where(goes_on, self.kept[:, :, tf.newaxis], self.met[:, :, tf.newaxis])
         return phrases.progress(kept | phrases.any_of_constraint(completed), kept, apart, joined)
-
-
-def _with_axes(shape: tf.Tensor, count: int) -> tf.Tensor:
-    """A shape with so many axes of length 1 after its first."""
-    return tf.concat([shape[:1], tf.ones([count], tf.int32), shape[1:]], axis=0)
 
 
 def _most(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
