@@ -116,7 +116,6 @@ def _views(explanation: Explanation) -> dict[Kind, View]:
 
 
 def _pictures(kind: Kind, view: View) -> list[Picture]:
-    """The pictures of one kind of attention."""
     num_layers, num_heads = view.weights.shape[:2]
     styles = _STYLE.value or (_STYLES if _QUERY.value is None else ("lines",))
     layer = _LAYER.value

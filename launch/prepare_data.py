@@ -117,7 +117,6 @@ def _languages_of_files() -> dict[str, str]:
 
 
 def _settings_of_another_run() -> dict[str, Any]:
-    """The settings that come with the vocabulary of another run."""
     if not FLAGS.vocab_from:
         return {}
     for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase"):

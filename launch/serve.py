@@ -224,14 +224,12 @@ def _server(options: ServingOptions) -> "Server":
 
 
 def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
-    """Documents with markup, taken apart."""
     from t2t_keras.inference.served_markup import ServedDocuments  # with Keras, which takes seconds
 
     return ServedDocuments(markup, documents)
 
 
 def _glossary_reader(version: pathlib.Path) -> "ReadTexts":
-    """Reads texts with glossaries for a version."""
     from t2t_keras.inference.served_terms import ServedTerms  # with Keras, which takes seconds
 
     return ServedTerms(version)

@@ -24,7 +24,6 @@ class TermReport:
                 print(f"warning: {place}: {what}", file=sys.stderr)
 
     def print(self) -> None:
-        """Prints the sums."""
         by_itself = self._num_terms - self._num_forced - self._num_missing
         counts = f"{by_itself:,} met by the model itself, {self._num_forced:,} forced, {self._num_missing:,} missing"
         print(f"glossary: {self._num_terms:,} terms in the source, {counts}", file=sys.stderr)

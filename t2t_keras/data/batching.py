@@ -69,7 +69,6 @@ class EpochPlan:
 
     @property
     def num_batches(self) -> int:
-        """The number of batches in the pass."""
         return len(self.shapes)
 
     def rows(self, batch: int) -> np.ndarray:

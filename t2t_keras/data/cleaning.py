@@ -57,7 +57,6 @@ class HeldOut:
         self._starts = tuple(f"{tag} " for tag in tags if tag)
 
     def add(self, pairs: Iterable[Pair]) -> None:
-        """Adds the sides of pairs."""
         for pair in pairs:
             for side, keys in self._keys.items():
                 keys.add(self._key(pair[side]))

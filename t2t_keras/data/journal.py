@@ -39,6 +39,5 @@ class Journal:
         return self.done[name]
 
     def add(self, name: str, result: Any) -> None:
-        """Records that a step is done."""
         self.done[name] = result
         write_json(self._path, self._entries)

@@ -105,5 +105,4 @@ def pieces_of_queries_and_keys(
 
 
 def _longest(pieces: tf.Tensor) -> tf.Tensor:
-    """The length of the longest line."""
     return tf.reduce_max(tf.pad(tf.math.count_nonzero(pieces != "", axis=1, dtype=tf.int32), [[0, 1]]))

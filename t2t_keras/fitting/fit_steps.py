@@ -94,7 +94,6 @@ class FitSteps:
         return [Choice(**values) for values in self.record["choices"] or []]
 
     def choice(self, name: str) -> Any:
-        """The value of a choice."""
         return next(choice.value for choice in self.choices if choice.name == name)
 
     def check_text(self, corpus: Corpus) -> None:

@@ -315,7 +315,6 @@ def _ids(tokenizer: Tokenizer, config: TransformerConfig) -> dict[str, int]:
 
 
 def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
-    """The contents of the files of settings."""
     config, data, decode = model.sizes, model.config.data, model.config.decode
     order = _order(config, config.vocab_size)
     pad, eos = order.index(PAD_ID), order.index(EOS_ID)

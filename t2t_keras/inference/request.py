@@ -241,7 +241,6 @@ class RequestEncoder:
         return tuple(self._ids_by_byte[byte] for byte in text.encode())
 
     def _check(self, request: Request, encoded: EncodedRequest) -> None:
-        """Refuses restrictions that cannot be satisfied."""
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
         if restrictions and len(encoded.parts) != 1:
             why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"

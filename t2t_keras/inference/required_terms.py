@@ -49,7 +49,6 @@ class RequiredTerms:
         self._phrases = {term.place: self._phrases_of(term) for term in self._glossary.terms}
 
     def _phrases_of(self, term: Term) -> dict[str, Ids]:
-        """The token ids of all forms."""
         texts = [spelling for form in term.forms for spelling in spellings(form)]
         with named(term.place):
             phrases = {text: self._encoder.phrase("form", text) for text in map(self._encoder.repaired, texts)}

@@ -337,7 +337,6 @@ class Translator:
         return encoded
 
     def _target(self, number: int, line: str, translation: str) -> str:
-        """What the model writes for the translation of a line."""
         with named(f"line {number:,}"):
             return self._encoder.target(line, translation)
 

@@ -112,7 +112,6 @@ class _Running:
             self._error = error
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it has ended after so many seconds, at most."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -153,7 +152,6 @@ def _results(folder: Path, waiting: set[int], pipeline: _Running) -> Iterator[tu
 
 
 def _work(number: int, function: Callable[..., Any], folder: Path) -> None:
-    """Runs a job, on a worker."""
     try:
         argument = pickle.loads((folder / f"{number}{_ARGUMENT}").read_bytes())
     except FileNotFoundError:

@@ -47,7 +47,6 @@ class RecordFile:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the file is not open."""
         return self._file is None or self._file.closed
 
     @property

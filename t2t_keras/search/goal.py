@@ -66,7 +66,6 @@ class Goal:
 
     @property
     def num_returned(self) -> Any:
-        """Number of hypotheses to return."""
         return self.settings.beam_size if self.num_best is None else self.num_best
 
     @property

@@ -51,7 +51,6 @@ class AnswerCache:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes that answers take at the moment."""
         return self._num_bytes
 
     def submit(
@@ -103,7 +102,6 @@ class AnswerCache:
         return bool(self._limit) and all(signature.repeatable for signature in signatures)
 
     def forget(self, signatures: Iterable[Signature]) -> None:
-        """Drops the answers of some signatures."""
         numbers = {signature.number for signature in signatures}
         with self._lock:
             for key in [key for key in self._entries if key[0] in numbers]:

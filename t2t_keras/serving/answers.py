@@ -45,7 +45,6 @@ class UnsentAnswers:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes that are counted at the moment."""
         return self._num_bytes
 
     def add(self, num_bytes: int) -> Callable[[], None]:

@@ -55,7 +55,6 @@ class ConfiguredModels:
 
     @property
     def names(self) -> list[str]:
-        """The names of the models, in the order of the configuration."""
         return list(self._versions)
 
     @property
@@ -65,11 +64,9 @@ class ConfiguredModels:
 
     @property
     def are_served(self) -> bool:
-        """Whether each model has a version that is served."""
         return all(versions.served is not None for versions in self._versions.values())
 
     def get(self, name: str) -> Versions | None:
-        """The versions of a model, or None if there is none of this name."""
         return self._versions.get(name)
 
     def start(self) -> None:

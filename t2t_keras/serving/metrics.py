@@ -129,7 +129,6 @@ class Metrics:
         self._version.set_function(lambda: version() or 0)
 
     def batch(self, rows: int) -> None:
-        """Counts a batch of `rows` sentences."""
         self._batches.observe(rows)
         self._sentences.inc(rows)
 

@@ -173,7 +173,6 @@ class Versions:
             self._uses[model] += 1
 
     def release(self, model: Model) -> None:
-        """Ends one use of a model."""
         with self._lock:
             self._uses[model] -= 1
             self._forget_unused(model)

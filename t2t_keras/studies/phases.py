@@ -138,7 +138,6 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
 
 
 def _results_of(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> list[dict[str, Any]]:
-    """The results of finished trainings."""
     records = [read_record(study_dir / job.name) for job in jobs]
     return [record["results"] for record in records if record]
 

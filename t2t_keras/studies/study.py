@@ -41,7 +41,6 @@ class Study:
         self.table = TABLES[settings.table](settings, self.data)
 
     def states(self) -> dict[str, State]:
-        """The state of every job, by name."""
         return {job.name: state(job, self.study_dir) for job in self.table.jobs}
 
     def selected(self, rows: Sequence[str] = (), shard: tuple[int, int] = (1, 1)) -> list[str]:

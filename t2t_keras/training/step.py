@@ -118,7 +118,6 @@ class TrainingStep:
 
     @property
     def num_updates(self) -> int:
-        """The number of updates so far."""
         return int(self.step.numpy())
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:

@@ -44,7 +44,6 @@ class TracedFunction:
 
     @property
     def graph(self) -> tf.Graph:
-        """The traced graph."""
         return self._traced.graph
 
     def __call__(self, *arguments: Tensor) -> Any:

@@ -111,7 +111,6 @@ class RNNAttentionConfig(ModelConfig):
         return self.readout == "state_context" or self.passed_width() != self.d_model
 
     def memory_width(self) -> int:
-        """Width of the memory."""
         return self.d_memory or self.encoded_width()
 
     def encoded_width(self) -> int:

@@ -23,7 +23,6 @@ class Pin:
 
     @property
     def requirement(self) -> str:
-        """The requirement in pip's syntax."""
         return f"{self.name}=={self.version}"
 
 

@@ -136,7 +136,6 @@ class _Places:
 
     @property
     def lines(self) -> int:
-        """The number of lines."""
         return self._before[-1] + self._ends_in_line
 
     def of(self, first: int, count: int) -> Lines:

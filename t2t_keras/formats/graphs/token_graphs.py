@@ -162,7 +162,6 @@ def _attended(attention: Any, bias: Tensor, x: Tensor) -> Tensor:
 
 
 def _transformed(feed_forward: Any, x: Tensor) -> Tensor:
-    """The feed-forward network."""
     inner = feed_forward.activate(plain.linear(x, feed_forward.inner_kernel, feed_forward.inner_bias))
     return plain.linear(inner, feed_forward.outer_kernel, feed_forward.outer_bias)
 

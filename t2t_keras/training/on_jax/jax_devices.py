@@ -26,11 +26,9 @@ class JaxDevices:
 
     @property
     def model_parallel(self) -> int:
-        """Number of devices of a replica."""
         return self.mesh.shape[MODEL]
 
     def replicas_of(self, process: int) -> range:
-        """The replicas of a process."""
         own = [replica for replica, (first, *_) in enumerate(self.mesh.devices) if first.process_index == process]
         return range(own[0], own[-1] + 1)
 
