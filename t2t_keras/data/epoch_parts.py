@@ -58,15 +58,15 @@ def num_parts(pairs: int, part_pairs: int = PART_PAIRS) -> int:
     return -(-pairs // part_pairs)
 
 
-def part_rows(pairs: int, parts: int, seed: int, epoch: int, block_pairs: int = _BLOCK_PAIRS) -> np.ndarray:
+def part_rows(pairs: int, parts: int, seed: int, epoch: int) -> np.ndarray:
     """The rows of the corpus in one part of a pass, rising, int64 [about pairs / parts].
 
     The parts of a pass contain every row exactly once. `epoch` counts all earlier parts, including those of earlier
-    passes; blocks of `block_pairs` neighbouring rows stay together.
+    passes; blocks of `_BLOCK_PAIRS` neighbouring rows stay together.
     """
     whole_passes, part = divmod(epoch, parts)
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_COUNTER)
-    blocks = np.argsort(random.random_raw(-(-pairs // block_pairs)), kind="stable")
+    blocks = np.argsort(random.random_raw(-(-pairs // _BLOCK_PAIRS)), kind="stable")
     part_blocks = np.sort(np.array_split(blocks, parts)[part])
-    rows = (part_blocks[:, np.newaxis] * block_pairs + np.arange(block_pairs)).ravel()  # --> [rows of the part]
+    rows = (part_blocks[:, np.newaxis] * _BLOCK_PAIRS + np.arange(_BLOCK_PAIRS)).ravel()  # --> [rows of the part]
     return rows[rows < pairs]

@@ -101,17 +101,17 @@ class RequestEncoder:
         config: DecodeConfig,
         lowercase: bool,
         max_source_length: int,
-        excluded: Sequence[str] = (),
-        task: Task | None = None,
+        excluded: Sequence[str],
+        task: Task,
         options: frozenset[str] = frozenset(OPTIONS),
     ) -> None:
         self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
         self._task, self._options = task, options
-        self._form = task.form(tokenizer) if task else None
-        self._writes_labels = task is not None and task.has_known_labels
+        self._form = task.form(tokenizer)
+        self._writes_labels = task.has_known_labels
         self._labels_words = self._form is not None and self._form.word_starts is not None
-        self._head_end = head_end(task, tokenizer) if task else ""
-        self._reads_beginnings = task is not None and task.reads_beginnings
+        self._head_end = head_end(task, tokenizer)
+        self._reads_beginnings = task.reads_beginnings
         self._config = config
         self._lowercase = lowercase
         self._max_source_length = max_source_length
@@ -128,15 +128,13 @@ class RequestEncoder:
     def target(self, source: str, output: str) -> str:
         """What the model writes for a source and its output; an `InputError` names what is none of its labels."""
         text = self.repaired(output)
-        if self._task is None:
-            return text
         if self._writes_labels:
             check_known(self._task.symbols([text]), self._tokenizer)
         return self._task.target(self.repaired(source), text)
 
     def check_source(self, text: str) -> None:
         """Raises an `InputError` if a repaired text lacks what the task asks of it; a blank one is never refused."""
-        if self._task is not None and text.strip():
+        if text.strip():
             self._task.check_source(text)
 
     def beginning(self, text: str) -> str:

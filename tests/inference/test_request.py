@@ -23,7 +23,12 @@ from tests.inference import tiny
 
 
 def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> RequestEncoder:
-    return RequestEncoder(tiny.tokenizer(), DecodeConfig(**settings), lowercase, max_source_length, excluded)
+    return encoder_of(tiny.tokenizer(), excluded, lowercase, max_source_length, **settings)
+
+
+def encoder_of(tokenizer, excluded=(), lowercase=False, max_source_length=256, **settings) -> RequestEncoder:
+    config = DecodeConfig(**settings)
+    return RequestEncoder(tokenizer, config, lowercase, max_source_length, excluded, task("translation"))
 
 
 def ids_of(text: str) -> tuple[int, ...]:
@@ -55,7 +60,7 @@ def test_plain_lines_and_requests_keep_their_order():
 
 def test_words_that_no_entry_begins_cannot_be_excluded():
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
-    ours = RequestEncoder(subwords, DecodeConfig(), False, 256)
+    ours = encoder_of(subwords)
     assert ours.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
     with pytest.raises(InputError, match="excluded: tensor2tensor's subwords do not say where words begin"):
         ours.encode(Request("a b", excluded=("a",)))
@@ -92,7 +97,7 @@ def test_excluded_punctuation_is_barred_wherever_it_stands():
 @pytest.mark.parametrize("vocab_type", ["bpe", "char", "byte"])
 def test_what_bytes_spell_is_barred_wherever_it_stands(vocab_type):
     tokenizer = tiny.tokenizer(vocab_type)
-    encoded = RequestEncoder(tokenizer, DecodeConfig(), False, 256, ("😀", "dogs"))
+    encoded = encoder_of(tokenizer, ("😀", "dogs"))
     found = {tuple(tokenizer.pieces(ids)) for ids in encoded.excluded}
     smile = ("<0xF0>", "<0x9F>", "<0x98>", "<0x80>")
     assert found >= {smile, ("▁", *smile)}
@@ -220,12 +225,12 @@ def test_characters_without_an_entry_are_refused(tmp_path):
         minloglevel=2,
     )
     tokenizer = type(tiny.tokenizer()).load(f"{prefix}.model")
-    plain = RequestEncoder(tokenizer, DecodeConfig(), False, 256)
+    plain = encoder_of(tokenizer)
     for field, value in (("prefix", "日"), ("constraints", ("日",)), ("excluded", ("日",))):
         with pytest.raises(InputError, match=f"{field}.*'日'"):
             plain.encode(Request("A man", **{field: value}))
     with pytest.raises(InputError, match="excluded"):
-        RequestEncoder(tokenizer, DecodeConfig(), False, 256, ("日",))
+        encoder_of(tokenizer, ("日",))
 
 
 def test_batches_hold_one_kind_each():
