@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
+from t2t_keras.symbols import SPECIAL, UNK_ID
 
 MAGIC = b"t2t_keras subwords 1\n"
 FIRST_ID = UNK_ID + 1  # of the subwords; before them are padding, the end and the unknown token, which never occurs
@@ -48,15 +48,6 @@ class Subwords:
 
     def __len__(self) -> int:
         return FIRST_ID + len(self.subwords)
-
-    def pad_id(self) -> int:
-        return PAD_ID
-
-    def eos_id(self) -> int:
-        return EOS_ID
-
-    def unk_id(self) -> int:
-        return UNK_ID
 
     def id_to_piece(self, token: int) -> str:
         return self._entries[token]

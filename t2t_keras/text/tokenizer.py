@@ -54,9 +54,6 @@ class Tokenizer:
 
     def __init__(self, serialized: bytes, source: "Tokenizer | None" = None) -> None:
         self._processor = _processor(serialized)
-        ids = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
-        if ids != (PAD_ID, EOS_ID, UNK_ID):
-            raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
         self.serialized = serialized
         self.source = source or self
 
@@ -187,13 +184,17 @@ class Tokenizer:
 
 
 def _processor(serialized: bytes) -> Any:
-    """What cuts and joins texts."""
+    """What cuts and joins texts; raises as `Tokenizer`."""
     if serialized.startswith(MAGIC):
         return Subwords(serialized)
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=serialized)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
     except RuntimeError as error:
         raise ValueError(f"serialized is no SentencePiece model ({len(serialized)} bytes)") from error
+    ids = (processor.pad_id(), processor.eos_id(), processor.unk_id())
+    if ids != (PAD_ID, EOS_ID, UNK_ID):
+        raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
+    return processor
 
 
 def source_vocabulary(path: str | Path) -> Path:
