@@ -202,18 +202,16 @@ class Searches:
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:
     """Pads sentences' phrases, at the end or `at_front`, to int32 [batch, phrases, phrase_len], both at least 1."""
     flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
-    flat = flat[:, ::-1] if at_front else flat
-    array = np.full((len(rows), max([1, *map(len, rows)]), flat.shape[1]), PAD_ID, np.int32)
-    place = 1
-    for index, row in enumerate(rows):
-        array[index, : len(row)] = flat[place : place + len(row)]
-        place += len(row)
-    return array
+    return _shared_out(flat[1:, ::-1] if at_front else flat[1:], rows)
 
 
 def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.ndarray:
     """Pads sentences' constraints, which are lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
-    flat = padded_phrases([phrases for row in rows for phrases in row])  # --> [all, phrases, phrase_len]
+    return _shared_out(padded_phrases([phrases for row in rows for phrases in row]), rows)
+
+
+def _shared_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
+    """Puts [all, ...] into rows of as many as `rows` have, padded at the end: int32 [rows, most, ...]."""
     array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
     place = 0
     for index, row in enumerate(rows):

@@ -238,7 +238,8 @@ class Versions:
         look, before = _look(path), self._failed.get(version)
         tries = 1
         if before and before.look == look:
-            if not self._is_due(before):
+            is_due = time.monotonic() >= before.at + self._retry_seconds
+            if before.tries > self._max_retries or not is_due:
                 return False
             tries = before.tries + 1
         _LOG.info("loading version %d of %s from %s", version, self._name, path)
@@ -259,10 +260,6 @@ class Versions:
         self._failed.pop(version, None)
         _LOG.info("serving version %d of %s, loaded in %.1f s", version, self._name, time.monotonic() - start)
         return True
-
-    def _is_due(self, failure: _Failure) -> bool:
-        """Whether to try again now to load a version that failed and whose files are unchanged."""
-        return failure.tries <= self._max_retries and time.monotonic() >= failure.at + self._retry_seconds
 
     def _refuse(self, version: int, tries: int, cause: ServingError) -> None:
         message = " ".join(cause.message.split())

@@ -33,6 +33,7 @@ class TracedFunction:
         self._traced = tf.function(
             function, signature, autograph=False, experimental_attributes={"_noinline": True}
         ).get_concrete_function()
+        self.graph: tf.Graph = self._traced.graph
         self._is_stateful = any(operation.op_def.is_stateful for operation in self.graph.get_operations())
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         if fewer_rewrites:
@@ -41,10 +42,6 @@ class TracedFunction:
             config.graph_options.rewrite_options.disable_model_pruning = True
             config.graph_options.rewrite_options.disable_tfg_optimizer = True
         self._config = config.SerializeToString()
-
-    @property
-    def graph(self) -> tf.Graph:
-        return self._traced.graph
 
     def __call__(self, *arguments: Tensor) -> Any:
         if tf.executing_eagerly():
