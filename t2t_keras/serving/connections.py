@@ -2,8 +2,10 @@
 
 import asyncio
 import http
+import ipaddress
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any, cast
 
 import h11
@@ -27,14 +29,16 @@ class BoundedProtocol(H11Protocol):
     """uvicorn's protocol with further limits, because uvicorn closes idle connections only after an answer.
 
     It refuses connections beyond `uvicorn.Config.limit_concurrency`, which counts one more than there may be, and those
-    of an address that has half of them already. It closes a connection that sends no whole request or is too slow to
-    read its answer. `refusals` counts what it refuses.
+    of an address that has half of them already, unless it is of one of the networks `gateways`. It
+    closes a connection that sends no whole request or is too slow to read its answer. `refusals` counts refused ones.
     """
 
-    def __init__(self, *arguments: Any, refusals: Refusals | None = None, **settings: Any) -> None:
+    def __init__(
+        self, *arguments: Any, refusals: Refusals | None = None, gateways: Sequence[str] = (), **settings: Any
+    ) -> None:
         super().__init__(*arguments, **settings)
         self.conn: _Parser = _Parser(h11.SERVER)
-        self._refusals = refusals
+        self._refusals, self._gateways = refusals, gateways
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
@@ -81,10 +85,12 @@ class BoundedProtocol(H11Protocol):
         if len(self.connections) > limit:
             return f"too many connections: the limit is max_connections={limit}; try again later"
         share = (limit + 1) // 2
-        address = self._address()
-        if address and sum(cast(BoundedProtocol, other)._address() == address for other in self.connections) > share:
-            return f"too many connections of {address}: the limit is {share}, half of max_connections={limit}"
-        return ""
+        own = self._address()
+        if sum(cast(BoundedProtocol, other)._address() == own for other in self.connections) <= share or not own:
+            return ""
+        if any(ipaddress.ip_address(own) in ipaddress.ip_network(gateway) for gateway in self._gateways):
+            return ""
+        return f"too many connections of {own}: the limit is {share}, half of max_connections={limit}"
 
     def _address(self) -> str:
         return self.client[0] if self.client else ""

@@ -1,6 +1,7 @@
 """The server's settings."""
 
 import dataclasses
+import ipaddress
 import pathlib
 from collections.abc import Sequence
 
@@ -49,6 +50,8 @@ class ServingOptions:
         keep_alive_seconds: how long an idle connection of REST is kept after an answer; gateways keep theirs for 60 s.
         max_connections: most simultaneous connections to each interface, half of them from one address for REST, and
             most simultaneous gRPC calls.
+        gateways: addresses, or networks such as 10.0.0.0/8, each address of which may have all connections of REST,
+            because it hands on those of many clients.
         max_batch_size: most sentences of a batch; 1 disables merging.
         max_batch_bytes: most bytes of text in a batch; a single sentence may exceed it.
         batch_wait_ms: longest wait of a batch's first sentence for others, in milliseconds.
@@ -81,6 +84,7 @@ class ServingOptions:
     api_key_file: str = ""
     keep_alive_seconds: int = 75
     max_connections: int = 1000
+    gateways: Sequence[str] = ()
     max_batch_size: int = 32
     max_batch_bytes: int = 8192
     batch_wait_ms: float = 2.0
@@ -118,6 +122,11 @@ class ServingOptions:
         for host in self.allowed_hosts:
             if not host or ":" in host or "/" in host:
                 raise InputError(f"allowed_hosts must be names without ports, or '*'; got {host!r}")
+        for gateway in self.gateways:
+            try:
+                ipaddress.ip_network(gateway)
+            except ValueError as error:
+                raise InputError(f"gateways must be addresses or networks, such as 10.0.0.0/8: {error}") from error
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise InputError("tls_certificate and tls_key go together: one of them is missing")
         if bool(self.export_dir) == bool(self.model_config_file):

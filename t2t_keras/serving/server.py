@@ -166,7 +166,9 @@ class Server:
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
             rest_app(self.core, self._keys, self._read, self._glossaries),
-            http=cast(Any, functools.partial(BoundedProtocol, refusals=self.core.refusals)),
+            http=cast(
+                Any, functools.partial(BoundedProtocol, refusals=self.core.refusals, gateways=self._options.gateways)
+            ),
             ssl_certfile=self._options.tls_certificate or None,
             ssl_keyfile=self._options.tls_key or None,
             # uvicorn also counts the connection that asks.

@@ -358,6 +358,16 @@ def test_connections_of_grpc_are_limited_too(empty_server):
                 assert read_to_end(connection) == 0
 
 
+@pytest.mark.parametrize(("gateway", "taken"), [("127.0.0.0/8", 6), ("127.0.0.1", 6), ("127.0.0.2", 3), ("::1", 3)])
+def test_a_gateway_may_have_all_connections_and_no_more(empty_server, gateway, taken):
+    address = place(empty_server(max_connections=6, gateways=["10.0.0.0/8", gateway]).rest_address)
+    with contextlib.ExitStack() as stack:
+        for _ in range(taken):
+            assert b" 200 OK" in asked(stack.enter_context(connected(address)), b"server.json")
+        told = refusal(stack.enter_context(connected(address)))
+        assert told.startswith("too many connections: " if taken == 6 else "too many connections of 127.0.0.1: ")
+
+
 def test_a_grpc_connection_that_never_begins_is_closed(empty_server, monkeypatch):
     monkeypatch.setitem(server._GRPC_CONNECTIONS, "grpc.server_handshake_timeout_ms", 500)
     with connected(place(empty_server().grpc_address)) as connection:
