@@ -54,7 +54,12 @@ for word in "$@"; do
     # A path like any other.
     --data_dir=file:* | --model_dir=file:* | --init_from=file:*) volume=1 ;;
     --data_dir=*://* | --model_dir=*://* | --init_from=*://*) mirrors=/mirrors ;;
-    --data_dir=* | --model_dir=* | --init_from=* | *=/t2t/* | /t2t/*) volume=1 ;;
+    --data_dir=/* | --model_dir=/* | --init_from=/* | *=/t2t/* | /t2t/*) volume=1 ;;
+    # It would be in the container, which is gone with its pod.
+    --data_dir=* | --model_dir=* | --init_from=*)
+      printf 'error: %s is a relative path: give one on the volume, below /t2t, or in a bucket\n' "$word" >&2
+      exit 1
+      ;;
   esac
 done
 [[ -n $mirrors ]] || volume=1

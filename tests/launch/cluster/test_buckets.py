@@ -95,7 +95,7 @@ def test_what_is_not_in_a_bucket_has_the_volume_beside_it(recipe, flags):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(
-    "flags", [(), ON_THE_VOLUME, ("--model_dir", "runs/s3"), ("--model_dir=file:///t2t/run", "--set", "a=s3://b")]
+    "flags", [(), ON_THE_VOLUME, ("--model_dir", "/t2t/runs/s3"), ("--model_dir=file:///t2t/run", "--set", "a=s3://b")]
 )
 def test_without_a_bucket_there_is_the_volume_alone(recipe, flags):
     text = printed(recipe, *flags)
@@ -103,6 +103,14 @@ def test_without_a_bucket_there_is_the_volume_alone(recipe, flags):
     found = manifests(recipe, *flags)
     assert volumes(found) == {"storage": ("/t2t", {"persistentVolumeClaim": {"claimName": "t2t"}})}
     assert "T2T_KERAS_CACHE" not in text and "ephemeral" not in text
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("flags", [("--model_dir=runs/mine",), ("--data_dir", "data"), ("--init_from=./run:best",)])
+def test_a_relative_path_is_refused_since_it_would_go_with_the_pod(recipe, flags):
+    done = run(recipe, *flags, env={**os.environ, "DRY_RUN": "1"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {'='.join(flags)} is a relative path: ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

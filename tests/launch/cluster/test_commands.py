@@ -121,8 +121,9 @@ def on_beam(runner: str) -> list[str]:
 
 
 def flags_for(recipe: str) -> tuple[str, ...]:
-    only = ("--study_dir=it's", "--table=3") if program_of(recipe) == "study" else ("--model_dir=it's", "--preset=big")
-    return ("--data_dir=a b", *only, "--set", "train.checkpoint_minutes=10")
+    run = ("--model_dir=/t2t/it's", "--preset=big")
+    only = ("--study_dir=it's", "--table=3") if program_of(recipe) == "study" else run
+    return ("--data_dir=/t2t/a b", *only, "--set", "train.checkpoint_minutes=10")
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def test_the_image_does_not_run_as_root():
     users = [line.split()[1] for line in instructions if line.startswith("USER ")]
     assert users and re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
     assert not [line for line in instructions[instructions.index(f"USER {users[-1]}") :] if line.startswith("RUN")]
-    manifests = run("kubernetes.sh", "--model_dir=runs", env={**os.environ, "DRY_RUN": "1", "RUN_AS": "1234"})
+    manifests = run("kubernetes.sh", "--model_dir=/t2t/runs", env={**os.environ, "DRY_RUN": "1", "RUN_AS": "1234"})
     (job,) = [document for document in yaml.safe_load_all(manifests.stdout) if document["kind"] == "Job"]
     context = job["spec"]["template"]["spec"]["securityContext"]
     assert context["runAsNonRoot"] and {context[name] for name in ("runAsUser", "runAsGroup", "fsGroup")} == {1234}
