@@ -129,6 +129,7 @@ class Trainer:
         self.is_validation_on_time = True
         self.is_validation_due = False  # for the checkpoint that training resumes from
         self.signals = StopSignals()
+        self._restored = ""  # what is said of the checkpoint that training resumes from
 
     def _translators(self, model: SequenceModel) -> Callable[[], Translator]:
         """Makes translators of the model, as it is when they are made, for validation.
@@ -183,6 +184,8 @@ class Trainer:
                 self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
             )
         with contextlib.closing(monitor), self.signals, self.writer:
+            if self._restored:
+                monitor.say(self._restored)
             return self._loop(monitor)
 
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
@@ -333,6 +336,8 @@ class Trainer:
             arrays["ema"] = saved.ema or saved.weights
         self.training.write(arrays, saved.step)
         self.step = saved.step
+        written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved.path.stat().st_mtime))
+        self._restored = f"goes on from step {saved.step:,} (checkpoint of {written})"
         self.position = Position(saved.state["epoch"], saved.state["batch"])
         self.interval = Interval(*saved.state.get("interval", []))
         for name in _PROGRESS:  # checkpoints of former versions lack some

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -192,6 +193,9 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
     for name in ("goes on", "uninterrupted"):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
+        said = r"^goes on from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
+        resumed = re.search(said, stderr, re.MULTILINE)
+        assert bool(resumed) is (name == "goes on"), stderr
     tiny_training.assert_same_end(folder / "stopped", folder / "uninterrupted", STEPS)
     lines = tiny_training.records(folder / "stopped", "train")
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
