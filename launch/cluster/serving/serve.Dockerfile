@@ -16,5 +16,6 @@ EXPOSE 8500 8501
 # Status 503 while no version is served.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/v1/models/translation', timeout=4)"]
+# Several models: --export_dir= --model_config_file=/config/models.config behind the image's name.
 # Inside of the container every address; which of the host's are reached is `docker run -p`'s to say.
 ENTRYPOINT ["t2t-serve", "--host=0.0.0.0", "--export_dir=/models/translation"]

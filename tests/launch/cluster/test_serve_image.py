@@ -88,6 +88,15 @@ def test_the_program_has_the_flags():
     assert fits is None and "no_such_flag" in wrong
 
 
+def test_the_image_can_serve_several_models(tmp_path):
+    words = re.search(r"(--export_dir=) (--model_config_file)=", (SERVING / "README.md").read_text(encoding="utf-8"))
+    (tmp_path / "models.config").write_text("none")
+    flags = [*json.loads(instruction("ENTRYPOINT"))[1:], words[1], f"{words[2]}={tmp_path}/models.config"]
+    done = programs.run(["-m", "launch.serve", *flags], capture_output=True, text=True)
+    # The file is read, and the image's directory is not asked for.
+    assert done.returncode == 1 and done.stderr.startswith(f"error: {tmp_path}/models.config"), done.stderr
+
+
 def test_model_ports_names_and_times_fit_together():
     flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments())
     mounts = {mount["name"]: mount for mount in container()["volumeMounts"]}
