@@ -1,9 +1,7 @@
 """The exception with which the server refuses a request, shared by REST and gRPC."""
 
-import grpc
 import tensorflow as tf
-
-Code = grpc.StatusCode  # TensorFlow's error codes have the same names and numbers
+from grpc import StatusCode as Code  # TensorFlow's error codes have the same names and numbers
 
 # Of a message, which may quote what a client sent. gRPC sends messages of up to 8 KiB, a character as up to 12 bytes.
 _MOST_CHARACTERS = 600

@@ -78,7 +78,7 @@ def test_access_comes_with_a_secret_or_an_account_if_they_are_named(recipe):
     [
         ("--data_dir=/t2t/data", "--model_dir=s3://mine/run"),
         ("--data_dir", "s3://mine/data", "--model_dir", "/t2t/run"),
-        (*IN_A_BUCKET, "--init_from=runs/other@best"),
+        (*IN_A_BUCKET, "--init_from=/t2t/runs/other@best"),
         (*IN_A_BUCKET, "--extension=/t2t/mine.py"),
         (*IN_A_BUCKET, "--extension", "/t2t/mine.py"),
         ("--data_dir=file:///t2t/data", "--model_dir=s3://mine/run"),
