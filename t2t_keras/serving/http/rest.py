@@ -159,7 +159,8 @@ class _Rest:
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """What nobody has foreseen, in the common error format; its traceback is logged."""
-        return _error(500, serving_error(error).message)
+        # uvicorn closes the connection after it: a client that did not know would send its next request in vain.
+        return _error(500, serving_error(error).message, {"Connection": "close"})
 
     async def health(self, request: Request) -> Response:
         """Says that the server answers, whatever it serves."""

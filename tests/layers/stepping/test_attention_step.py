@@ -39,7 +39,7 @@ def test_attending_to_projected_memory_equals_the_call(rng, score):
 
 
 @pytest.mark.parametrize(
-    "shape", [(5,), (4, 5), (3, 4, 5), (3, 1, 5), (1, 4, 5), (2, 3, 4, 5), (2, 1, 1, 5), (1, 3, 4, 1)]
+    "shape", [(5,), (4, 5), (2, 4, 5), (2, 1, 5), (1, 4, 5), (2, 3, 4, 5), (2, 1, 1, 5), (1, 3, 4, 1)]
 )
 def test_a_bias_of_any_shape_that_broadcasts(rng, shape):
     query, memory = (rng.standard_normal((2, length, 8)).astype("float32") for length in (4, 5))
@@ -47,5 +47,5 @@ def test_a_bias_of_any_shape_that_broadcasts(rng, shape):
     layer = MultiHeadAttention(3, 4)
     layer.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(layer, rng)
-    found = attention_to_memory(layer, query, memory, mask)
+    found = attention_to_memory(layer, query, memory, mask[:, None] if mask.ndim == 3 else mask)
     np.testing.assert_allclose(found, layer(query, memory, mask), atol=2e-5)

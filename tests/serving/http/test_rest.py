@@ -178,6 +178,7 @@ def test_a_failure_of_its_own_is_told_in_json(client, server, monkeypatch):
     monkeypatch.setattr(server.core.metrics, "text", fail)
     answer = client.get("/monitoring/prometheus/metrics")
     assert (answer.status_code, answer.json()) == (500, {"error": "RuntimeError: no metrics today"})
+    assert answer.headers["connection"] == "close"
 
 
 def test_foreign_hosts_are_refused(client):
