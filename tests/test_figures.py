@@ -13,6 +13,7 @@ sys.path.append(str(ROOT / "docs/figures"))
 
 import cost_and_score  # noqa: E402
 import draw  # noqa: E402
+import engines  # noqa: E402
 import global_batch  # noqa: E402
 import layer_types  # noqa: E402
 import plan_costs  # noqa: E402
@@ -103,3 +104,8 @@ def test_the_server_is_drawn_under_every_load_that_was_measured() -> None:
     assert [clients for clients, _ in server_load.measured("tensorflow", 2)] == [1, 8, 64]
     assert server_load.measured("CTranslate2 by itself", 4)[0][0] == 1  # the other cells are empty
     assert len(server_load.measured("CTranslate2 by itself", 4)) == 1
+
+
+def test_every_engine_is_drawn_with_both_beams() -> None:
+    found = {(search.engine, search.beam) for search in engines.searches()}
+    assert len(found) == len(engines.searches()) == 8 and {beam for _, beam in found} == {1, 4}

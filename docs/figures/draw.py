@@ -7,6 +7,7 @@ from pathlib import Path
 import architecture
 import cost_and_score
 import data_flow
+import engines
 import global_batch
 import layer_types
 import parse_tree
@@ -25,6 +26,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "table1.svg": layer_types.layer_types,
     "table2.svg": cost_and_score.cost_and_score,
     "plan_cost.svg": plan_costs.plan_costs,
+    "engines.svg": engines.engines,
     "server_load.svg": server_load.server_load,
     "parse_tree.svg": parse_tree.parse_tree,
 }

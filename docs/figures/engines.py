@@ -1,0 +1,52 @@
+"""BLEU against sentences a second, for engines and searches, from the table of the page that has the figures."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from chart import Axis, Chart, legend
+from drawing import Drawing
+
+_PAGE = Path(__file__).parents[1] / "performance.md"
+_ENGINES = {  # as the table calls them: colour and shape
+    "`tensorflow`": ("attention", "circle"),
+    "`tensorflow --bfloat16`": ("embedding", "square"),
+    "`ctranslate2`": ("network", "triangle"),
+    "`ctranslate2 --compute_type=int8`": ("output", "diamond"),
+}
+
+
+class Search(NamedTuple):
+    """A dot of the chart: an engine's search with a beam, its speed in sentences a second, and its BLEU."""
+
+    engine: str
+    beam: int
+    speed: float
+    bleu: float
+
+
+def searches() -> list[Search]:
+    """Of each engine, its rows of the table."""
+    text = _PAGE.read_text(encoding="utf-8").partition("| engine | beam |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (.+) \|$", text, re.MULTILINE)]
+    return [Search(row[0], int(row[1]), _middle(row[2]), float(row[3])) for row in rows if row[0] in _ENGINES]
+
+
+def _middle(cell: str) -> float:
+    values = [float(value.replace(",", "")) for value in cell.split(" to ")]
+    return sum(values) / len(values)
+
+
+def engines() -> str:
+    """A dot for each engine and beam: faster to the right, a better translation above."""
+    drawing = Drawing(820, 400, "BLEU against sentences a second, for engines and searches of one model")
+    speeds = Axis("sentences a second", 0, 2500, {value: f"{value:,}" for value in range(0, 2501, 500)}, False)
+    scores = Axis("BLEU on test2016", 37.4, 39.6, {value: f"{value:g}" for value in (37.5, 38, 38.5, 39, 39.5)}, False)
+    chart = Chart(drawing, (58, 40, 740, 240), speeds, scores)
+    for engine, look in _ENGINES.items():
+        found = [search for search in searches() if search.engine == engine]
+        chart.curve([(search.speed, search.bleu) for search in found], *look)
+    legend(drawing, 58, 336, {name.strip("`"): look for name, look in _ENGINES.items()})
+    words = "above: a beam of 4, below: greedy; how it is measured"
+    drawing.box(58, 354, 740, 32, words, link="benchmarks/decode.py#main")
+    return drawing.svg()
