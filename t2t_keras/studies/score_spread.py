@@ -24,15 +24,19 @@ def measure(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
 
 
 def score_deviation(config: Config, data: PreparedData, sources: list[str], references: list[str]) -> float:
-    """The standard deviation of the scores that one query has for all keys, in the encoder's first layer.
+    """The standard deviation of the scores that one query has for all keys in its window, in the encoder's first layer.
 
     Attention weights are a softmax of the scores, so their logarithms are the scores less a number for each query,
     which has no part in the deviation. The squares of the deviations are averaged over queries and heads.
     """
     keras.utils.set_random_seed(config.train.seed)
     model = make_model(config.model)
+    window = getattr(config.model, "attention_window", None)
     variances: list[float] = []
     for explanation in Translator(data.tokenizer, model, config.decode, config.data).explain(sources, references):
         weights = explanation.attention.encoder[0]  # --> [heads, source_len, source_len]
-        variances += np.var(np.log(np.maximum(weights, _SMALLEST)), axis=-1).ravel().tolist()
+        positions = np.arange(weights.shape[-1])
+        distances = np.abs(positions - positions[:, None])
+        scores = np.log(np.maximum(weights, _SMALLEST))
+        variances += np.var(scores, axis=-1, where=distances <= (window or np.inf)).ravel().tolist()
     return float(np.sqrt(np.mean(variances)))
