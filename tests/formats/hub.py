@@ -1,4 +1,4 @@
-"""A server that answers as Hugging Face's does to its package, with one repository: owner/name."""
+"""A server that answers as Hugging Face's does to its package, with one repository."""
 
 import contextlib
 import http.server
@@ -14,12 +14,13 @@ class Hub(http.server.ThreadingHTTPServer):
     """The server of a folder.
 
     Attributes:
+        repository: its name there.
         asked: the files that were asked for.
     """
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, repository: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.folder = folder
+        self.folder, self.repository = folder, repository
         self.asked: list[str] = []
 
     def environment(self, cache: pathlib.Path) -> dict[str, str]:
@@ -28,9 +29,9 @@ class Hub(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serving(folder: pathlib.Path) -> Iterator[Hub]:
+def serving(folder: pathlib.Path, repository: str = "owner/name") -> Iterator[Hub]:
     """A server that runs meanwhile."""
-    with Hub(folder) as server:
+    with Hub(folder, repository) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -44,17 +45,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Hub
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path.startswith("/api/models/owner/name"):
+        path, repository = self.path.partition("?")[0], self.server.repository
+        if path.startswith(f"/api/models/{repository}"):
             files = sorted(self.server.folder.iterdir())
             if "/tree/" in path:  # what newer versions of the package ask for
                 answer: object = [
                     {"type": "file", "path": each.name, "size": each.stat().st_size, "oid": each.name} for each in files
                 ]
             else:
-                answer = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": each.name} for each in files]}
+                answer = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": each.name} for each in files]}
             self._answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
-        elif path.startswith(f"/owner/name/resolve/{COMMIT}/"):
+        elif path.startswith(f"/{repository}/resolve/{COMMIT}/"):
             name = path.rpartition("/")[2]
             self.server.asked.append(name)
             body = (self.server.folder / name).read_bytes()

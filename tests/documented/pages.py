@@ -1,0 +1,90 @@
+"""The commands of README and the documents, as a reader would paste them."""
+
+import dataclasses
+import functools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One command of a page.
+
+    Attributes:
+        page: the page's name without its ending.
+        text: the command on one line.
+    """
+
+    page: str
+    text: str
+
+    @functools.cached_property
+    def _parts(self) -> tuple[dict[str, str], list[str], dict[str, str]]:
+        words, environment, files = shlex.split(self.text, comments=True), {}, {}
+        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            name, _, environment[name] = words.pop(0).partition("=")
+        for sign in ("<", ">"):
+            if sign in words:
+                place = words.index(sign)
+                files[sign] = words[place + 1]
+                del words[place : place + 2]
+        return environment, words, files
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What stands before the command."""
+        return self._parts[0]
+
+    @property
+    def words(self) -> list[str]:
+        """The command and its arguments."""
+        return self._parts[1]
+
+    @property
+    def stdin(self) -> str | None:
+        """The file after <."""
+        return self._parts[2].get("<")
+
+    @property
+    def stdout(self) -> str | None:
+        """The file after >."""
+        return self._parts[2].get(">")
+
+    @property
+    def module(self) -> str:
+        """What `python -m` runs; empty if it is another command."""
+        return self.words[2] if self.words[:2] == ["python", "-m"] else ""
+
+    @property
+    def program(self) -> str:
+        """The name of a program of launch/; empty if it is something else."""
+        return self.module.removeprefix("launch.") if self.module.startswith("launch.") else ""
+
+    def values(self, *flags: str) -> list[str]:
+        """The last value of each flag, of those that are given; all values of one that may be repeated."""
+        given = [word[2:].partition("=") for word in self.words if word.startswith("--") and "=" in word]
+        found = []
+        for flag in flags:
+            values = [value for name, _, value in given if name == flag]
+            found += values if flag == "ensemble" else values[-1:]
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text}"
+
+
+def _commands() -> Iterator[Command]:
+    for path in PAGES:
+        for language, block in _BLOCK.findall(path.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines() if language in ("", "sh", "bash") else ():
+                if shlex.split(line, comments=True):
+                    yield Command(path.stem, re.sub(r" {2,}(?=\S)", " ", line.strip()))
+
+
+COMMANDS = list(_commands())

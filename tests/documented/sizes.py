@@ -1,0 +1,85 @@
+"""What makes the commands of the documents small enough to run, and which of them no test runs.
+
+Each table is read from the top: a regular expression that is searched for in "page: command", and what it means.
+"""
+
+import importlib.util
+import re
+
+from .pages import Command
+
+_TRANSFORMERS = "tiny|base|big|parsing_small|gated_tiny"
+_LAYERS = "--set model.num_encoder_layers=1 --set model.num_decoder_layers=1"
+_TRAIN = "--set train.max_steps=2 --set train.checkpoint_steps=1 --set train.tokens_per_batch=400"
+_FEW_LAYERS = "--set model.num_encoder_layers=4"
+
+# Words that follow a command. A later row's come last, so that they win.
+APPENDED = (
+    (r"launch\.prepare_data (?!.*--vocab_(from|type))", "--vocab_size=320"),
+    (r"launch\.(train|study) ", "--set train.warmup_steps=4"),
+    (r"launch\.train ", f"{_TRAIN} --set train.validation_sentences=2"),
+    (rf"launch\.train .*--preset=({_TRANSFORMERS})\b", f"{_LAYERS} --set model.d_model=32 --set model.d_ff=64"),
+    (r"launch\.train .*--preset=(base|big)\b", "--set model.num_heads=4"),
+    (r"fine_tuning: .*launch\.train .*--model_dir=runs/tatoeba ", _FEW_LAYERS),  # attention.md draws the fourth
+    (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # the run of the command before goes on
+    (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
+    (r"launch\.fit ", f"--vocab_size=320 {_LAYERS}"),
+    (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1"),
+    (r"launch\.serve ", "--rest_port=0 --grpc_port=0"),
+    (r"tensorboard ", "--port=0"),
+)
+
+# What is put in the place of what stands there.
+CHANGED = (
+    (r"(--checkpoint=|--checkpoints=|@)(8000|1000)\b", r"\g<1>2"),
+    (r"(--checkpoint=|@)6200\b", r"\g<1>1"),
+    (r"(--checkpoints=2),1200", r"\g<1>,1"),
+)
+
+NOT_RUN = (
+    (r": make ", "the rings of tests, the environment and the site themselves"),
+    (r": (pip install|source) ", "installs packages, which needs an index"),
+    (r": sbatch ", "needs Slurm; tests/launch/cluster runs the script's dry run"),
+    (r"--beam_runner", "needs apache-beam; tests/data/test_beam.py runs it where that is installed"),
+)
+
+# Packages of extras that `make venv` does not install.
+PACKAGES = (
+    (r"KERAS_BACKEND=jax", "jax"),
+    (r"--(to|engine|engines)=ctranslate2|benchmarks\.(serving|decode) ", "ctranslate2"),
+    (r"--to=onnx|multi30k_onnx/", "onnxruntime"),
+    (r"--to=onnx", "tf2onnx"),
+    (r"hf://", "huggingface_hub"),
+    (r"s3://", "s3fs"),
+    (r"benchmarks\.text_classifier", "sklearn"),
+)
+
+
+def missing_package(command: Command) -> str | None:
+    """A package that a command needs and that is not installed here."""
+    needed = [package for pattern, package in PACKAGES if re.search(pattern, str(command))]
+    return next((package for package in needed if importlib.util.find_spec(package) is None), None)
+
+
+def reason_not_to_run(command: Command) -> str | None:
+    """Why no test runs a command; None if one does."""
+    return next((reason for pattern, reason in NOT_RUN if re.search(pattern, str(command))), None)
+
+
+def small(command: Command) -> Command:
+    """The command with its additions."""
+    text, more = command.text, []
+    for pattern, replacement in CHANGED:
+        text = re.sub(pattern, replacement, text)
+    for pattern, words in APPENDED:
+        if re.search(pattern, f"{command} "):
+            more.append(words)
+    return with_words(Command(command.page, text), *more)
+
+
+def with_words(command: Command, *words: str) -> Command:
+    """The command with more words in front of what is redirected."""
+    place = re.search(r" [<>|#] |$", command.text)
+    assert place is not None
+    parts = (command.text[: place.start()], *words, command.text[place.start() :].strip())
+    return Command(command.page, " ".join(filter(None, parts)))

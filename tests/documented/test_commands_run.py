@@ -1,0 +1,68 @@
+"""Every command of README and the documents runs, but for those that `sizes.NOT_RUN` names, with small sizes.
+
+A page's commands run one after the other in a folder of its own, on made-up text.
+"""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.formats import hub
+from tests.s3_server import s3_server
+
+from . import given_files, sizes
+from .pages import COMMANDS
+from .reader import Reader, reader
+
+pytestmark = pytest.mark.slow  # every program many times: twelve minutes
+
+PAGES = list(dict.fromkeys(each.page for each in COMMANDS if not sizes.reason_not_to_run(each)))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    given_files.write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory, files) -> Iterator[Reader]:
+    with reader(tmp_path_factory.mktemp("given"), files) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def services(page: str, folder: Path, files: Path) -> Iterator[None]:
+    """What stands on this machine for other servers, while a page is read that needs them."""
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        if page == "object_storage":
+            stack.enter_context(s3_server())
+            import boto3
+
+            boto3.client("s3").create_bucket(Bucket="mine")
+            patch.setenv("T2T_KERAS_CACHE", str(folder / "cache"))
+        if page == "convert":
+            server = stack.enter_context(hub.serving(files / "opus-mt-en-de", "Helsinki-NLP/opus-mt-en-de"))
+            for name, value in server.environment(folder / "cache").items():
+                patch.setenv(name, value)
+        yield
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_run(page, tmp_path, files, given) -> None:
+    commands = [each for each in COMMANDS if each.page == page and not sizes.reason_not_to_run(each)]
+    missing = {each: package for each in commands if (package := sizes.missing_package(each))}
+    with services(page, tmp_path, files), reader(tmp_path / "reader", files, given) as found:
+        for command in commands:
+            if command not in missing:
+                begun = time.monotonic()
+                found.run(command)
+                print(f"{time.monotonic() - begun:5.1f} s  {command}", flush=True)  # with `pytest -s`
+    shutil.rmtree(tmp_path)
+    if missing:
+        pytest.skip("; ".join(f"{command}: {package} is not installed" for command, package in missing.items()))
