@@ -1,10 +1,12 @@
 """Runs a program of the documents: `python -m tests.documented.program MODULE [argument ...]`.
 
-Made-up text stands in the place of the corpora that programs download, which are downloaded from other servers.
+Made-up text stands in the place of the corpora that programs download, and graphs run as they were traced.
 """
 
 import runpy
 import sys
+
+import tensorflow as tf
 
 from t2t_keras.data.sources import corpora
 from t2t_keras.data.sources.corpora import Corpus
@@ -25,6 +27,21 @@ for name in ("multi30k", "tatoeba_pairs", "gettext", "docstring_pairs", "tensorf
     assert callable(getattr(corpora, name))
     setattr(corpora, name, _corpus)
 
+# `launch.quickstart` has no flags for sizes.
+SMALL = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1}
+
+
+def _quickstart() -> None:
+    from launch import quickstart
+    from t2t_keras.planning.fit_rules import Choice
+
+    quickstart.GIVEN = tuple(Choice(name, value, "small") for name, value in SMALL.items())
+    quickstart.run()
+
+
 if __name__ == "__main__":
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     module, *sys.argv[1:] = sys.argv[1:]
+    if module == "launch.quickstart":
+        _quickstart()
     runpy.run_module(module, run_name="__main__", alter_sys=True)

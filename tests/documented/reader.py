@@ -42,13 +42,19 @@ def made_by(command: Command) -> list[str]:
     if command.program == "convert":
         return command.values("output") or command.values("model_dir")
     if command.program == "average_checkpoints":
-        name = command.values("output") or [f"averaged_last{command.values('average_last')[0]}"]
-        return [f"{command.values('model_dir')[0]}/checkpoints/{name[0]}"]
+        return [f"{command.values('model_dir')[0]}/checkpoints/{name}" for name in command.values("output") or [""]]
     if command.program == "quickstart":
         return [f"{folder}/quickstart" for folder in ("data", "runs", "saved_models")]
     if command.module.startswith("benchmarks."):
         return command.values("plot", "output")
     return command.values(*MAKES.get(command.program, ()))
+
+
+def maker(path: str) -> Command:
+    """The first command that makes it, of all pages."""
+    found = next((each for each in COMMANDS if path in made_by(each)), None)
+    assert found is not None, f"no page makes {path}"
+    return found
 
 
 class Reader:
@@ -62,12 +68,15 @@ class Reader:
         shutil.copytree(files, folder, dirs_exist_ok=True)
         for name in ("launch", "benchmarks", "tests"):
             (folder / name).symlink_to(ROOT / name)
+        (folder / "ANOTHER_CHECKOUT").symlink_to(ROOT)
         self.folder, self._given = folder, given or self
         self._not_made_here: set[str] = set()
         self.servers = Servers(folder)
 
     def run(self, command: Command) -> None:
         """Runs a command, and looks whether it did what it says; an AssertionError says how it did not."""
+        if self._is_made_before(command):
+            return None
         command = sizes.small(command)
         if asked := re.search(r"curl .*/v1/models/(\w+):|client_grpc\.py --model=(\w+)", command.text):
             name = asked[1] or asked[2]
@@ -89,8 +98,20 @@ class Reader:
         for output in outputs:
             assert self._newest(output) >= begun or command.program == "study", f"{command}\nnothing new in {output}"
         printed = (self.folder / command.stdout).read_text("utf-8") if command.stdout else done.stdout
-        assert outputs or printed.strip(), f"{command}\nprinted nothing\n{done.stderr}"
+        assert outputs or printed, f"{command}\nprinted nothing\n{done.stderr}"
         return None
+
+    def _is_made_before(self, command: Command) -> bool:
+        """Whether it is the first that makes something, in the same words; then it has run, or runs now, for all."""
+        outputs = made_by(command)
+        if self._given is self or any("://" in path or (self.folder / path).exists() for path in outputs):
+            return False
+        if not outputs or any(command.text != maker(path).text for path in outputs):
+            return False
+        for path in outputs:
+            self._find(path, [])
+            self._not_made_here.remove(path)
+        return True
 
     def _clear(self, command: Command, outputs: list[str]) -> None:
         """Removes what the page makes itself and had before that from elsewhere."""
@@ -113,22 +134,21 @@ class Reader:
             if self._given is not self:
                 self._given._find(path, [])
             else:
-                maker = next((each for each in COMMANDS if path in made_by(each)), None)
-                assert maker is not None, f"no page makes {path}"
-                self.run(maker)
+                self.run(maker(path))
             source = self._given.folder / path
         if source != self.folder / path:
-            shutil.copytree(source, self.folder / path)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, self.folder / path)
             self._not_made_here.add(path)
 
     def _perform(self, command: Command) -> subprocess.CompletedProcess:
         """Runs it as a fork of a Python that has TensorFlow, or as a process of its own where that would be another."""
         module, words = command.module, command.words
         environment = {**os.environ, **command.environment, "MPLBACKEND": "agg"}
-        environment["PYTHONPATH"] = str(ROOT)
+        environment |= {"PYTHONPATH": str(ROOT), **programs.QUICKLY_COMPILED}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         with contextlib.ExitStack() as files:
-            stdin = files.enter_context(open(self.folder / command.stdin if command.stdin else os.devnull))
+            typed = "in.txt" if command.program == "translate" else os.devnull  # it asks for lines
+            stdin = files.enter_context(open(self.folder / (command.stdin or typed)))
             stdout = files.enter_context(open(self.folder / command.stdout, "w")) if command.stdout else subprocess.PIPE
             more = {"stdin": stdin, "stdout": stdout, "stderr": subprocess.PIPE, "text": True}
             more |= {"cwd": self.folder, "env": environment, "timeout": SECONDS}
