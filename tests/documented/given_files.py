@@ -53,7 +53,7 @@ TASKS = {
 }
 ENGLISH = "".join(f"{source}\n" for source, _ in TRAIN)
 TEXTS = {
-    "in.txt": "A dog runs through the snow.\n\nTwo men sleeps near a tree.\n",
+    "in.txt": "\n".join(["A dog runs through the snow.", "", *(source for source, _ in TEST[2:])]) + "\n",
     "out.txt": "".join(f"{target}\n" for _, target in TEST),
     "sentences.en": "A dog runs.\nThe company is walking.\n",
     "strings.en": "{name} is walking near %s.\n",
@@ -77,8 +77,8 @@ def write(folder: Path) -> None:
     (folder / "m.fr").write_bytes((folder / "m.de").read_bytes())
     for ending, (task, names) in TASKS.items():
         for name in names:
-            lines = EXAMPLES[task](random.Random(name), 60 if name.startswith("train") else 6)
-            (folder / f"{name}.{ending}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            examples = EXAMPLES[task](random.Random(name), 60 if name.startswith("train") else 6)
+            (folder / f"{name}.{ending}").write_text("\n".join(examples) + "\n", encoding="utf-8")
     (folder / "parsed.mrg").write_bytes((folder / "gold.mrg").read_bytes())
     for name, text in TEXTS.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -26,7 +26,9 @@ class Command:
 
     @functools.cached_property
     def _parts(self) -> tuple[dict[str, str], list[str], dict[str, str]]:
-        words, environment, files = shlex.split(self.text, comments=True), {}, {}
+        words = shlex.split(self.text, comments=True)
+        environment: dict[str, str] = {}
+        files: dict[str, str] = {}
         while re.fullmatch(r"[A-Z_]+=.*", words[0]):
             name, _, environment[name] = words.pop(0).partition("=")
         for sign in ("<", ">"):

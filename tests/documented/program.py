@@ -3,6 +3,7 @@
 Made-up text stands in the place of the corpora that programs download, and graphs run as they were traced.
 """
 
+import functools
 import runpy
 import sys
 
@@ -20,7 +21,8 @@ def _pairs(first: int, last: int) -> list[tuple[str, str]]:
 
 
 def _corpus(*_arguments: object) -> Corpus:
-    return Corpus({name: lambda ends=ends: _pairs(*ends) for name, ends in SPLITS.items()}, {"text": "made up"})
+    readers = {name: functools.partial(_pairs, *ends) for name, ends in SPLITS.items()}
+    return Corpus(readers, {"text": "made up"})
 
 
 for name in ("multi30k", "tatoeba_pairs", "gettext", "docstring_pairs", "tensorflow_datasets"):

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 
@@ -34,7 +35,7 @@ MAKES = {
 NEEDS = ("data_dir", "init_from", "vocab_from", "model_dir", "ensemble", "export_dir")
 # Folders that pages name and no command makes.
 ALIKE = {"runs/one": "runs/mine", "runs/two": "runs/mine", "data/craft": "data/trees"}
-SECONDS = 300
+SECONDS = 120
 
 
 def made_by(command: Command) -> list[str]:
@@ -45,6 +46,8 @@ def made_by(command: Command) -> list[str]:
         return [f"{command.values('model_dir')[0]}/checkpoints/{name}" for name in command.values("output") or [""]]
     if command.program == "quickstart":
         return [f"{folder}/quickstart" for folder in ("data", "runs", "saved_models")]
+    if command.program == "study" and {"--plan", "--print"} & set(command.words):
+        return []
     if command.module.startswith("benchmarks."):
         return command.values("plot", "output")
     return command.values(*MAKES.get(command.program, ()))
@@ -150,7 +153,7 @@ class Reader:
             typed = "in.txt" if command.program == "translate" else os.devnull  # it asks for lines
             stdin = files.enter_context(open(self.folder / (command.stdin or typed)))
             stdout = files.enter_context(open(self.folder / command.stdout, "w")) if command.stdout else subprocess.PIPE
-            more = {"stdin": stdin, "stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+            more: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": subprocess.PIPE, "text": True}
             more |= {"cwd": self.folder, "env": environment, "timeout": SECONDS}
             if words[0] != "python" or "|" in words:
                 return subprocess.run(["bash", "-c", command.text], **more)

@@ -25,7 +25,8 @@ APPENDED = (
     (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # the run of the command before goes on
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
     (r"launch\.fit ", f"--vocab_size=320 {_LAYERS}"),
-    (r"launch\.study .*--table=(?!.*--plan)", f"--steps=2 --seeds=1 {_LAYERS} --set train.tokens_per_batch=400"),
+    (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1 --set train.tokens_per_batch=400"),
+    (r"launch\.study .*--table=(3|4|attention) (?!.*--plan)", _LAYERS),
     (r"launch\.study .*--table=1 ", "--only=self_attention"),
     (r"launch\.study .*--table=2 (?!.*--(plan|only))", "--only=transformer"),
     (r"launch\.study .*--table=2_equal_cost ", "--only=transformer_tenth"),
@@ -51,9 +52,9 @@ APPENDED = (
 
 # What is put in the place of what stands there.
 CHANGED = (
-    (r"(--checkpoint=|--checkpoints=|@)(8000|1000)\b", r"\g<1>2"),
+    (r"--checkpoints=1000,1200\b", "--checkpoints=1,2"),
+    (r"--checkpoint=8000\b", "--checkpoint=2"),
     (r"(--checkpoint=|@)6200\b", r"\g<1>1"),
-    (r"(--checkpoints=2),1200", r"\g<1>,1"),
 )
 
 NOT_RUN = (
