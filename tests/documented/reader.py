@@ -43,7 +43,8 @@ def made_by(command: Command) -> list[str]:
     if command.program == "convert":
         return command.values("output") or command.values("model_dir")
     if command.program == "average_checkpoints":
-        return [f"{command.values('model_dir')[0]}/checkpoints/{name}" for name in command.values("output") or [""]]
+        folder = f"{command.values('model_dir')[0]}/checkpoints"
+        return [f"{folder}/{name}" for name in command.values("output")] or [folder]
     if command.program == "quickstart":
         return [f"{folder}/quickstart" for folder in ("data", "runs", "saved_models")]
     if command.program == "study" and {"--plan", "--print"} & set(command.words):
@@ -74,6 +75,7 @@ class Reader:
         (folder / "ANOTHER_CHECKOUT").symlink_to(ROOT)
         self.folder, self._given = folder, given or self
         self._not_made_here: set[str] = set()
+        self._shared: set[str] = set()
         self.servers = Servers(folder)
 
     def run(self, command: Command) -> None:
@@ -111,9 +113,13 @@ class Reader:
             return False
         if not outputs or any(command.text != maker(path).text for path in outputs):
             return False
+        needed = {path.partition("@")[0] for path in command.values(*NEEDS)} - set(outputs)
+        if any((self.folder / path).exists() for path in needed - self._not_made_here - self._shared):
+            return False  # made here, and perhaps in another way
         for path in outputs:
             self._find(path, [])
             self._not_made_here.remove(path)
+            self._shared.add(path)
         return True
 
     def _clear(self, command: Command, outputs: list[str]) -> None:
