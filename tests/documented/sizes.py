@@ -34,7 +34,7 @@ APPENDED = (
     (r"launch\.study .*--table=2_equal_cost ", "--only=transformer_tenth"),
     (r"launch\.study .*--table=(3|attention) (?!.*--plan)", "--only=base"),
     (r"launch\.study .*--table=4 ", "--only=parser"),
-    (r"benchmarks\.export ", "--lines=6 --rounds=2"),
+    (r"benchmarks\.train_step (?!.*--engines)(?!.*--preset=(rnn|conv)_tiny)", "--engines=ours"),
     (r"benchmarks\.train_step ", "--tokens_per_batch=400 --batches=1 --rounds=1"),
     (r"benchmarks\.attention_window ", "--lengths=64 --positions=64 --turns=1 --d_model=32"),
     (r"benchmarks\.experts ", "--num_experts=2,4 --experts_per_token=2,1 --tokens=200 --steps=1 --rounds=1"),
@@ -47,7 +47,6 @@ APPENDED = (
     (r"benchmarks\.plan --pairs", "--pairs=500,1000 --vocab_size=300"),
     (r"benchmarks\.plan --repeated", "--repeated=5000 --vocab_size=300"),
     (r"benchmarks\.serving ", "--sentences=4 --clients=2 --rounds=1 --seconds=1"),
-    (r"benchmarks\.soak ", "--sentences=4 --minutes=0.1"),
     (r"launch\.serve ", "--rest_port=0 --grpc_port=0"),
     (r"tensorboard ", "--port=0"),
 )
@@ -63,6 +62,8 @@ NOT_RUN = (
     (r": make ", "the rings of tests, the environment and the site themselves"),
     (r": (pip install|source) ", "installs packages, which needs an index"),
     (r": sbatch ", "needs Slurm; tests/launch/cluster runs the script's dry run"),
+    (r"benchmarks\.(soak|export|serving .*--faults)", "minutes, however small; tests/benchmarks has tests of parts"),
+    (r"benchmarks\.(train_step|decode) .*--preset=base", "minutes; the same with the preset tiny runs"),
     (r"--beam_runner", "needs apache-beam; tests/data/test_beam.py runs it where that is installed"),
 )
 

@@ -29,9 +29,10 @@ def test_every_command_is_run_or_has_a_reason() -> None:
 
 
 def test_few_commands_are_not_run() -> None:
-    """Of programs at most one; all others are of make, pip, a shell and a scheduler."""
+    """Of launch/ at most one; of others but long measurements all are of make, pip, a shell and a scheduler."""
     left_out = [each for each in COMMANDS if sizes.reason_not_to_run(each)]
-    assert len([each for each in left_out if each.module]) <= 1
+    assert len([each for each in left_out if each.program]) <= 1
+    assert len([each for each in left_out if each.module]) <= 10
 
 
 def test_additions_come_before_what_is_redirected() -> None:
