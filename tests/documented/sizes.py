@@ -45,7 +45,7 @@ APPENDED = (
     (r"benchmarks\.checkpoint_stall ", "--preset=tiny --tokens=100 --rounds=1"),
     (r"benchmarks\.replicas ", "--steps=1 --rounds=1 --replicas=1,2 --workers=2 --tokens_per_batch=400"),
     (r"benchmarks\.plan --pairs", "--pairs=500,1000 --vocab_size=300"),
-    (r"benchmarks\.plan --repeated", "--repeated=5000 --vocab_size=300"),
+    (r"benchmarks\.plan --repeated", "--repeated=500000 --vocab_size=300"),
     (r"benchmarks\.serving ", "--sentences=4 --clients=2 --rounds=1 --seconds=1"),
     (r"launch\.serve ", "--rest_port=0 --grpc_port=0"),
     (r"tensorboard ", "--port=0"),
