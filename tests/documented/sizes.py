@@ -11,6 +11,7 @@ from .pages import Command
 _TRANSFORMERS = "tiny|base|big|parsing_small|gated_tiny"
 _LAYERS = "--set model.num_encoder_layers=1 --set model.num_decoder_layers=1"
 _TRAIN = "--set train.max_steps=2 --set train.checkpoint_steps=1 --set train.tokens_per_batch=400"
+_SLOW = "--set train.max_steps=3 --set train.learning_rate_scale=0.01"
 _FEW_LAYERS = "--set model.num_encoder_layers=4"
 
 # Words that follow a command. A later row's come last, so that they win.
@@ -23,7 +24,7 @@ APPENDED = (
     (r"launch\.train .*--preset=(base|big)\b", "--set model.num_heads=4"),
     (r"fine_tuning: .*launch\.train .*--model_dir=runs/tatoeba ", _FEW_LAYERS),  # attention.md draws the fourth
     # Of three slow steps the last is the best, so that it is another than the first and the second.
-    (r"training: .*--model_dir=runs/mine .*max_minutes", "--set train.max_steps=3 --set train.learning_rate_scale=0.01"),
+    (r"training: .*--model_dir=runs/mine .*max_minutes", _SLOW),
     (r"--strategy=mirrored", "--replicas=2"),  # as launch.train asks where there is no GPU
     (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # the run of the command before goes on
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
