@@ -67,6 +67,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": as_traced})
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What functions remember is for the tests of a folder: graphs and models of all would take eight gigabytes."""
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        for name in [name for name in sys.modules if name.startswith("tests.")]:
+            for value in list(vars(sys.modules[name]).values()):
+                if getattr(value, "__module__", None) == name and hasattr(value, "cache_clear"):
+                    value.cache_clear()
+        gc.collect()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With --dist=loadfile: what runs each file in one process, and some folders."""
