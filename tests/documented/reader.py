@@ -43,8 +43,12 @@ def made_by(command: Command) -> list[str]:
     if command.program == "convert":
         return command.values("output") or command.values("model_dir")
     if command.program == "average_checkpoints":
-        folder = f"{command.values('model_dir')[0]}/checkpoints"
-        return [f"{folder}/{name}" for name in command.values("output")] or [folder]
+        run, *names = command.values("model_dir", "output")
+        kept = f"{run}/files" if "://" in run else run  # as object storage has it
+        return [
+            f"{kept}/checkpoints/{name}"
+            for name in names or [f"averaged_last{last}" for last in command.values("average_last")]
+        ]
     if command.program == "quickstart":
         return [f"{folder}/quickstart" for folder in ("data", "runs", "saved_models")]
     if command.program == "study" and {"--plan", "--print"} & set(command.words):
@@ -171,8 +175,9 @@ class Reader:
     def _newest(self, path: str) -> float:
         """When what a path holds was last written; 0 if it is not there."""
         if "://" in path:
-            files = fsspec.filesystem(path.partition(":")[0], use_listings_cache=False).find(path)
-            return time.time() if files else 0.0
+            store = fsspec.filesystem(path.partition(":")[0], use_listings_cache=False, skip_instance_cache=True)
+            objects = store.find(path, detail=True).values()
+            return max((each["LastModified"].timestamp() + 1 for each in objects), default=0.0)  # whole seconds
         found = self.folder / path
         files = [each for each in found.rglob("*") if each.is_file()] if found.is_dir() else [found] * found.exists()
         return max((each.stat().st_mtime for each in files if each.stat().st_size), default=0.0)
