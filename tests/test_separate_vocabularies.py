@@ -126,6 +126,7 @@ def test_an_export_translates_and_scores_the_same(translator, version):
     assert sorted(path.name for path in (version / "assets").iterdir()) == ["vocab.model", "vocab.source.model"]
 
 
+@pytest.mark.slow
 def test_an_export_answers_through_the_c_api(translator, version, tmp_path):
     """Where loaders take resources of one name for the same."""
     c_program.assert_translates_alike(tmp_path, version, translator, LINES, 2)

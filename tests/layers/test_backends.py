@@ -54,6 +54,7 @@ def test_on_this_backend(monkeypatch):
     )
 
 
+@pytest.mark.slow  # two minutes of processor, and tests/training/on_jax compares the steps of a Transformer
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_on_another_backend(backend):
     if importlib.util.find_spec(backend) is None:

@@ -39,7 +39,7 @@ TRAIN = {
     **{"max_steps": STEPS, "validation_steps": STEPS, "frozen": ("encoder/*",)},
 }
 # Experts add a loss of their own to that of the tokens; `tests/layers/test_backends.py` compares the steps of all
-# families. Backends draw different numbers, so there are none.
+# families, in the slow ring. Backends draw different numbers, so there are none.
 MODEL = {"num_experts": 4, "experts_per_token": 2, "d_expert": 8, "gate_noise": False, "dropout_rate": 0.0}
 
 
