@@ -69,13 +69,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What functions remember is for the tests of a folder: graphs and models of all would take eight gigabytes."""
-    if nextitem is None or nextitem.path.parent != item.path.parent:
-        for name in [name for name in sys.modules if name.startswith("tests.")]:
-            for value in list(vars(sys.modules[name]).values()):
-                if getattr(value, "__module__", None) == name and hasattr(value, "cache_clear"):
-                    value.cache_clear()
-        gc.collect()
+    """Graphs and models of all tests would take eight gigabytes.
+
+    What the functions of a file remember is for this file, and what those of other modules do for a folder's files.
+    """
+    if nextitem is not None and nextitem.path == item.path:
+        return
+    goes_on = nextitem is not None and nextitem.path.parent == item.path.parent
+    for name in [name for name in sys.modules if name.startswith("tests.")]:
+        if goes_on and name.rpartition(".")[2] != item.path.stem:
+            continue
+        for value in list(vars(sys.modules[name]).values()):
+            if getattr(value, "__module__", None) == name and hasattr(value, "cache_clear"):
+                value.cache_clear()
+    gc.collect()
 
 
 @pytest.hookimpl(optionalhook=True)
