@@ -82,7 +82,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         for value in list(vars(sys.modules[name]).values()):
             if getattr(value, "__module__", None) == name and hasattr(value, "cache_clear"):
                 value.cache_clear()
-    gc.collect()
 
 
 @pytest.hookimpl(optionalhook=True)
