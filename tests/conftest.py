@@ -67,23 +67,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": as_traced})
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Graphs and models of all tests would take eight gigabytes.
-
-    What the functions of a file remember is for this file, and what those of other modules do for a folder's files.
-    """
-    if nextitem is not None and nextitem.path == item.path:
-        return
-    goes_on = nextitem is not None and nextitem.path.parent == item.path.parent
-    for name in [name for name in sys.modules if name.startswith("tests.")]:
-        if goes_on and name.rpartition(".")[2] != item.path.stem:
-            continue
-        for value in list(vars(sys.modules[name]).values()):
-            if getattr(value, "__module__", None) == name and hasattr(value, "cache_clear"):
-                value.cache_clear()
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With --dist=loadfile: what runs each file in one process, and some folders."""
