@@ -63,7 +63,7 @@ CHANGED = (
 NOT_RUN = (
     (r": make ", "the rings of tests, the environment and the site themselves"),
     (r": (pip install|source) ", "installs packages, which needs an index"),
-    (r": sbatch ", "needs Slurm; tests/launch/cluster runs the script's dry run"),
+    (r": sbatch ", "needs Slurm; tests/launch/cluster/test_recipes.py runs the script with stand-ins"),
     (r"benchmarks\.(soak|export|serving .*--faults)", "minutes, however small"),
     (r"benchmarks\.(train_step|decode) .*--preset=base", "minutes; the same with the preset tiny runs"),
     (r"--beam_runner", "needs apache-beam; tests/data/test_beam.py runs it where that is installed"),
