@@ -19,17 +19,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.losses import loss_sum_and_count
-from t2t_keras.models.contract import SequenceModel
+from t2t_keras.models.contract import SequenceModel, States
 from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.on_jax.jax_devices import BATCH, JaxDevices, in_host_memory, is_out_of_memory
 from t2t_keras.training.on_jax.jax_layout import weight_layout
+from t2t_keras.training.on_jax.jax_loss import JaxHead, scaled_loss
 from t2t_keras.training.updates import StepMetrics, update_rate
-
-# Elements of a chunk of logits, whose losses are computed again in the backward pass: half a GiB in float32.
-_CHUNK_ELEMENTS = 2**27
 
 
 class TrainingState(NamedTuple):
@@ -55,6 +52,9 @@ class JaxStep:
         self.names = weight_names(model)
         frozen = frozen_names(self.names, config.frozen)
         self._trained = [index for index, name in enumerate(self.names) if name not in frozen]
+        places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
+        head = model.output_head
+        self._head_places = [places[id(head.table)], None if head.bias is None else places[id(head.bias)]]
         self._everywhere = NamedSharding(devices.mesh, PartitionSpec())
         self._shared_out = NamedSharding(devices.mesh, PartitionSpec(BATCH))
         self._num_local = len(devices.replicas_of(jax.process_index()))
@@ -201,34 +201,24 @@ class JaxStep:
         weights = list(weights)
         for index, weight in zip(self._trained, trained, strict=True):
             weights[index] = weight
-        return scale * self._loss_sum(weights, source, target, self.config.label_smoothing, seed)
+        states = self._states(weights, source, target, seed)
+        head, smoothing = self._head(weights), self.config.label_smoothing
+        loss = scaled_loss(states.hidden, head, target, scale, smoothing)
+        return loss + scale * states.auxiliary_loss.astype("float32")
 
     def _replica_validation(self, weights: list[Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        tokens = jnp.sum(target != PAD_ID, dtype="float32")
-        return self._over_replicas((self._loss_sum(weights, source, target), tokens))
+        hidden = self._states(weights, source, target).hidden
+        loss = scaled_loss(hidden, self._head(weights), target, jnp.float32(1), 0.0)
+        return self._over_replicas((loss, jnp.sum(target != PAD_ID, dtype="float32")))
 
-    def _loss_sum(
-        self,
-        weights: list[Tensor],
-        source: Tensor,
-        target: Tensor,
-        label_smoothing: float = 0.0,
-        seed: Tensor | None = None,
-    ) -> Tensor:
-        """The sum over the tokens of some rows, with dropout and auxiliary loss if there is a seed."""
+    def _states(self, weights: list[Tensor], source: Tensor, target: Tensor, seed: Tensor | None = None) -> States:
+        """Hidden states and auxiliary losses of some rows, with dropout if there is a seed."""
         with keras.StatelessScope(list(zip(self.model.trainable_variables, weights, strict=True))):
-            inputs = {"source": source, "target": target}
-            states = self.model.states(inputs, seed=seed, training=seed is not None)
+            return self.model.states({"source": source, "target": target}, seed=seed, training=seed is not None)
 
-            @jax.checkpoint
-            def chunk(hidden: Tensor, labels: Tensor) -> Tensor:
-                return loss_sum_and_count(labels, self.model.logits(hidden), label_smoothing)[0]
-
-            rows, length = target.shape
-            size = max(1, _CHUNK_ELEMENTS // (rows * self.model.config.vocab_size))  # positions of all rows at once
-            places = [slice(start, start + size) for start in range(0, length, size)]
-            total = sum(chunk(states.hidden[:, place], target[:, place]) for place in places)
-        return total if seed is None else total + states.auxiliary_loss.astype("float32")
+    def _head(self, weights: list[Tensor]) -> JaxHead:
+        """The head's own among the model's weights."""
+        return JaxHead(*(None if place is None else weights[place] for place in self._head_places))
 
 
 def _host(array: Tensor) -> np.ndarray:

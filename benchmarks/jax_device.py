@@ -1,0 +1,90 @@
+"""Whether an accelerator learns what a processor does, with Keras on JAX: steps of every family, from one start.
+
+    python -m benchmarks.jax_device
+
+Both are devices of this process: the first that JAX finds, and the host's processor. Batches of padded random tokens,
+dropout, smoothing and clipping are those of a training; dropout drops the same elements on both. Models have one layer
+in the encoder and in the decoder where that is a setting, since XLA takes its time over each. Three precisions of
+products on the device: all of float32 (`highest`), JAX's own choice for float32 (`default`; on NVIDIA's GPUs TF32), and
+`train.mixed_bfloat16`. `again`: how far the weights after all steps are from those of the same training made once
+more, both with `highest`; 0 means the same bits.
+Needs no TensorFlow.
+"""
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import jax
+import keras
+import numpy as np
+
+from t2t_keras.config import ModelConfig, TrainConfig
+from t2t_keras.models import families, presets
+from t2t_keras.training.on_jax.jax_devices import JaxDevices
+from t2t_keras.training.on_jax.jax_step import JaxStep
+
+PRESETS = ("tiny", "rnn_tiny", "conv_tiny", "bytenet_tiny", "moe_tiny")
+VOCAB, ROWS, LENGTH = 1000, 64, 24
+TRAIN: dict[str, Any] = {"label_smoothing": 0.1, "clip_norm": 1.0, "static_shapes": True, "warmup_steps": 400}
+
+
+def batches() -> Iterator[dict[str, np.ndarray]]:
+    """Random batches of sentences of different lengths, int32 [ROWS, LENGTH] each side; the same each time."""
+    random = np.random.default_rng(1)
+    while True:
+        lengths = random.integers(3, LENGTH + 1, (ROWS, 1))
+        ids = random.integers(3, VOCAB, (2, ROWS, LENGTH)) * (np.arange(LENGTH) < lengths)
+        yield dict(zip(("source", "target"), ids.astype(np.int32), strict=True))
+
+
+def trained(config: ModelConfig, device: Any, steps: int, precision: str) -> tuple[np.ndarray, float]:
+    """The losses of the first steps of the same new model each time, float32 [steps].
+
+    And how far the weights after them are from those of the same steps made once more, the largest difference of all.
+    """
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else "float32")
+    keras.utils.set_random_seed(1)
+    with jax.default_matmul_precision("highest" if precision == "highest" else "default"):
+        with jax.default_device(jax.devices("cpu")[0]):
+            model = families.make_model(config)
+        step = JaxStep(model, TrainConfig(**TRAIN), JaxDevices([device]))
+        start, ends = step.read(), []
+        for _ in range(2):
+            step.write(start, 0)
+            losses = step.run(batches(), steps).loss
+            ends.append(step.read()["weights"])
+    keras.config.set_dtype_policy("float32")
+    return losses, max(float(np.max(np.abs(weight - ends[1][name]))) for name, weight in ends[0].items())
+
+
+def main() -> None:
+    """Prints a row a family."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--presets", default=",".join(PRESETS), help="whose models, by commas")
+    flags = parser.parse_args()
+    device, processor = jax.devices()[0], jax.devices("cpu")[0]
+    print(f"{device.device_kind}; JAX {jax.__version__}, Keras {keras.__version__}; {flags.steps} steps\n")
+    print("Largest relative difference of a step's loss from the processor's, and largest difference of a weight\n")
+    print("| preset | first loss | last loss | highest | default | bfloat16 | again |")
+    print("|---|---|---|---|---|---|---|")
+    for name in flags.presets.split(","):
+        config = presets.preset(name).model
+        layers = {field: 1 for field in ("num_encoder_layers", "num_decoder_layers") if hasattr(config, field)}
+        config = dataclasses.replace(config, vocab_size=VOCAB, **layers)
+        expected, _ = trained(config, processor, flags.steps, "highest")
+        found = {each: trained(config, device, flags.steps, each) for each in ("highest", "default", "bfloat16")}
+        errors = [float(np.max(np.abs(losses / expected - 1.0))) for losses, _ in found.values()]
+        numbers = " | ".join(f"{error:.1e}" for error in (*errors, found["highest"][1]))
+        print(f"| {name} | {expected[0]:.4f} | {expected[-1]:.4f} | {numbers} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Projection, softmax and label-smoothed loss in one on JAX: gradients are found in the forward pass, chunk by chunk.
+
+What `training/fused_loss.py` is on TensorFlow, without the logits of all positions in memory. The formula is that of
+`t2t_keras.losses.token_losses`; tests hold the two equal.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from t2t_keras.symbols import PAD_ID
+from t2t_keras.tensor import Tensor
+
+# Elements of a chunk of logits: half a GiB in float32. Its rows are a multiple of what matrix units take at once.
+_CHUNK_ELEMENTS = 2**27
+_TILE = 64
+
+
+class JaxHead(NamedTuple):
+    """The weights of an output head, or their gradients.
+
+    Attributes:
+        table: float32 [vocab, d_model], the pre-softmax matrix.
+        bias: float32 [vocab], added to the logits; None where the head has none.
+    """
+
+    table: Tensor
+    bias: Tensor | None
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def scaled_loss(hidden: Tensor, head: JaxHead, targets: Tensor, scale: Tensor, label_smoothing: float) -> Tensor:
+    """`scale` times the sum of the token losses, float32 scalar, which has gradients by hidden states and head.
+
+    Args:
+        hidden: float [batch, target_len, d_model].
+        head: weights; products are made in the hidden states' dtype.
+        targets: int32 [batch, target_len], padded with 0.
+        scale: float32 scalar.
+        label_smoothing: epsilon, in [0, 1).
+    """
+    return _forward(hidden, head, targets, scale, label_smoothing)[0]
+
+
+def _forward(
+    hidden: Tensor, head: JaxHead, targets: Tensor, scale: Tensor, label_smoothing: float
+) -> tuple[Tensor, tuple[Tensor, JaxHead]]:
+    """The scaled loss, and its gradients by hidden states and head."""
+    rows = hidden.reshape(-1, hidden.shape[-1])  # --> [batch * target_len, d_model]
+    labels, count = targets.reshape(-1), rows.shape[0]
+    size = max(_CHUNK_ELEMENTS // head.table.shape[0] // _TILE, 1) * _TILE
+    if count <= size:
+        loss, d_head, d_rows = _chunk(rows, labels, head, scale, label_smoothing)
+        return loss, (d_rows.reshape(hidden.shape), d_head)
+    missing = -count % size  # rows of padding, which have no loss and no gradient
+    rows = jnp.pad(rows, [(0, missing), (0, 0)]).reshape(-1, size, rows.shape[1])  # --> [chunks, size, d_model]
+    labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)
+
+    def add(sums: tuple[Tensor, JaxHead], part: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, JaxHead], Tensor]:
+        *found, d_rows = _chunk(*part, head, scale, label_smoothing)
+        return jax.tree.map(jnp.add, sums, tuple(found)), d_rows
+
+    # A loop, since XLA would join the chunks' products, and with them the chunks.
+    nothing = jnp.zeros(()), jax.tree.map(jnp.zeros_like, head)
+    (loss, d_head), d_rows = jax.lax.scan(add, nothing, (rows, labels))
+    return loss, (d_rows.reshape(-1, rows.shape[-1])[:count].reshape(hidden.shape), d_head)
+
+
+def _chunk(
+    rows: Tensor, labels: Tensor, head: JaxHead, scale: Tensor, label_smoothing: float
+) -> tuple[Tensor, JaxHead, Tensor]:
+    """The scaled loss of some rows, [rows, d_model], with labels, int32 [rows]; and its gradients by head and rows."""
+    table = head.table.astype(rows.dtype)  # --> [vocab, d_model]
+    logits = (rows @ table.T).astype("float32")  # --> [rows, vocab]
+    if head.bias is not None:
+        logits += head.bias
+    normalisers = jax.nn.logsumexp(logits, axis=1, keepdims=True)  # --> [rows, 1]
+    # A comparison, and no scatter, so that all of this is computed from the logits in one go.
+    is_label = jnp.arange(table.shape[0]) == labels[:, None]  # --> [rows, vocab]
+    expected = (1.0 - label_smoothing) * is_label + label_smoothing / table.shape[0]
+    scales = scale * (labels != PAD_ID)[:, None]  # --> [rows, 1]
+    loss = jnp.sum(scales * (normalisers - jnp.sum(expected * logits, axis=1, keepdims=True)))
+    errors = scales * (jnp.exp(logits - normalisers) - expected)  # --> [rows, vocab]
+    d_bias = None if head.bias is None else jnp.sum(errors, axis=0)
+    errors = errors.astype(rows.dtype)
+    d_table = jax.lax.dot_general(errors, rows, (((0,), (0,)), ((), ())), preferred_element_type="float32")
+    return loss, JaxHead(d_table, d_bias), errors @ table
+
+
+def _backward(
+    label_smoothing: float, gradients: tuple[Tensor, JaxHead], upstream: Tensor
+) -> tuple[Tensor, JaxHead, None, None]:
+    del label_smoothing
+    return *jax.tree.map(lambda gradient: upstream.astype(gradient.dtype) * gradient, gradients), None, None
+
+
+scaled_loss.defvjp(_forward, _backward)

@@ -1,0 +1,78 @@
+"""The loss on JAX, and its gradients, are those of the plain formula on TensorFlow."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.losses import loss_sum_and_count
+
+jax = pytest.importorskip("jax")
+
+from t2t_keras.training.on_jax import jax_loss  # noqa: E402
+from t2t_keras.training.on_jax.jax_loss import JaxHead, scaled_loss  # noqa: E402
+
+pytestmark = pytest.mark.integration
+
+VOCAB, D_MODEL, SCALE, UPSTREAM = 90, 8, 0.25, 3.0
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+
+
+HIDDEN, TABLE, BIAS = numbers(5, 31, D_MODEL), numbers(VOCAB, D_MODEL), numbers(VOCAB)
+LENGTHS = np.array([[31], [4], [0], [17], [1]])
+TARGETS = np.where(np.arange(31) < LENGTHS, np.random.default_rng(1).integers(1, VOCAB, (5, 31)), 0).astype(np.int32)
+
+
+def plain(smoothing: float, has_bias: bool) -> list[np.ndarray]:
+    """The scaled loss and the gradients of UPSTREAM times it, of hidden states, table and bias, on TensorFlow."""
+    hidden, table, bias = inputs = [tf.constant(each) for each in (HIDDEN, TABLE, BIAS)]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        logits = tf.matmul(hidden, table, transpose_b=True)
+        loss = SCALE * loss_sum_and_count(TARGETS, logits + bias if has_bias else logits, smoothing)[0]
+        upstream = UPSTREAM * loss
+    wanted = inputs if has_bias else inputs[:2]
+    return [np.array(each) for each in (loss, *tape.gradient(upstream, wanted))]
+
+
+def found(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.ndarray]:
+    """The same of `scaled_loss`."""
+
+    @jax.jit
+    def compute(hidden, head):
+        def loss(hidden, head):
+            value = scaled_loss(hidden, head, TARGETS, np.float32(SCALE), smoothing)
+            return UPSTREAM * value, value
+
+        (_, value), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(hidden, head)
+        return value, gradients
+
+    head = JaxHead(TABLE, BIAS if has_bias else None)
+    return [np.asarray(each, np.float32) for each in jax.tree.leaves(compute(jax.numpy.asarray(HIDDEN, dtype), head))]
+
+
+@pytest.mark.parametrize("chunk", [2**27, 64 * VOCAB])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_and_gradients(monkeypatch, chunk, has_bias, smoothing):
+    """All rows at once, and in three chunks, of which the last is filled up."""
+    monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)
+    expected, quick = plain(smoothing, has_bias), found(smoothing, has_bias)
+    for one, other in zip(quick, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("chunk", [2**27, 64 * VOCAB])
+def test_in_bfloat16(monkeypatch, chunk):
+    """Products have 8 bits; sums over rows have 24, so that more chunks round no more."""
+    monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)
+    for one, other in zip(found(0.1, True, "bfloat16"), plain(0.1, True), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-2 * np.abs(other).max())
+
+
+def test_a_loss_without_gradients():
+    hidden, head = jax.numpy.asarray(HIDDEN), JaxHead(TABLE, BIAS)
+    value = scaled_loss(hidden, head, TARGETS, np.float32(SCALE), 0.1)
+    np.testing.assert_allclose(float(value), plain(0.1, True)[0], rtol=1e-6)
