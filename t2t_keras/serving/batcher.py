@@ -24,6 +24,9 @@ _LOG = logging.getLogger(__name__)
 # What a request that cannot be cut into parts may hold.
 _MOST_BATCHES = 4
 
+# Parts of a queue, from its head, of which those most like the first are chosen for its batch.
+_COMPARED = 256
+
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
@@ -42,12 +45,13 @@ class _Batch:
 class Batcher:
     """Runs requests in batches, one batch at a time in each stream (thread).
 
-    Rows of one signature and of similar cost are merged in the order of arrival, because a batch takes as long as its
-    longest row. A batch is due when it is full or its first request has waited long enough, or at once if there is
-    nothing else and the request before was alone too. It runs once a stream is free; of several that are due the most
-    urgent one runs (`ordering.urgency`). Of two or more streams one is kept free of large rows. A request larger than a
-    batch queues one part after another, so that requests take turns. If a batch fails, its requests are run one by one,
-    so that each gets its own error. A batch that nobody waits for any more is stopped.
+    Rows of one signature and of similar cost are merged, because a batch takes as long as its longest row: with
+    what came first goes what is most like it. A batch is due when it is full or its first request has waited long
+    enough, or at once if there is nothing else and the request before was alone too. It runs once a stream is free;
+    of several that are due the most urgent one runs (`ordering.urgency`). Of two or more streams one is kept free
+    of large rows. A request larger than a batch queues one part after another, so that requests take turns. If a
+    batch fails, its requests are run one by one, so that each gets its own error. A batch that nobody waits for any
+    more is stopped.
 
     Args:
         max_batch_size: most rows of a batch.
@@ -162,8 +166,8 @@ class Batcher:
         request = Request(Future(), time.monotonic(), None, collections.deque(), [])
         if signature.mergeable:
             kinds = np.array([cost_class(cost) for cost in costs.tolist()])
-            order = np.argsort(kinds, kind="stable")
-            cuts = list(itertools.pairwise([*self._cuts(signature, kinds[order], costs[order]), rows]))
+            order = np.argsort(costs, kind="stable")
+            cuts = list(itertools.pairwise([*self._cuts(kinds[order], costs[order]), rows]))
         else:
             # As much work as if all rows were as long as the longest, to which they are padded.
             costs = np.full(rows, costs.max())
@@ -215,14 +219,11 @@ class Batcher:
         """The number of streams that are kept free of large rows."""
         return 1 if self._num_streams > 1 else 0
 
-    def _most_rows(self, signature: Signature) -> int:
-        return min(self._max_batch_size, signature.most_rows)
-
-    def _cuts(self, signature: Signature, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
+    def _cuts(self, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
         """The rows at which parts begin."""
-        cuts, cost, most_rows = [0], 0, self._most_rows(signature)
+        cuts, cost = [0], 0
         for row, (kind, row_cost) in enumerate(zip(kinds.tolist(), costs.tolist(), strict=True)):
-            full = row - cuts[-1] == most_rows or cost + row_cost > self._max_batch_cost
+            full = row - cuts[-1] == self._max_batch_size or cost + row_cost > self._max_batch_cost
             if row > cuts[-1] and (full or kind != kinds[cuts[-1]]):
                 cuts.append(row)
                 cost = 0
@@ -304,7 +305,7 @@ class Batcher:
 
     def _due(self, signature: Signature, queue: Queue) -> float:
         """The time at which the batch at the head of a queue is due."""
-        full = queue.rows >= self._most_rows(signature) or queue.cost >= self._max_batch_cost
+        full = queue.rows >= self._max_batch_size or queue.cost >= self._max_batch_cost
         # A client that is alone sends its next request once it has its answer: nobody else is to be expected.
         alone = self._was_alone and not self._running and len(self._queues) == len(queue.parts) == 1
         if self._closed or not signature.mergeable or full or alone:
@@ -313,12 +314,13 @@ class Batcher:
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests."""
-        signature, parts = key[0], self._queues[key].parts
-        batch = _Batch(key, [parts[0]])
-        rows, cost = parts[0].rows, parts[0].cost
-        for part in itertools.islice(parts, 1, None):
+        first, *others = itertools.islice(self._queues[key].parts, _COMPARED)
+        batch = _Batch(key, [first])
+        rows, cost, own = first.rows, first.cost, first.cost / first.rows
+        # Of equal ones that which came first; what is unlike waits for a batch of which it is the first.
+        for part in sorted(others, key=lambda part: abs(part.cost / part.rows - own)):
             rows, cost = rows + part.rows, cost + part.cost
-            if not signature.mergeable or rows > self._most_rows(signature) or cost > self._max_batch_cost:
+            if not key[0].mergeable or rows > self._max_batch_size or cost > self._max_batch_cost:
                 break
             batch.parts.append(part)
         self._running.add(batch)

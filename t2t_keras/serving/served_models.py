@@ -30,9 +30,6 @@ _PROBE = b"Hello."
 # an `InputError` if they cannot answer as the version asks for.
 Substitutes = Callable[[pathlib.Path], Mapping[str, Function]]
 
-# Larger batches of a substitute make others wait longer and hardly more sentences a second.
-_SUBSTITUTES_ROWS = 16
-
 
 def no_substitutes(path: pathlib.Path) -> Mapping[str, Function]:
     """All signatures are answered by the graph."""
@@ -160,9 +157,7 @@ def _substituted(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, F
 
 def _signature(name: str, function: Any, substitute: Function | None, is_repeatable: bool) -> Signature:
     inputs, outputs = function.structured_input_signature[1], function.structured_outputs
-    if substitute:
-        return Signature(name, inputs, outputs, substitute, _SUBSTITUTES_ROWS, is_repeatable)
-    return Signature(name, inputs, outputs, function, repeatable=is_repeatable)
+    return Signature(name, inputs, outputs, substitute or function, is_repeatable)
 
 
 def _load(path: pathlib.Path) -> Any:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -36,7 +35,6 @@ class Signature:
         inputs: dtype and shape of each input by name; a call must give all of them.
         outputs: dtype and shape of each output by name.
         function: takes the inputs as tensors by keyword and returns the outputs by name.
-        most_rows: rows of a batch beyond which merging gains nothing, for a mergeable signature.
         repeatable: whether the same inputs always have the same outputs, so that these may be kept.
         number: a number that no other signature of this process has, unlike its name.
     """
@@ -45,7 +43,6 @@ class Signature:
     inputs: dict[str, tf.TensorSpec]
     outputs: dict[str, tf.TensorSpec]
     function: Function
-    most_rows: int = sys.maxsize
     repeatable: bool = False
     number: int = dataclasses.field(default_factory=_numbers.__next__)
 

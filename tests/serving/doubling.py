@@ -11,7 +11,6 @@ class Doubler:
     """Doubles; notes its batches, waits at a gate, refuses a value."""
 
     name = "double"
-    most_rows = 1000
 
     def __init__(self, mergeable=True, bad=None):
         self.mergeable = mergeable

@@ -48,6 +48,25 @@ def test_what_waits_is_merged_in_order_up_to_the_size(make):
     assert told == [1, 3, 4] and batcher.waiting == 0
 
 
+def test_with_what_came_first_goes_what_is_most_like_it(make):
+    """Within a class of cost, here 129 to 512; and nobody waits for longer than until everything before has run."""
+    function = Doubler()
+    batcher = make(size=3, cost=10**6)
+    behind_a_gate(batcher, function)
+    numbers = [200, 500, 210, 400, 190, 205, 490]
+    futures = [submit(batcher, function, number) for number in numbers]
+    function.gate.set()
+    assert [answer(future) for future in futures] == [[2 * number] for number in numbers]
+    assert function.batches == [[0], [200, 205, 210], [500, 490, 400], [190]]
+
+
+def test_a_long_request_is_cut_into_parts_of_like_rows(make):
+    function = Doubler()
+    batcher = make(size=2, cost=10**6)
+    assert answer(submit(batcher, function, 300, 200, 301, 201)) == [600, 400, 602, 402]
+    assert function.batches == [[200, 201], [300, 301]]
+
+
 def test_a_batch_waits_for_others_but_not_once_it_is_full(make):
     function = Doubler()
     batcher = make(size=3, wait=10**6)

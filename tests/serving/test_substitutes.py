@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
@@ -15,17 +14,16 @@ from tests.waiting import wait_until
 
 
 class Shouts:
-    """Answers `serving_default`, and notes how many lines it got at a time."""
+    """Answers `serving_default`, and notes for which versions."""
 
     def __init__(self):
-        self.sizes, self.versions = [], []
+        self.versions = []
 
     def __call__(self, path):
         self.versions.append(path.name)
         return {"serving_default": self.answer, "unknown": None}
 
     def answer(self, text):
-        self.sizes.append(len(text))
         return {"translation": tf.strings.join([text, "!"]), "score": tf.zeros(tf.shape(text))}
 
 
@@ -43,17 +41,6 @@ def test_it_answers_its_signatures_and_the_graph_all_others(export_dir):
     assert model.signature("").run(inputs)["translation"].tolist() == [b"ab!"]
     assert graph.signature("").run(inputs)["translation"].tolist() == [b"BA"]
     assert model.signature("single").run(inputs)["version"].tolist() == [1]
-
-
-def test_its_batches_are_small(export_dir):
-    shouts = Shouts()
-    signature = Model(export_dir / "1", 1, shouts).signature("")
-    batcher = Batcher(32, 10**9, 0.0, 1, 10**9)
-    texts = np.array([str(number).encode() for number in range(36)], object)
-    answer = batcher.submit(signature, {"text": texts}, np.ones(36, np.int64), 300.0).result(300)
-    assert answer["translation"].tolist() == [b"%d!" % number for number in range(36)]
-    assert shouts.sizes == [16, 16, 4]
-    assert batcher.close(300)
 
 
 def test_a_version_that_it_cannot_answer_for_is_not_loaded(export_dir):
