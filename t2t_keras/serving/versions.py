@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import os
 import pathlib
@@ -90,6 +91,7 @@ class Versions:
         self._statuses: dict[int, VersionStatus] = {}
         self._failed: dict[int, _Failure] = {}
         self._complaint = ""
+        self._changed = False  # whether versions came or went since `_set_aside`
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -187,6 +189,9 @@ class Versions:
         with self._poll_lock:
             if not self._stopped.is_set():
                 self._poll()
+                if self._changed:
+                    self._changed = False
+                    _set_aside()
 
     def _poll(self) -> None:
         try:
@@ -273,6 +278,7 @@ class Versions:
         with self._lock:
             self._served[model.version] = model
             self._uses[model] = 0
+            self._changed = True
             came = {label for label, number in self._labels.items() if number == model.version}
             self._labels_before = {k: v for k, v in self._labels_before.items() if k not in came}
             self._statuses[model.version] = VersionStatus(model.version, "AVAILABLE")
@@ -290,11 +296,24 @@ class Versions:
         if model is self._served.get(model.version) or self._uses[model]:
             return
         del self._uses[model]
+        self._changed = True
         # A version that was loaded again meanwhile has a newer status.
         if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
             self._statuses[model.version] = VersionStatus(model.version, "END")
         self.on_unload(model)
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
+
+
+def _set_aside() -> None:
+    """Has the search for garbage pass over all that lives now, if the program began by doing so (`gc.freeze`).
+
+    Else each search goes through the graphs of a model, which takes some 0.3 s, several times a minute, and nobody is
+    answered meanwhile.
+    """
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:

@@ -25,6 +25,9 @@ from t2t_keras.serving.versions import Versions
 from tests.waiting import wait_until
 
 
+SET_ASIDE = module._set_aside  # before a fixture takes its place
+
+
 class Light:
     """A stand-in for a model, of which the directory holds a file that says whether it can be loaded."""
 
@@ -350,6 +353,22 @@ def test_a_version_whose_warm_up_fails_is_not_served(export_dir, tmp_path):
     (status,) = core.status("toy", 2).model_version_status
     assert "no such word" in status.status.error_message
     assert core.close(20)
+
+
+def test_what_lives_long_is_not_searched_for_garbage_and_is_freed_all_the_same(folder, monkeypatch):
+    """In a program that set aside what it began with, as pytest does here; also what a circle of references keeps."""
+    assert gc.get_freeze_count()
+    monkeypatch.setattr(module, "_set_aside", SET_ASIDE)
+    write(folder, 1)
+    versions = following(folder)
+    with versions.lend() as model:
+        model.circle = model
+        assert not any(each is model for each in gc.get_objects())
+    gone = weakref.ref(model)
+    del model
+    write(folder, 2)
+    versions.poll()
+    assert versions.served == 2 and gone() is None and gc.get_freeze_count()
 
 
 @pytest.mark.integration
