@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def nothing_set_aside(monkeypatch):
-    """Versions that come and go here are not set aside from the search for garbage, which takes a test's process long."""
+    """What a server sets aside is not set aside here: a process of tests holds much more, and it would take seconds."""
     monkeypatch.setattr("t2t_keras.serving.versions._set_aside", lambda: None)
 
 

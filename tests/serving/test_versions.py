@@ -24,7 +24,6 @@ from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
 from tests.waiting import wait_until
 
-
 SET_ASIDE = module._set_aside  # before a fixture takes its place
 
 
