@@ -8,6 +8,8 @@ import re
 
 from .pages import Command
 
+SECONDS = 1200  # what takes longer hangs, however busy the machine is
+
 _TRANSFORMERS = "tiny|base|big|parsing_small|gated_tiny"
 _LAYERS = "--set model.num_encoder_layers=1 --set model.num_decoder_layers=1"
 _TRAIN = "--set train.max_steps=2 --set train.checkpoint_steps=1 --set train.tokens_per_batch=400"
@@ -30,6 +32,7 @@ APPENDED = (
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
     (r"launch\.fit ", f"--vocab_size=320 {_LAYERS}"),
     (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1 --set train.tokens_per_batch=400"),
+    (r"launch\.study .*--set train\.max_steps=", "--set train.max_steps=2"),  # which wins over --steps
     (r"launch\.study .*--table=(3|4|attention) (?!.*--plan)", _LAYERS),
     (r"launch\.study .*--table=1 ", "--only=self_attention"),
     (r"launch\.study .*--table=2 (?!.*--(plan|only))", "--only=transformer"),
