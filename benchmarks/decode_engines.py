@@ -243,6 +243,7 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
                 length_penalty=0.0,
                 min_new_tokens=task["output_tokens"],
                 max_new_tokens=task["output_tokens"] or task["max_tokens"],
+                suppress_tokens=[PAD_ID],
             )
             found += [without_end(row[1:]) for row in outputs.tolist()]
         return found
