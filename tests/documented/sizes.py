@@ -42,8 +42,11 @@ APPENDED = (
     (r"benchmarks\.train_step (?!.*--engines)(?!.*--preset=(rnn|conv)_tiny)", "--engines=ours"),
     (r"benchmarks\.train_step ", "--tokens_per_batch=400 --batches=1 --rounds=1"),
     (r"benchmarks\.attention_window ", "--lengths=64 --positions=64 --turns=1 --d_model=32"),
-    (r"benchmarks\.experts ", "--num_experts=2,4 --experts_per_token=2,1 --tokens=200 --steps=1 --rounds=1"),
-    (r"benchmarks\.decode ", "--sentences=4 --rounds=1 --runs=1 --tries=1 --latency_sentences=1 --output_tokens=5"),
+    (r"benchmarks\.experts ", "--num_experts=2 --experts_per_token=1 --tokens=200 --steps=1 --rounds=1"),
+    (
+        r"benchmarks\.decode ",
+        "--beam_sizes=2 --sentences=4 --rounds=1 --runs=1 --tries=1 --latency_sentences=1 --output_tokens=5",
+    ),
     (r"benchmarks\.start ", "--rounds=1 --replicas=1 --peers="),
     (r"benchmarks\.loss_memory ", "--tokens=200 --vocab_sizes=100"),
     (r"benchmarks\.pipeline ", "--seconds=0.1"),
