@@ -53,7 +53,7 @@ NATURAL, GIVEN = "natural", "given"
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
 MAX_FREE_TOKENS = 200
-_LARGEST_SCORE_ERROR = 1e-3
+_LARGEST_SCORE_ERROR = 1e-4  # of a log-probability; rounding in float32 makes some 5e-6
 _LEAST_SAME = 0.9  # of greedy outputs: two tokens equally likely to a rounding error may come out either way
 
 

@@ -4,6 +4,8 @@
 
 The role "turns" translates all sentences whenever it is told to; "proof" answers with what
 it made of a few sentences and what it thinks of given translations; "score" with the latter alone.
+No engine writes padding, and CTranslate2's model gives it no probability. Random weights give it as much as any other
+token. So scores leave it out everywhere: the other tokens have probability 1 together.
 """
 
 import dataclasses
@@ -11,6 +13,7 @@ import json
 import os
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 Ids = list[list[int]]
 
-EOS_ID = 1
+PAD_ID, EOS_ID = 0, 1
+NEVER = -1e9  # a logit
 WITH_MKL = "_mkl"  # ends the name of a CTranslate2 engine whose process has the variable CT2_USE_MKL
 
 
@@ -36,7 +40,8 @@ class Engine:
 
     Attributes:
         translate: source ids to output ids without the end symbol; sources end with it.
-        score: sources and targets, both with end symbols, to each target token's log-probability.
+        score: sources and targets, both with end symbols, to each target token's log-probability among all tokens
+            but padding.
         versions: the packages that do the work.
         translate_texts: texts to texts, where the engine has a way of its own; else `Pieces.around` makes it.
     """
@@ -99,7 +104,11 @@ def _ours(
     )
     engine = CTranslate2Engine(compute_type) if compute_type else TensorFlowEngine()
     searches = engine.searches(model, config, (), None)
-    token_log_probs = token_log_probs_function(model)
+    scoring = types.SimpleNamespace(
+        states=model.states,
+        logits=lambda hidden: model.logits(hidden) + tf.one_hot(PAD_ID, model.config.vocab_size, NEVER),
+    )
+    token_log_probs = token_log_probs_function(scoring)
 
     def search(batch: Ids) -> Ids:
         found = searches(padded(batch), only_best=True, scored=False)
@@ -234,6 +243,7 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
                 length_penalty=0.0,
                 min_new_tokens=task["output_tokens"],
                 max_new_tokens=task["output_tokens"] or task["max_tokens"],
+                suppress_tokens=[PAD_ID],
             )
             found += [without_end(row[1:]) for row in outputs.tolist()]
         return found
@@ -243,6 +253,7 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
         ids, wanted = tensor(sources), tensor(targets)
         shifted = torch.nn.functional.pad(wanted, (1, 0))[:, :-1]
         logits = model(input_ids=ids, attention_mask=(ids != 0).long(), decoder_input_ids=shifted).logits
+        logits[:, :, PAD_ID] = NEVER
         found = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
         return [row[: len(target)] for row, target in zip(found, targets, strict=True)]
 
@@ -277,7 +288,7 @@ def batches(rows: Ids, size: int) -> list[Ids]:
 
 def without_end(ids: list[int]) -> list[int]:
     """What stands before the end symbol, or before the padding that follows an output without one."""
-    return ids[: next((place for place, token in enumerate(ids) if token in (EOS_ID, 0)), len(ids))]
+    return ids[: next((place for place, token in enumerate(ids) if token in (EOS_ID, PAD_ID)), len(ids))]
 
 
 def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:

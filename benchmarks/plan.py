@@ -41,6 +41,11 @@ def main() -> None:
     if flags.plan:
         print(json.dumps(_planned(flags.plan)))
         return
+    if flags.repeated is not None and flags.repeated <= _REPEATED_PAIRS:
+        raise SystemExit(
+            f"--repeated={flags.repeated}: a shard has up to {_REPEATED_PAIRS} pairs, and fewer would be one shard; "
+            "ask for more of them"
+        )
     folder = pathlib.Path(flags.folder)
     folder.mkdir(parents=True, exist_ok=True)
     if flags.repeated:

@@ -53,16 +53,26 @@ def main(argv: list[str]) -> None:
 
 def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     if names:
-        paths = [checkpoints.resolve(run.checkpoints_path, name.strip()) for name in names]
-        if len(set(paths)) < len(paths):
-            raise InputError(f"--checkpoints={','.join(names)}: one of them is named twice")
-        return paths
+        return _named(run, [name.strip() for name in names])
     paths = checkpoints.newest_paths(run.checkpoints_path, last)
     if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
     if len(paths) < last:
         print(f"there are only {len(paths)} checkpoints of the {last} asked for")
     return paths
+
+
+def _named(run: Run, names: list[str]) -> list[pathlib.Path]:
+    """The checkpoints that names stand for; one that has several names, such as "best" and its step, is one."""
+    found: dict[pathlib.Path, pathlib.Path] = {}
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--checkpoints={','.join(names)}: {name} is named twice")
+        path = checkpoints.resolve(run.checkpoints_path, name)
+        if path.resolve() in found:
+            print(f"{name} is {path.name}, which has been named already: it counts once", file=sys.stderr)
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:

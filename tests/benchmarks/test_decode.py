@@ -39,6 +39,13 @@ def data(tmp_path_factory):
     return prepare(corpus, DataConfig(vocab_size=300, max_length_ratio=30.0), tmp_path_factory.mktemp("data"), str)
 
 
+@pytest.fixture
+def quickly_started(monkeypatch):
+    """Engines are forks of a process that has TensorFlow."""
+    started = types.SimpleNamespace(PIPE=subprocess.PIPE, Popen=lambda command, **more: Program(command[1:], **more))
+    monkeypatch.setattr(turns, "subprocess", started)
+
+
 def flags(*arguments):
     return decode.parser().parse_args(["--data_dir=data", "--preset=tiny", *arguments])
 
@@ -140,6 +147,42 @@ def test_scores_are_compared_token_by_token():
     assert decode.largest_difference([[1.0, 2.0]], [[1.0]]) == float("inf")
 
 
+class StubBench:
+    """In the place of `decode.Bench`: an engine's score of one token, and always the same output."""
+
+    def __init__(self, **scores):
+        self._scores = scores
+
+    def convert(self, engine):
+        return ""
+
+    def ask(self, engine, role, **changes):
+        return {"outputs": [[5]], "log_probs": [[self._scores[engine]]], "versions": "1"}
+
+
+def test_an_engine_is_refused_if_its_scores_differ_by_more_than_rounding(capsys):
+    engines = ("ours", "ctranslate2_float32", "ctranslate2_int8")
+    bench = StubBench(ours=-2.0, ctranslate2_float32=-2.00002, ctranslate2_int8=-2.1)
+    assert decode.proven(bench, engines) == list(engines)
+    wrong = StubBench(ours=-2.0, ctranslate2_float32=-2.0004, ctranslate2_int8=-2.1)
+    with pytest.raises(RuntimeError, match="ctranslate2_float32 does not compute our model"):
+        decode.proven(wrong, engines)
+    assert "log-probabilities differ by 4.0e-04 at most" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("engine", ["ours", *(["ctranslate2_float32"] if OTHER else [])])
+def test_all_tokens_but_padding_have_probability_one_together(engine, data, tmp_path, quickly_started):
+    size = data.tokenizer.vocab_size
+    sizes, weights = decode_task.model_and_weights(flags(), size, 60)
+    sources, targets = [[5, 6, 1]] * (size - 1), [[1], *([token, 1] for token in range(2, size))]
+    task = {"sources": sources, "proof_sources": sources, "proof_targets": targets, "batch_sentences": 4}
+    task |= {"model": dataclasses.asdict(sizes), "vocabularies": decode_task.vocabularies(data), "output_tokens": 5}
+    bench = decode.Bench(str(tmp_path), {}, task, weights)
+    assert not bench.convert(engine)
+    rows = bench.ask(engine, "score", beam_size=1)["log_probs"]
+    assert sum(np.exp(row[0]) for row in rows) == pytest.approx(1, abs=1e-5)
+
+
 def test_the_table_holds_rates_ratios_percentiles_and_agreement(capsys):
     own = decode_report.Numbers(2.0, [0.010, 0.020, 0.030], 0.5, [[5, 6], [7, 8]], 3)
     other = decode_report.Numbers(1.0, [0.001], 0.25, [[5, 6], [7]], 0)
@@ -175,7 +218,9 @@ def test_different_outputs_are_told_by_their_log_probabilities():
 
 
 @pytest.mark.parametrize("endings", ["given", pytest.param("natural", marks=pytest.mark.slow)])
-def test_it_measures_what_there_is_and_says_what_is_missing(endings, data, tmp_path, monkeypatch, capsys):
+def test_it_measures_what_there_is_and_says_what_is_missing(
+    endings, data, tmp_path, monkeypatch, capsys, quickly_started
+):
     arguments = [
         f"--data_dir={data.directory}",
         "--preset=tiny",
@@ -197,8 +242,6 @@ def test_it_measures_what_there_is_and_says_what_is_missing(endings, data, tmp_p
     (blocked / "torch").mkdir(parents=True)
     (blocked / "torch" / "__init__.py").write_text("raise ImportError('no torch here')")
     monkeypatch.setenv("PYTHONPATH", str(blocked))
-    started = types.SimpleNamespace(PIPE=subprocess.PIPE, Popen=lambda command, **more: Program(command[1:], **more))
-    monkeypatch.setattr(turns, "subprocess", started)
     monkeypatch.setattr(sys, "argv", ["decode", *arguments])
     decode.main()
     printed, errors = capsys.readouterr()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks.plan import _generate
+from benchmarks import plan
 
 pytestmark = pytest.mark.integration
 
@@ -17,13 +17,21 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 def test_the_pairs_are_always_the_same(tmp_path):
     for name in ("one", "two"):
-        _generate(tmp_path / name, 1000)
+        plan._generate(tmp_path / name, 1000)
     sides = [(tmp_path / "one" / side).read_bytes() for side in ("source", "target")]
     assert sides == [(tmp_path / "two" / side).read_bytes() for side in ("source", "target")]
     assert [len(side.splitlines()) for side in sides] == [1000, 1000]
     words = [len(line.split()) for line in sides[0].decode("ascii").splitlines()]
     assert min(words) >= 2 and 8 < sum(words) / len(words) < 13
     assert sides[0] != sides[1]
+
+
+@pytest.mark.parametrize("pairs", [0, 1000, 250_000])
+def test_so_few_repeated_pairs_that_they_are_one_shard_are_refused(pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["plan", f"--repeated={pairs}", f"--folder={tmp_path / 'made'}"])
+    with pytest.raises(SystemExit, match=f"^--repeated={pairs}: a shard has up to 250000 pairs, and fewer .*$"):
+        plan.main()
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.slow

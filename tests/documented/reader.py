@@ -35,7 +35,6 @@ MAKES = {
 NEEDS = ("data_dir", "init_from", "vocab_from", "model_dir", "ensemble", "export_dir")
 # Folders that pages name and no command makes.
 ALIKE = {"runs/one": "runs/mine", "runs/two": "runs/mine", "data/craft": "data/trees"}
-SECONDS = 120
 
 
 def made_by(command: Command) -> list[str]:
@@ -164,7 +163,7 @@ class Reader:
             stdin = files.enter_context(open(self.folder / (command.stdin or typed)))
             stdout = files.enter_context(open(self.folder / command.stdout, "w")) if command.stdout else subprocess.PIPE
             more: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": subprocess.PIPE, "text": True}
-            more |= {"cwd": self.folder, "env": environment, "timeout": SECONDS}
+            more |= {"cwd": self.folder, "env": environment, "timeout": sizes.SECONDS}
             if words[0] != "python" or "|" in words:
                 return subprocess.run(["bash", "-c", command.text], **more)
             arguments = ["-m", "tests.documented.program", module, *words[3:]] if module else words[1:]

@@ -10,6 +10,7 @@ import httpx
 
 from tests.programs import Program
 
+from . import sizes
 from .pages import ROOT, Command
 
 
@@ -40,7 +41,7 @@ class Servers:
         if self.rest.startswith("https"):
             return  # what asks it needs its certificate and a key
         where = f"{self.rest}/v1/models/{self._name}:predict"
-        answer = httpx.post(where, json={"inputs": ["A dog runs."]}, timeout=300)
+        answer = httpx.post(where, json={"inputs": ["A dog runs."]}, timeout=sizes.SECONDS)
         assert answer.status_code == 200 and answer.json()["outputs"], f"{command}\n{answer.text}"
 
     def ask(self, command: Command) -> None:
@@ -48,7 +49,9 @@ class Servers:
         text, count = re.subn(r"https?://(127\.0\.0\.1|localhost|HOST):8501", self.rest, command.text)
         assert count == 1, command
         text = f"{text} --cacert chain.pem --silent --show-error --write-out '\\n%{{http_code}}'"
-        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=300, cwd=self._folder)
+        done = subprocess.run(
+            ["bash", "-c", text], capture_output=True, text=True, timeout=sizes.SECONDS, cwd=self._folder
+        )
         body, _, status = done.stdout.rpartition("\n")
         assert (done.returncode, status) == (0, "200"), f"{command}\n{done.stdout}\n{done.stderr}"
         if "stream" in text:
@@ -61,7 +64,7 @@ class Servers:
         if process is not None:
             with process:
                 process.terminate()
-                status = process.wait(300)
+                status = process.wait(sizes.SECONDS)
             assert status == 0, status
 
     def start_tensorboard(self, command: Command) -> None:
@@ -74,6 +77,6 @@ class Servers:
             where = next((found[0] for line in lines if (found := re.search(r"http://\S+", line))), None)
             assert where, command
             try:
-                assert httpx.get(where, timeout=300).status_code == 200
+                assert httpx.get(where, timeout=sizes.SECONDS).status_code == 200
             finally:
                 process.terminate()

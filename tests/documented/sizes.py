@@ -8,6 +8,8 @@ import re
 
 from .pages import Command
 
+SECONDS = 1200  # what takes longer hangs, however busy the machine is
+
 _TRANSFORMERS = "tiny|base|big|parsing_small|gated_tiny"
 _LAYERS = "--set model.num_encoder_layers=1 --set model.num_decoder_layers=1"
 _TRAIN = "--set train.max_steps=2 --set train.checkpoint_steps=1 --set train.tokens_per_batch=400"
@@ -30,6 +32,7 @@ APPENDED = (
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
     (r"launch\.fit ", f"--vocab_size=320 {_LAYERS}"),
     (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1 --set train.tokens_per_batch=400"),
+    (r"launch\.study .*--set train\.max_steps=", "--set train.max_steps=2"),  # which wins over --steps
     (r"launch\.study .*--table=(3|4|attention) (?!.*--plan)", _LAYERS),
     (r"launch\.study .*--table=1 ", "--only=self_attention"),
     (r"launch\.study .*--table=2 (?!.*--(plan|only))", "--only=transformer"),
@@ -39,8 +42,11 @@ APPENDED = (
     (r"benchmarks\.train_step (?!.*--engines)(?!.*--preset=(rnn|conv)_tiny)", "--engines=ours"),
     (r"benchmarks\.train_step ", "--tokens_per_batch=400 --batches=1 --rounds=1"),
     (r"benchmarks\.attention_window ", "--lengths=64 --positions=64 --turns=1 --d_model=32"),
-    (r"benchmarks\.experts ", "--num_experts=2,4 --experts_per_token=2,1 --tokens=200 --steps=1 --rounds=1"),
-    (r"benchmarks\.decode ", "--sentences=4 --rounds=1 --runs=1 --tries=1 --latency_sentences=1 --output_tokens=5"),
+    (r"benchmarks\.experts ", "--num_experts=2 --experts_per_token=1 --tokens=200 --steps=1 --rounds=1"),
+    (
+        r"benchmarks\.decode ",
+        "--beam_sizes=2 --sentences=4 --rounds=1 --runs=1 --tries=1 --latency_sentences=1 --output_tokens=5",
+    ),
     (r"benchmarks\.start ", "--rounds=1 --replicas=1 --peers="),
     (r"benchmarks\.loss_memory ", "--tokens=200 --vocab_sizes=100"),
     (r"benchmarks\.pipeline ", "--seconds=0.1"),

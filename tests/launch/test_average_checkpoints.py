@@ -64,6 +64,21 @@ def test_chosen_checkpoints_and_a_name(make_run):
     np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 30))
 
 
+def test_a_checkpoint_with_several_names_counts_once(make_run):
+    run = make_run("run", [20, 30])
+    checkpoints.set_best(run.checkpoints_path, 30, "loss", 1.0)
+    done = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "best is step_00000030, which has been named already: it counts once",
+        "latest is step_00000030, which has been named already: it counts once",
+    ]
+    assert "averaged 2 checkpoints, of steps 20, 30\n" in done.stdout
+    averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")
+    np.testing.assert_array_equal(averaged.weights["w"], np.full((2, 3), 25, np.float32))
+    assert len(averaged.state["averaged"]) == 2
+
+
 def test_fewer_than_asked_for_is_said(make_run):
     run = make_run("run", [10, 20])
     done = average(f"--model_dir={run.path}")
@@ -109,7 +124,7 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     check_refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
     check_refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
     check_refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
-    check_refused(average(flag, "--checkpoints=10,10"), "twice")
+    check_refused(average(flag, "--checkpoints=10,20,10"), "10 is named twice")
     other = make_run("other", [60], num_heads=4)  # the same shapes, another model
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
     check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
