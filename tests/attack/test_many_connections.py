@@ -97,7 +97,8 @@ def test_a_server_out_of_descriptors_answers_those_it_has(serve, measured, port)
         # The other line that there may be is of the directory with the versions, which cannot be read either.
         assert server.log.count("Too many open files") <= 2, server.log
         measured(f"out of descriptors at {port}: {asked} of {asked} requests answered, {share:.2f} of a core taken")
-        assert len(lines) == (port == "rest"), server.log
+        # Where gRPC's are all taken, REST says so only if it is asked before they are free again.
+        assert len(lines) == 1 or (port == "grpc" and not lines), server.log
         # It does not try again and again without a pause.
         assert share < 0.7
 
