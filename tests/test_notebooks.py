@@ -51,7 +51,7 @@ def test_it_runs_with_few_updates(path, tmp_path):
     cells[cells.index(settings)] = "UPDATES = 4"
     code, (many, few) = "\n".join(cells), FEWER[path.stem]
     assert many in code
-    code = programs.AS_TRACED + code.replace(many, few)
+    code = code.replace(many, few)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
     done = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

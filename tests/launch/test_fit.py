@@ -66,7 +66,7 @@ def fit(folder: Path, *flags: str, code: str | None = None) -> tuple[int, str, s
 
 def dying(place: tuple[str, str], deed: str = KILL) -> str:
     module, function = place
-    return programs.AS_TRACED + DYING.format(module=module, function=function, deed=deed)
+    return DYING.format(module=module, function=function, deed=deed)
 
 
 def error(folder: Path, *flags: str) -> str:

@@ -181,8 +181,6 @@ def element_order(replicas: int, steps: int) -> np.ndarray:
 
 
 def main(cases_path: str, results_path: str) -> None:
-    # A third of these programs' time would go into optimising graphs that run ten times.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     cases = json.loads(pathlib.Path(cases_path).read_text(encoding="utf-8"))
     devices(max(case.get("replicas", 1) for case in cases.values()))
     results: dict[str, Any] = {
