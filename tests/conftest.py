@@ -22,6 +22,7 @@ import pytest
 from tests import programs
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("XLA_FLAGS", programs.QUICKLY_COMPILED["XLA_FLAGS"])
 gc.disable()
 
 # A shell's background job ignores it, and so would every program that the tests start and interrupt.
@@ -35,8 +36,8 @@ _TOGETHER = ("tests/export",)
 # The beginnings of the names of tests in which all is as in use.
 _AS_IN_USE = (
     *("tests/attack/", "tests/documented/", "tests/export/", "tests/faults/", "tests/launch/test_quickstart.py"),
-    *("tests/test_from_text_to_answer.py", "tests/test_golden.py", "tests/training/test_memory_of_the_loss.py"),
-    "tests/training/test_monitor.py",
+    *("tests/launch/test_real_text.py", "tests/test_from_text_to_answer.py", "tests/test_golden.py"),
+    *("tests/training/test_memory_of_the_loss.py", "tests/training/test_monitor.py", "tests/training/test_replicas.py"),
 )
 
 

@@ -39,8 +39,8 @@ IMPORTED = (
     "t2t_keras.training.trainer",
     "t2t_keras.export.writing",
 )
-# Of a process that runs JAX: XLA would take longer to compile a test's few steps well than these take. At level 0 the
-# gradient of a maximum over positions is NaN, because the maximum that it looks for was rounded in another way.
+# XLA would take longer to compile a test's few steps well than these take. At level 0 the gradient of a maximum over
+# positions is NaN, because the maximum that it looks for was rounded in another way.
 QUICKLY_COMPILED = {"XLA_FLAGS": "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"}
 
 quickly = False
@@ -52,7 +52,7 @@ def be_quick(quickly: bool) -> None:
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": quickly})
     if (monitor := sys.modules.get("t2t_keras.training.monitor")) is not None:
         _drawing.setdefault("as in use", monitor._draw)
-        monitor._draw = _not_drawn if quickly else _drawing["as in use"]
+        monitor._draw = _not_drawn if quickly else _drawing["as in use"]  # type: ignore[attr-defined]
 
 
 _drawing: dict[str, Callable] = {}
