@@ -3,8 +3,10 @@
 Searching for garbage in what imports and the collection of tests have made would take a tenth of all time: there is
 none while tests are collected, what is there when they begin is looked at no more, and what is old a fifth as often.
 
-Graphs run as they were traced, since a fifth of all time would go into optimising them for the few times that they run.
-All programs have them optimised, and so have the tests of exports, of what earlier code found and of memory.
+Graphs run as they were traced, since a fifth of all time would go into optimising them for the few times that they run,
+and no curves of trainings are drawn, which takes as long as their few steps. This goes for programs too. All is as in
+use where that takes minutes anyway, and in tests of exports, of what earlier code found, of memory, of the curves and
+of the whole way from text to an answer.
 
 A test is of the quick ring, `make test`, unless it is marked `integration`. Of one marked `quick("a", "b")`, the cases
 a and b are in the quick ring and all others in the integration ring.
@@ -13,12 +15,14 @@ a and b are in the quick ring and all others in the integration ring.
 import gc
 import os
 import signal
-import sys
 from typing import Any
 
 import pytest
 
+from tests import programs
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("XLA_FLAGS", programs.QUICKLY_COMPILED["XLA_FLAGS"])
 gc.disable()
 
 # A shell's background job ignores it, and so would every program that the tests start and interrupt.
@@ -29,8 +33,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _FIRST = ("export", "on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models")
 # The files of these share what takes long to make, so one process runs them all.
 _TOGETHER = ("tests/export",)
-# The beginnings of the names of tests whose graphs are optimised.
-_OPTIMISED = ("tests/export/", "tests/test_golden.py", "tests/training/test_memory_of_the_loss.py")
+# The beginnings of the names of tests in which all is as in use.
+_AS_IN_USE = (
+    *("tests/attack/", "tests/documented/", "tests/export/", "tests/faults/", "tests/launch/test_quickstart.py"),
+    *("tests/launch/test_real_text.py", "tests/test_from_text_to_answer.py", "tests/test_golden.py"),
+    *("tests/training/test_memory_of_the_loss.py", "tests/training/test_monitor.py", "tests/training/test_replicas.py"),
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,16 +63,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Garbage is collected again, but for what is there already."""
     gc.freeze()
-    gc.set_threshold(700, 10, 50)
+    gc.set_threshold(10_000, 10, 5)
     gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture of the test; tests of one file are alike, since their trainings are compared bit for bit."""
-    if (tensorflow := sys.modules.get("tensorflow")) is not None:
-        as_traced = not item.nodeid.startswith(_OPTIMISED)
-        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": as_traced})
+    programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
+    programs.be_quick(programs.quickly)
 
 
 @pytest.hookimpl(optionalhook=True)

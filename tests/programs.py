@@ -4,6 +4,8 @@ Importing it takes three to five seconds of a core. One process of a test sessio
 test starts is a fork of it, with arguments, environment, folder, files and exit status of its own. What is decided when
 Keras and TensorFlow are imported (KERAS_BACKEND, TF_CPP_MIN_LOG_LEVEL) is the same in all: a test of that starts Python
 itself, and so does one of what a process costs.
+
+Where `quickly` is true, which `tests/conftest.py` says, they are begun by `be_quick`.
 """
 
 import atexit
@@ -25,6 +27,8 @@ from unittest import mock
 
 import httpx
 
+from t2t_keras.machine.files import replacing
+
 ROOT = Path(__file__).parents[1]
 # The first imports TensorFlow without its notices, as the programs do.
 IMPORTED = (
@@ -35,13 +39,30 @@ IMPORTED = (
     "t2t_keras.training.trainer",
     "t2t_keras.export.writing",
 )
-# What code begins with that uses its graphs a few times: optimising them would take longer.
-AS_TRACED = """import tensorflow
-tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-"""
-# Of a process that runs JAX: XLA would take longer to compile a test's few steps well than these take. At level 0 the
-# gradient of a maximum over positions is NaN, because the maximum that it looks for was rounded in another way.
+# XLA would take longer to compile a test's few steps well than these take. At level 0 the gradient of a maximum over
+# positions is NaN, because the maximum that it looks for was rounded in another way.
 QUICKLY_COMPILED = {"XLA_FLAGS": "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"}
+
+quickly = False
+
+
+def be_quick(quickly: bool) -> None:
+    """Whether this process leaves out what takes longer than a test's few steps: to optimise graphs, to draw curves."""
+    if (tensorflow := sys.modules.get("tensorflow")) is not None:
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": quickly})
+    if (monitor := sys.modules.get("t2t_keras.training.monitor")) is not None:
+        _drawing.setdefault("as in use", monitor._draw)
+        monitor._draw = _not_drawn if quickly else _drawing["as in use"]  # type: ignore[attr-defined]
+
+
+_drawing: dict[str, Callable] = {}
+
+
+def _not_drawn(records: list, path: Path, training_label: str) -> None:
+    del training_label
+    if records:
+        with replacing(path, "wb") as file:
+            file.write(b"<?xml")
 
 
 @functools.cache
@@ -66,7 +87,8 @@ class Program(subprocess.Popen):
         environment = {**(os.environ if env is None else env)}
         arguments = [os.fspath(argument) for argument in args]
         folder = os.path.abspath(cwd or ".")
-        self._process = _forks().Process(target=_become, args=(arguments, environment, folder, preexec_fn, files))
+        given = (arguments, environment, folder, preexec_fn, files, quickly)
+        self._process = _forks().Process(target=_become, args=given)
         self._process.start()
         self.pid, self._child_created = self._process.pid, True  # type: ignore[assignment]
         for file in files:
@@ -152,6 +174,7 @@ def _become(
     folder: str,
     preexec_fn: Callable[[], object] | None,
     files: list[Connection],
+    quickly: bool,
 ) -> None:
     """In the fork: runs the program as Python would."""
     gc.freeze()  # what it shares with all others need not be searched for garbage
@@ -167,6 +190,7 @@ def _become(
     os.chdir(folder)
     if preexec_fn is not None:
         preexec_fn()
+    be_quick(quickly)
     first, *rest = arguments
     beside = {"-m": folder, "-c": ""}.get(first, os.path.dirname(os.path.abspath(first)))
     asked = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]

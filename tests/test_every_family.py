@@ -27,8 +27,8 @@ pytestmark = pytest.mark.integration
 
 TESTS = pathlib.Path(__file__).parent
 STEPS = 4
-# So few that the shares of some replicas are empty.
-TRAIN = {"tokens_per_batch": 24, "clip_norm": 0.5}
+# So few that one of two shares is empty in most batches.
+TRAIN = {"tokens_per_batch": 20, "clip_norm": 0.5}
 
 every_family = pytest.mark.parametrize("family", TINY)
 
@@ -39,12 +39,12 @@ def test_every_family_is_here():
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory) -> dict[str, np.ndarray]:
-    """Losses and weights of a few steps without dropout, on one replica and on three."""
+    """Losses and weights of a few steps without dropout, on one replica and on two."""
     folder = tmp_path_factory.mktemp("every_family")
     cases = {
         f"{family}_{replicas}": {"replicas": replicas, "steps": STEPS, "model": family, "train": TRAIN}
         for family in TINY
-        for replicas in (1, 3)
+        for replicas in (1, 2)
     }
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     command = [TESTS / "training" / "trajectories.py", folder / "cases.json", folder / "results.npz"]
@@ -54,10 +54,10 @@ def trainings(tmp_path_factory) -> dict[str, np.ndarray]:
 
 
 @every_family
-def test_three_replicas_compute_what_one_does(trainings, family):
-    one, three = (trainings[f"{family}_{replicas}:loss"] for replicas in (1, 3))
+def test_two_replicas_compute_what_one_does(trainings, family):
+    one, two = (trainings[f"{family}_{replicas}:loss"] for replicas in (1, 2))
     assert len(set(one)) == STEPS
-    np.testing.assert_allclose(three, one, rtol=1e-5)
+    np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def printed(code: str, folder: pathlib.Path, changes: dict[str, str]) -> str:
         assert code.count(documented) == 1
         code = code.replace(documented, here)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
-    command = ["-c", programs.AS_TRACED + code]
+    command = ["-c", code]
     done = programs.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -40,6 +40,7 @@ def test_two_text_files_become_an_answer_of_the_server(folder):
     files = [f"--{split}_{side}={folder / split}.{end}" for split in ("train", "test") for side, end in SIDES]
     assert "pairs kept" in launch("prepare_data", *files, f"--data_dir={data}", "--vocab_size=320")
     launch("train", f"--data_dir={data}", f"--model_dir={run}", "--preset=tiny", *SETTINGS)
+    assert b"validation score" in (run / "curves.svg").read_bytes()
     assert "averaged 2 checkpoints, of steps 20, 30" in launch(
         "average_checkpoints", f"--model_dir={run}", "--average_last=2"
     )

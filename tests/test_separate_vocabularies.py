@@ -39,7 +39,7 @@ def prepared(folder, **more) -> PreparedData:
 def trained(data: PreparedData, folder, init_from=None) -> list[str]:
     """Trains a run for some updates; returns what it took from another one."""
     model = TransformerConfig(**data.tokenizer.sizes, **MODEL)
-    train = TrainConfig(**{**TRAIN, "max_steps": 80, "checkpoint_steps": 40, "tokens_per_batch": 400})
+    train = TrainConfig(**{**TRAIN, "max_steps": 20, "checkpoint_steps": 10, "tokens_per_batch": 400})
     config = Config(model=model, data=data.config, train=train, decode=DecodeConfig(beam_size=2, max_length_offset=4))
     trainer = Trainer(Run(folder), config, data, make_strategy("cpu"), init_from)
     trainer.train()

@@ -2,8 +2,6 @@
 
 import html.parser
 import re
-import subprocess
-import sys
 import urllib.parse
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
 from t2t_keras import layers
+from tests import programs
 from tests.serving.page_driver import IN_A_BROWSER, started_browser
 
 ROOT = Path(__file__).parents[1]
@@ -50,17 +49,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (options,) = re.findall(r"-m sphinx (.*) --doctree-dir", makefile)
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        *options.split(),
-        "--doctree-dir",
-        folder / "doctrees",
-        ".",
-        folder / "html",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = ["-m", "sphinx", *options.split(), "--doctree-dir", folder / "doctrees", ".", folder / "html"]
+    done = programs.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     return folder / "html"
 

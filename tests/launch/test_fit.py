@@ -27,22 +27,36 @@ SETTINGS = {
 FLAGS = ["--vocab_size=300", "--held_out_pairs=20", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
 FILES = ["--source=a.en", "--target=a.de", "--output=mine"]
 
-# Programs that die, as if killed, when a function is called; the last one presses Ctrl-C instead.
+# Programs that get a signal when a function is called.
 DYING = """
-import os, runpy, signal, sys
+import contextlib, os, runpy, signal, sys
 from unittest import mock
-import {module}
 
-def die(*_, **__):
-    {deed}
+def patched(place, number):
+    __import__(place[0])
+    return mock.patch(".".join(place), lambda *_, **__: os.kill(os.getpid(), number))
 
-with mock.patch("{module}.{function}", die):
+with contextlib.ExitStack() as stack:
+    for place, number in {places}:
+        stack.enter_context(patched(place, number))
     runpy.run_module("launch.fit", run_name="__main__")
 """
-KILL, CTRL_C = "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGINT)"
 PREPARING = ("t2t_keras.data.prepare", "output_limit")
 CHECKING = ("t2t_keras.fitting.fit_record", "FitRecord.check_same")
+BEGINNING = ("t2t_keras.training.trainer", "Trainer.train")
 TRAINING = ("t2t_keras.training.monitor", "Monitor.log_validation")
+# An export that is not published anyway has no model, whose graphs take longest.
+UNSAVED = """
+from t2t_keras.export import writing
+
+def _save(translator, storage, path):
+    path.mkdir()
+    (path / "saved_model.pb").touch()
+    return {}
+
+writing._save = _save
+"""
+KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.keep_better")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
 EXPORTING = ("t2t_keras.export.writing", "_published")
@@ -64,9 +78,9 @@ def fit(folder: Path, *flags: str, code: str | None = None) -> tuple[int, str, s
     return done.returncode, done.stdout, done.stderr
 
 
-def dying(place: tuple[str, str], deed: str = KILL) -> str:
-    module, function = place
-    return programs.AS_TRACED + DYING.format(module=module, function=function, deed=deed)
+def dying(place: tuple[str, str], *others: tuple[tuple[str, str], int]) -> str:
+    """As if killed at a place; at others it gets other signals."""
+    return DYING.format(places=[(place, int(signal.SIGKILL)), *others])
 
 
 def error(folder: Path, *flags: str) -> str:
@@ -85,7 +99,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     flags = [*FILES, "--minutes=100", "--licence=made for a test", *FLAGS]
     outputs = []
     for place in (PREPARING, CHECKING, TRAINING, CHOOSING, SCORING, EXPORTING, DESCRIBING):
-        status, output, errors = fit(folder, *flags, code=dying(place))
+        code = dying(place)
+        status, output, errors = fit(folder, *flags, code=UNSAVED + code if place == EXPORTING else code)
         assert status == -signal.SIGKILL, errors
         outputs.append(output)
     for _ in range(2):
@@ -211,8 +226,8 @@ def test_a_licence_may_be_given_later(fitted: tuple[Path, list[str]]) -> None:
 def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
     write_text(tmp_path)
     flags = [*FILES, *(flag for flag in FLAGS if "tokens_per_batch" not in flag)]
-    assert fit(tmp_path, *flags, "--minutes=0.5", code=dying(TRAINING))[0] == -signal.SIGKILL
-    output = fit(tmp_path, *flags, "--minutes=100", code=dying(TRAINING))[1]
+    assert fit(tmp_path, *flags, "--minutes=0.5", code=dying(BEGINNING))[0] == -signal.SIGKILL
+    output = fit(tmp_path, *flags, "--minutes=100", code=dying(BEGINNING))[1]
     begun = "begun for other minutes; for 100 a new --output would choose "
     (line,) = (line for line in output.splitlines() if line.startswith(begun))
     assert "train.tokens_per_batch: 2048 -> " in line and "train.warmup_steps: 500 -> " in line
@@ -222,15 +237,14 @@ def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], 
 @pytest.mark.integration
 def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     write_text(tmp_path)
+    """Which is as ever, and killed here when it begins."""
     flags = [*FILES, "--minutes=100", *FLAGS, "--set=train.max_steps=1000000"]
-    code = dying(("t2t_keras.training.monitor", "Monitor.progress"), CTRL_C)
-    status, output, errors = fit(tmp_path, *flags, code=code)
-    assert status == 0, errors
-    assert (
-        ": ended by Ctrl-C; a larger --minutes goes on from here" in output
-        and "model card: mine/serving/mine/README.md" in output
-    )
-    assert fit(tmp_path, *flags)[1].startswith("mine is finished")
+    ctrl_c = ("t2t_keras.training.monitor", "Monitor.progress"), int(signal.SIGINT)
+    status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, ctrl_c))
+    assert status == -signal.SIGKILL, errors
+    assert ": ended by Ctrl-C; a larger --minutes goes on from here" in output
+    status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, (BEGINNING, int(signal.SIGTERM))))
+    assert status == -signal.SIGKILL and "was trained for 100 minutes before" in output, errors
 
 
 @pytest.mark.parametrize(
@@ -296,7 +310,7 @@ def test_a_choice_that_does_not_work_can_be_put_right_before_the_text_is_prepare
     assert status == 1 and "vocab_size" in errors
     status, _, errors = fit(tmp_path, *flags, "--set=train.validation_sentences=0")
     assert (status, errors) == (1, "error: train.best_metric=bleu needs train.validation_sentences above 0\n")
-    status, output, errors = fit(tmp_path, *flags, code=dying(TRAINING))
+    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
 
 

@@ -96,7 +96,7 @@ def undisturbed(folder, prepared):
 def killed(folder, prepared):
     """The ends of trainings of one run, each on an empty disk and killed in an upload, but for the last."""
     ends, killing = [], f"--extension={KILLING}"
-    for number in (2, 6, 9, 8):
+    for number in (2, 6, 9):
         ends.append(train(folder, f"disk{number}", RUN, killing, UPLOADS=str(number)))
     return [*ends, train(folder, "last", RUN, killing)]
 

@@ -74,7 +74,7 @@ def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 raise AssertionError(process.communicate()[1])
-            time.sleep(0.01)
+            time.sleep(0.02)
         process.send_signal(number)
         stderr = process.communicate(timeout=PATIENCE)[1]
     return subprocess.CompletedProcess(command, process.returncode, "", stderr)
@@ -121,9 +121,8 @@ def results(folder, stopped):
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
         # By itself a run knows its data and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
-        "characters": [flagfile, new, "--preset=base", f"--data_dir={characters.directory}", one_step],
+        "characters": [flagfile, new, "--preset=base", f"--data_dir={characters.directory}", untrained],
         "learned characters": [flagfile, new, f"--data_dir={characters.directory}", untrained],
-        "characters again": [f"--model_dir={folder / 'characters'}"],
         "paper": [flagfile, new, "--preset=base", one_step],
         "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7"],
         "own limit again": [flagfile, f"--model_dir={folder / 'own_limit'}", one_step],
@@ -218,7 +217,6 @@ def test_a_run_knows_its_data_and_settings(results):
 
 def test_translations_may_be_longer_where_tokens_are_characters(folder, results):
     assert results["characters"][0] == 0, results["characters"][2]
-    assert results["characters again"] == (0, "", "step 1: had reached train.max_steps before\n")
     runs = [Run(folder / name).config for name in ("paper", "characters")]
     assert [config.data.vocab_type for config in runs] == ["bpe", "char"]
     assert [config.decode.max_length_offset for config in runs] == [50, 200]

@@ -36,6 +36,7 @@ JSON_LINES = "\n".join(
         '{"text": "A man", "constraints": ["Ein", []]}',
     ]
 ).encode()
+ODD_JSON_LINES = b"\xef\xbb\xbf" + JSON_LINES.replace(b"7", b'"\\ud800"', 1)
 SETTINGS = [
     "--beam_size=4",
     "--num_groups=2",
@@ -71,9 +72,8 @@ def results(folder):
     run, ctranslate2 = [f"--model_dir={folder / 'run'}", *SHORT], ["--engine=ctranslate2"]
     cases = {
         "pipe": (run, ODD_LINES),
-        "files": ([*run, f"--input={folder / 'in.gz'}", f"--output={folder / 'out.txt'}"], b""),
+        "files": ([*run, f"--input={folder / 'in.gz'}", f"--output={folder / 'out.txt'}", "--chunk_lines=2"], b""),
         "over_itself": ([*run, *(f"--{name}={folder / 'in.gz'}" for name in ("input", "output"))], b""),
-        "chunks": ([*run, "--chunk_lines=2", "--beam_size=2"], ODD_LINES),
         "ensemble": ([*run, f"--ensemble={folder / 'run'}", f"--ensemble={folder / 'run'}@1"], ODD_LINES),
         "geometric": ([*run, f"--ensemble={folder / 'run'}", "--ensemble_mean=log_probabilities"], ODD_LINES),
         "alike": ([*run, "--beam_size=1", "--num_best=1", "--token_scores", "--json"], ODD_LINES),
@@ -90,7 +90,6 @@ def results(folder):
         "html": ([*run, "--markup=html"], b"<p>A <b>man</b>\n{x}</p>\n<br>\n"),
         "html_of_windows": ([*run, "--markup=html"], b"\xef\xbb\xbf<p>A <b>man</b>\r\n{x}</p>\r\n<br>\r\n"),
         "placeholders_of_windows": ([*run, "--markup=placeholders"], b"\xef\xbb\xbfA {x} man\r\n\r\nA man\r\n"),
-        "placeholders": ([*run, "--markup=placeholders"], b"A {x} man\n\nA man\n"),
         "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
         "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
@@ -114,12 +113,10 @@ def results(folder):
         "unmet": ([*run, "--json_input"], b'{"text": "A man", "prefix": " "}'),
         "settings": ([*run, *SETTINGS], b"A man\n"),
         "sampling": ([*run, "--sampling", "--temperature=2", "--top_k=9", "--top_p=0.9", "--seed=3"], b"A man\n"),
-        "nbest": ([*run, "--num_best=2"], ODD_LINES),
+        "nbest": ([*run, "--num_best=2", "--on_error=skip"], ODD_LINES + b"\nA d\xffg\n"),
         "json": ([*run, "--json", "--token_scores", "--alignments", "--num_best=2"], ODD_LINES),
-        "json_both": ([*run, "--json", "--json_input", "--on_error=skip", "--verify=9"], JSON_LINES),
+        "json_both": ([*run, "--json", "--json_input", "--on_error=skip", "--verify=9"], ODD_JSON_LINES),
         "skip": ([*run, "--json_input", "--on_error=skip", "--chunk_lines=3"], JSON_LINES),
-        "mark": ([*run, "--json_input", "--json"], b'\xef\xbb\xbf{"text": "A man", "id": "\\ud800"}\n'),
-        "skip_nbest": ([*run, "--on_error=skip", "--num_best=2"], b"A d\xffg\nA man\n"),
         "skip_bytes": ([*run, "--on_error=skip", "--verify=2"], b"A man\nA d\xffg\nA man\n"),
     }
     return dict(zip(cases, run_cases("launch.translate", list(cases.values())), strict=True))
@@ -135,13 +132,9 @@ def test_pipe_gives_a_line_for_a_line(results):
     assert err == f"warning: 1 lines were too long for one piece and were translated in parts\n{cut(4)}"
 
 
-def test_files_equal_pipes(results, folder):
+def test_files_equal_pipes_and_chunks_do_not_matter(results, folder):
     assert results["files"][:2] == (0, "")
     assert (folder / "out.txt").read_text(encoding="utf-8") == results["pipe"][1]
-
-
-def test_chunks_do_not_matter(results):
-    assert results["chunks"][1] == results["pipe"][1]
 
 
 @pytest.mark.parametrize("name", ["ensemble", "geometric"])
@@ -227,8 +220,10 @@ def test_markup_stays(results):
 
 
 def test_markup_may_begin_with_a_byte_order_mark_and_its_lines_end_as_before(results):
-    for name in ("html", "placeholders"):
-        assert results[f"{name}_of_windows"][:2] == (0, results[name][1].replace("\n", "\r\n"))
+    assert results["html_of_windows"][:2] == (0, results["html"][1].replace("\n", "\r\n"))
+    status, out, _ = results["placeholders_of_windows"]
+    assert (status, out.count("{x}"), out.count("\n")) == (0, 1, 3)
+    assert out.split("\r\n")[1:] == ["", results["pipe"][1].split("\n")[0], ""] and "\ufeff" not in out
 
 
 def test_a_glossary_is_kept_and_counted(results):
@@ -251,12 +246,13 @@ def test_settings_of_the_search_are_flags(results, name):
 
 
 def test_nbest_lists(results):
-    status, out, _ = results["nbest"]
+    status, out, err = results["nbest"]
     rows = [line.split(" ||| ") for line in out.removesuffix("\n").split("\n")]
     assert status == 0 and [row[0] for row in rows] == list("00123345566")
     best = {int(number): text for number, text, _ in reversed(rows)}
     assert [best[number] for number in range(7)] == results["pipe"][1].removesuffix("\n").split("\n")
     assert float(rows[0][2]) >= float(rows[1][2])
+    assert "line 8: not valid UTF-8" in err  # and it has no row
 
 
 def test_json_has_what_was_asked_for(results):
@@ -289,7 +285,7 @@ def test_json_lines_that_cannot_be_translated_have_an_error(results):
     status, out, err = results["json_both"]
     answers = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and len(answers) == 12
-    assert [answer.get("id") for answer in answers] == [7, ["x"], None, "y", *[None] * 8]
+    assert [answer.get("id") for answer in answers] == ["\ud800", ["x"], None, "y", *[None] * 8]
     assert [n for n, answer in enumerate(answers) if "translation" in answer] == [0, 1, 10]
     assert answers[1]["translation"].startswith("Ein") and "Hund" in answers[1]["translation"]
     assert answers[11]["error"] == "constraints: () is blank"
@@ -311,14 +307,8 @@ def test_lines_that_cannot_be_translated_stay_empty(results):
 
 
 def test_a_byte_order_mark_and_half_a_character_come_through(results):
-    status, out, err = results["mark"]
-    assert (status, err) == (0, cut(1)) and out.startswith('{"id": "\\ud800", "translation": ')
-
-
-def test_nbest_lists_leave_out_what_cannot_be_translated(results):
-    status, out, err = results["skip_nbest"]
-    assert status == 0 and [line.split(" ||| ")[0] for line in out.splitlines()] == ["1", "1"]
-    assert "line 1: not valid UTF-8" in err
+    status, out, _ = results["json_both"]
+    assert status == 0 and out.startswith('{"id": "\\ud800", "translation": ')
 
 
 def typed(folder, *flags: str) -> tuple[bytes, bytes]:

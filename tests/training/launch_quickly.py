@@ -1,15 +1,12 @@
 """launch.train for trainings of a few steps, in less time.
 
-Graphs are not optimised, which would take longer than the steps do, and a folder of checkpoints is not expected to be
-another one a minute later.
+Also in a process that is no fork; and a folder of checkpoints is not expected to be another one a minute later.
 """
 
-import tensorflow as tf
+from launch import train
+from t2t_keras.training import trainer
+from tests import programs
 
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-from launch import train  # noqa: E402
-from t2t_keras.training import trainer  # noqa: E402
-
+programs.be_quick(True)
 trainer._SECONDS_BETWEEN_LOOKS = 0.1
 train.run()

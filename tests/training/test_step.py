@@ -18,7 +18,6 @@ from tests.training.numpy_adam import NumpyAdam
 from tests.training.trajectories import (
     MODEL,
     STEPS,
-    TRAIN,
     dropout_seeds,
     make_batches,
     make_step,
@@ -29,6 +28,7 @@ from tests.training.trajectories import (
 HERE = pathlib.Path(__file__).parent
 # Changes that must not change the result, and some that do and must do so equally.
 EVERYTHING = {"clip_norm": 0.5, "ema_decay": 0.9}
+FEW = {"tokens_per_batch": 24}  # so that some replicas have nothing
 RISK = {**EVERYTHING, "objective": "risk", "risk_samples": 3, "likelihood_weight": 0.2, "learning_rate_scale": 0.3}
 
 
@@ -43,7 +43,7 @@ def plain() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def one_replica_with_everything() -> dict[str, np.ndarray]:
-    return trajectory(train=EVERYTHING)
+    return trajectory(train={**EVERYTHING, **FEW})
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +53,21 @@ def one_replica_with_risk() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
-    """Results of a program with eight logical devices."""
+    """Results of programs with logical devices."""
     folder = tmp_path_factory.mktemp("replicas")
-    eight = {"replicas": 8, "check_replicas": True}
-    by_strategy = [
-        {
-            "eight": {**eight, "train": {**EVERYTHING, "steps_per_call": 5}},
-            "risk": {**eight, "train": RISK, "steps": 4},
+    four, two = ({"replicas": replicas, "check_replicas": True} for replicas in (4, 2))
+    by_strategy = {
+        "orders": {"four": {**four, "train": {**EVERYTHING, **FEW, "steps_per_call": 5}}},
+        "": {
+            "two": {**two, "train": {**EVERYTHING, **FEW, "accumulation_steps": 2}},
+            "risk": {**two, "train": RISK, "steps": 4},
         },
-        {"two": {"replicas": 2, "check_replicas": True, "train": {**EVERYTHING, "accumulation_steps": 2}}},
-    ]
+    }
     results: dict[str, np.ndarray] = {}
-    for cases in by_strategy:
+    for orders, cases in by_strategy.items():
         # One program a strategy: TensorFlow keeps the groups of its collective operations for good.
         (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-        command = [HERE / "trajectories.py", folder / "cases.json", folder / "results.npz"]
+        command = [HERE / "trajectories.py", folder / "cases.json", folder / "results.npz", orders]
         root = str(HERE.parents[1])
         programs.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=1200)
         results = {**np.load(folder / "results.npz"), **results}
@@ -94,10 +94,10 @@ def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], 
 def test_shares_are_uneven_and_some_are_empty():
     """What the tests below rest on."""
     corpus = random_corpus()
-    plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, TRAIN["tokens_per_batch"], 1, 0)
+    plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, FEW["tokens_per_batch"], 1, 0)
     tokens = np.array(
         [
-            [np.count_nonzero(share["target"]) for share in shares(corpus, plan, batch, 8, range(8))]
+            [np.count_nonzero(share["target"]) for share in shares(corpus, plan, batch, 4, range(4))]
             for batch in range(STEPS)
         ]
     )
@@ -112,9 +112,9 @@ def test_loss_falls(plain):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["eight", "two", "risk"])
+@pytest.mark.parametrize("name", ["four", "two", "risk"])
 def test_many_replicas_equal_one(name, many_replicas, request):
-    """With clipping and moving averages; eight take several steps a call, two accumulate."""
+    """With clipping and moving averages; four take several steps a call, two accumulate; of risk there are two."""
     one = request.getfixturevalue("one_replica_with_risk" if name == "risk" else "one_replica_with_everything")
     many = {key.partition(":")[2]: array for key, array in many_replicas.items() if key.startswith(f"{name}:")}
     assert_same(many, one)
@@ -131,7 +131,7 @@ def test_risk_does_not_depend_on_parts_and_streams(one_replica_with_risk, monkey
 @pytest.mark.integration
 def test_elements_go_to_the_replicas_in_order(many_replicas):
     """As the pipeline counts on: all shares of one batch, then all of the next."""
-    np.testing.assert_array_equal(many_replicas["order"], np.arange(24).reshape(3, 8))
+    np.testing.assert_array_equal(many_replicas["order"], np.arange(12).reshape(3, 4))
 
 
 def test_accumulation_changes_nothing(plain):
@@ -210,14 +210,11 @@ def test_equals_the_formulas(changes):
         assert "ema" not in state
 
 
-@pytest.mark.integration
-def test_a_constant_rate():
-    train = {"schedule": "constant", "learning_rate_scale": 0.01, "warmup_steps": 2}
-    np.testing.assert_allclose(trajectory(steps=3, train=train)["learning_rate"], [0.005, 0.01, 0.01], rtol=1e-6)
-
-
-@pytest.mark.quick("likelihood")
-@pytest.mark.parametrize("train", [EVERYTHING, RISK], ids=["likelihood", "risk"])
+# Which weights are frozen is decided after the objective has made its gradients.
+@pytest.mark.parametrize(
+    "train",
+    [pytest.param(EVERYTHING, id="likelihood"), pytest.param(RISK, id="risk", marks=pytest.mark.slow)],
+)
 def test_frozen_weights_stay_bit_for_bit_and_others_move(train):
     training = make_step({**train, "frozen": ("encoder/*", "target_embedding/*")}, {}, one_replica())
     start = training.read()["weights"]
@@ -299,8 +296,8 @@ def test_dropout_seeds_differ_between_steps_parts_and_streams_and_repeat():
 @pytest.mark.integration
 def test_dropout_seeds_differ_between_replicas(many_replicas):
     seeds = many_replicas["seeds"]
-    assert seeds.shape == (2, 8, 2)
-    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 16
+    assert seeds.shape == (2, 4, 2)
+    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 8
 
 
 @pytest.mark.integration
@@ -319,9 +316,7 @@ def test_the_network_is_traced_once_for_all_streams_and_parts():
 
 
 @pytest.mark.quick("2-train1")
-@pytest.mark.parametrize(
-    ("rows", "train"), [(1, {}), (2, {}), (3, {}), (1, {"jit_compile": True, "static_shapes": True})]
-)
+@pytest.mark.parametrize(("rows", "train"), [(1, {}), (2, {}), (1, {"jit_compile": True, "static_shapes": True})])
 def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
     training = make_step(train, {}, one_replica())
     source = np.arange(rows * 4, dtype=np.int32).reshape(rows, 4) % 7 + 3
@@ -337,9 +332,9 @@ def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
 
 
 @pytest.mark.integration
-def test_dropout_changes_the_loss_and_repeats_bit_for_bit(plain):
-    dropped = trajectory(steps=3, model={"dropout_rate": 0.3})
-    again = trajectory(steps=3, model={"dropout_rate": 0.3})
-    assert (dropped["loss"] != plain["loss"][:3]).all()
-    for name, array in dropped.items():
-        np.testing.assert_array_equal(again[name], array, err_msg=name)
+def test_dropout_changes_the_loss_and_a_rate_may_be_constant(plain):
+    """That it repeats bit for bit, trainings that are interrupted show in `test_trainer.py`."""
+    train = {"schedule": "constant", "learning_rate_scale": 0.01, "warmup_steps": 2}
+    dropped = trajectory(steps=3, train=train, model={"dropout_rate": 0.3})
+    assert dropped["loss"][0] != plain["loss"][0]
+    np.testing.assert_allclose(dropped["learning_rate"], [0.005, 0.01, 0.01], rtol=1e-6)

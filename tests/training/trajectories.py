@@ -5,7 +5,8 @@ operation: so the tests run this file as a program of its own,
 
     python trajectories.py CASES.json RESULTS.npz
 
-where CASES.json maps names to the arguments of `trajectory`.
+where CASES.json maps names to the arguments of `trajectory`. With a third argument, `orders`, the results have the
+seeds of dropout and the order of the shares too.
 """
 
 import contextlib
@@ -180,17 +181,16 @@ def element_order(replicas: int, steps: int) -> np.ndarray:
     return np.array([[int(number) for number in step()] for _ in range(steps)])
 
 
-def main(cases_path: str, results_path: str) -> None:
-    # A third of these programs' time would go into optimising graphs that run ten times.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+def main(cases_path: str, results_path: str, orders: str = "") -> None:
     cases = json.loads(pathlib.Path(cases_path).read_text(encoding="utf-8"))
     devices(max(case.get("replicas", 1) for case in cases.values()))
     results: dict[str, Any] = {
         f"{name}:{key}": array for name, case in cases.items() for key, array in trajectory(**case).items()
     }
-    replicas = max(case.get("replicas", 1) for case in cases.values())
-    results["seeds"] = dropout_seeds(replicas, 2, {})
-    results["order"] = element_order(replicas, 3)
+    if orders:
+        replicas = max(case.get("replicas", 1) for case in cases.values())
+        results["seeds"] = dropout_seeds(replicas, 2, {})
+        results["order"] = element_order(replicas, 3)
     np.savez(results_path, **results)
 
 

@@ -2,16 +2,20 @@
 
 Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER LAST. Goes on with the run FOLDER/jax to step LAST, on two
 replicas of two devices. Leaves FOLDER/uninterrupted and FOLDER/killed, on such replicas too, the latter as if killed
-when step 4 was made but not saved, and started again; what is refused, in FOLDER/refusals.json; and FOLDER/steps.json,
-of `split_steps.py`.
+when step 4 was made but not saved, and started again; what is refused, in FOLDER/refusals.json; how the program ends
+that is asked for what is not offered, in FOLDER/refused_program.json; and FOLDER/steps.json, of `split_steps.py`.
 """
 
+import contextlib
+import io
 import json
 import pathlib
+import runpy
 import shutil
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import keras
 
@@ -19,8 +23,9 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
 from t2t_keras.training.backends import make_devices
+from tests import programs
 from tests.training.on_jax import split_steps
-from tests.training.tiny_training import go_on, train
+from tests.training.tiny_training import go_on, launch_flags, train
 
 REPLICAS = 4
 SPLIT: dict[str, Any] = {"replicas": 2, "model_parallel": 2}
@@ -55,12 +60,26 @@ def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, s
     }
 
 
+def ended(arguments: list[str]) -> tuple[Any, str]:
+    """The exit status of launch.train, and what it wrote to standard error."""
+    errors = io.StringIO()
+    with mock.patch.object(sys, "argv", ["train", *arguments]), contextlib.redirect_stderr(errors):
+        try:
+            runpy.run_module("launch.train", run_name="__main__")
+        except SystemExit as end:
+            return end.code, errors.getvalue()
+    return None, errors.getvalue()
+
+
 def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
+    programs.be_quick(True)
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
     go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT))
     (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
+    flags = launch_flags(path / "refused", data)
+    (path / "refused_program.json").write_text(json.dumps(ended([*flags, "--fit_to_memory"])))
     uninterrupted, killed = path / "uninterrupted", path / "killed"
     assert train(uninterrupted, data, **SPLIT, **WITH_DROPOUT).step == 4
     shutil.copytree(uninterrupted, killed)
