@@ -236,8 +236,8 @@ def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], 
 
 @pytest.mark.integration
 def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
+    """The rest is as ever; here it is killed where it begins."""
     write_text(tmp_path)
-    """Which is as ever, and killed here when it begins."""
     flags = [*FILES, "--minutes=100", *FLAGS, "--set=train.max_steps=1000000"]
     ctrl_c = ("t2t_keras.training.monitor", "Monitor.progress"), int(signal.SIGINT)
     status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, ctrl_c))
