@@ -163,6 +163,7 @@ def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
 
 def test_what_is_not_offered_is_named(folder):
     assert json.loads((folder / "refusals.json").read_text()) == {
+        "none": "4 replicas on cpu",
         "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew",
         "strategy": "--strategy=mirrored is TensorFlow's; valid on JAX: auto, all its devices, and cpu",
         "replicas": "--replicas=5, but JAX has 4 devices here",

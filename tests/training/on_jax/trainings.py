@@ -22,7 +22,7 @@ import keras
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
-from t2t_keras.training.backends import make_devices
+from t2t_keras.training.backends import devices_line, make_devices
 from tests import programs
 from tests.training.on_jax import split_steps
 from tests.training.tiny_training import go_on, launch_flags, train
@@ -49,6 +49,7 @@ def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, s
     once = {"max_steps": 1, "static_shapes": True}
     with_experts = Run(shutil.copytree(path / "jax", path / "refused_later"))
     return {
+        "none": devices_line(devices),
         "static_shapes": refusal(train, path / "refused", data, max_steps=1),
         "strategy": refusal(make_devices, "mirrored"),
         "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
