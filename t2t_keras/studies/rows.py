@@ -127,7 +127,7 @@ class Recipe:
         )
         return (
             f"Row {self.first.name}: {updates}{shortened}; {average}, {search}. Data: "
-            f"{text if self.data.directory else 'none yet'}. Rows with several seeds: the mean, with the range in "
+            f"{text if self.data.vocabulary else 'none yet'}. Rows with several seeds: the mean, with the range in "
             f"brackets.{changes}"
         )
 

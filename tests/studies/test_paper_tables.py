@@ -91,6 +91,16 @@ def test_a_shorter_study_keeps_its_proportions_and_the_highest_rate():
     assert short["big"].train.max_steps == 3 * short["base"].train.max_steps == 3000
 
 
+def test_the_caption_names_the_data_also_where_they_are_not():
+    row = table3.ROWS["tiny"][0]
+    captions = [
+        Recipe(StudySettings("3"), facts, row).caption()
+        for facts in (DATA, dataclasses.replace(DATA, directory=""), DataFacts())
+    ]
+    assert captions[0] == captions[1] and "10 pairs, a vocabulary of 8,000." in captions[0]
+    assert "Data: none yet." in captions[2]
+
+
 def test_usual_steps_are_said_in_the_caption():
     table = TABLES["3"](StudySettings("3", settings=("train.clip_norm=1",)), DATA)
     train = table.jobs[0].config.train
