@@ -31,9 +31,11 @@ OPTIONS = {
         "attention_dropout_rate": 0.1,
         "relu_dropout_rate": 0.1,
     },
-    "learned": {"position_encoding": "learned", "max_positions": 16},
-    "widths": {"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False},
-    "swish": {"activation": "swish", "use_output_bias": True},
+    # All that is apart from each other.
+    "widths": {
+        **{"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False, "activation": "swish"},
+        **{"use_output_bias": True, "position_encoding": "learned", "max_positions": 16},
+    },
     "experts": {"num_experts": 5, "experts_per_token": 2, "d_expert": 9},
     "additive_window": {"attention_score": "additive", "d_key": 5, "attention_window": 2, "norm_position": "pre"},
 }
