@@ -57,7 +57,8 @@ def devices_line(devices: Devices) -> str:
         kind, of_each = devices.mesh.devices.flat[0].device_kind, devices.model_parallel
         several = f" of {of_each} devices each" if of_each > 1 else ""
         return f"{count} replica{'s' * (count > 1)}{several} on {kind}"
-    kind = tf.DeviceSpec.from_string(devices.extended.worker_devices[0]).device_type
+    strategy: Any = devices
+    kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
     if kind == "GPU":
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         kind += f" ({details.get('device_name', 'unknown')})"
