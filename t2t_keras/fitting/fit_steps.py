@@ -283,6 +283,6 @@ def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Seq
     rows = list(zip(sources, references, hypotheses, sentence_chrf(hypotheses, references), strict=True))
     rows = [row for row in rows if len(row[0].split()) >= _FEWEST_WORDS] or rows
     rows.sort(key=lambda row: (-row[3], -len(row[0])))
-    good = rows[: min(_EXAMPLES, (len(rows) + 1) // 2)]
-    bad = rows[len(good) :][-_EXAMPLES:][::-1]
-    return {"good": good, "bad": bad}
+    best = rows[: min(_EXAMPLES, (len(rows) + 1) // 2)]
+    worst = rows[len(best) :][-_EXAMPLES:][::-1]
+    return {"best": best, "worst": worst}

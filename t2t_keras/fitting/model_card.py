@@ -78,7 +78,7 @@ def _scores(steps: FitSteps) -> str:
 
 def _examples(steps: FitSteps) -> str:
     parts = []
-    for kind, title in (("good", "Most like their references"), ("bad", "Least like their references")):
+    for kind, title in (("best", "Most like their references"), ("worst", "Least like their references")):
         rows = [(*row[:3], f"{row[3]:.0f}") for row in steps.record["examples"][kind]]
         parts.append(f"{title}:\n\n{_table(('source', 'reference', 'translation', 'chrF'), rows)}")
     return "## Examples\n\n" + "\n\n".join(parts)

@@ -117,8 +117,9 @@ def _validation(passes: float) -> list[Choice]:
 
 def _saving(minutes: float) -> list[Choice]:
     interval = round(min(10.0, max(0.5, minutes / 20)), 2)
+    count = max(1, round(minutes / interval))
     return [
-        Choice("train.checkpoint_minutes", interval, "some twenty checkpoints, each of which is validated"),
+        Choice("train.checkpoint_minutes", interval, f"{count} checkpoints in all, each is validated"),
         Choice("train.keep_checkpoints", 10, "their average is often better than the best of them"),
         Choice("train.log_steps", 50, "a line of progress every few seconds"),
         Choice("train.max_steps", 1_000_000, "the minutes end the training"),

@@ -178,7 +178,7 @@ def test_the_card_says_what_the_model_is(fitted: tuple[Path, list[str]]) -> None
         assert score["signature"].replace("|", "\\|") in card
         assert score["signature"] in outputs[-2]
     assert "python -m launch.serve --export_dir=mine/serving/mine" in card
-    for kind in ("good", "bad"):
+    for kind in ("best", "worst"):
         assert outputs[-2].count(f"  {kind}, chrF ") == 5
 
 
