@@ -138,7 +138,7 @@ def test_an_interruption_changes_nothing(folder):
 
 
 def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
-    """Each on a disk of its own, the run in object storage."""
+    """Each on a disk of its own, the run in object storage; the weights are split over the two devices of each."""
     url = f"file://{tmp_path}/store/two"
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "own"))
     mirror = Mirror(url)
@@ -146,6 +146,7 @@ def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
     mirror.publish()
     ports = free_ports(2)
     flags = [f"--data_dir={data.directory}", f"--model_dir={url}", f"--set=train.max_steps={LAST}"]
+    flags += ["--strategy=cpu", "--replicas=1", "--model_parallel=2"]
     cluster = ", ".join(f'"localhost:{port}"' for port in ports)
     processes = [
         on_jax(
@@ -155,8 +156,8 @@ def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
         )
         for index in range(2)
     ]
-    for process in processes:
-        finished(process)
+    errors = [finished(process) for process in processes]
+    assert "2 replicas of 2 devices" in errors[0]
     mirror.fetch()
     assert_same_numbers(mirror.path, folder / "tensorflow", tolerance=1e-5)
 
