@@ -188,5 +188,13 @@ def test_a_program_refuses_in_one_line(folder):
     assert "error: --fit_to_memory: not with Keras on JAX; set train.accumulation_steps" in errors
 
 
+def test_a_missing_jax_is_named():
+    hidden = "import runpy; import importlib.util as u; "
+    hidden += "find = u.find_spec; u.find_spec = lambda name, *more: None if name == 'jax' else find(name, *more); "
+    process = on_jax(["-c", hidden + "runpy.run_module('launch.train', run_name='__main__')"])
+    assert process.communicate()[1] == "error: KERAS_BACKEND=jax: the package jax is missing: pip install '.[jax]'\n"
+    assert process.returncode == 1
+
+
 def test_programs_that_search_have_keras_on_tensorflow_whatever_is_asked_for():
     finished(on_jax(["-c", "import launch.translate, keras; assert keras.backend.backend() == 'tensorflow'"]))
