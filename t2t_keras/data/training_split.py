@@ -184,7 +184,7 @@ class TrainingSplit:
         chosen = np.sort(np.random.default_rng(self._config.seed).choice(kept, size, replace=False))
         drawn, before = [], 0
         for number, repeated in enumerate(duplicates):
-            stays = np.setdiff1d(np.arange(self._journal.done[f"cleaning {number}"]["kept"]), repeated)
+            stays = np.delete(np.arange(self._journal.done[f"cleaning {number}"]["kept"]), repeated)
             chosen_in_shard = chosen[(chosen >= before) & (chosen < before + len(stays))]
             drawn.append(stays[chosen_in_shard - before])
             before += len(stays)
