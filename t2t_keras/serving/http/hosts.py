@@ -5,7 +5,6 @@ import json
 import urllib.parse
 from collections.abc import Collection
 
-from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -35,17 +34,20 @@ class HostCheck:
         self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if message := self._refusal(Headers(scope=scope)):
+        if message := self._refusal(scope):
             self._refusals.add("rest", Reason.HOST, address(scope.get("client")))
             content = json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
             await Response(content, 403, {"Connection": "close"}, "application/json")(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> str:
+    def _refusal(self, scope: Scope) -> str:
         """The reason to refuse a request, or "" if there is none."""
+        # The first of each name counts.
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         # Browsers always name a host, so a request without one does not come from a browser.
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers[b"origin"].decode("latin-1") if b"origin" in headers else None
         if ANY_HOST in self._allowed:
             return ""
         if host and not self._is_known(_name(host)):
