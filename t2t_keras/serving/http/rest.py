@@ -32,7 +32,7 @@ from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
-from t2t_keras.serving.http.hosts import HostCheck
+from t2t_keras.serving.http.hosts import HostCheck, header
 from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
@@ -365,12 +365,12 @@ class _Page(StaticFiles):
 
 async def _body(request: Request, limit: int) -> bytes:
     """Reads the body and decompresses it if it is gzip."""
-    encoding = request.headers.get("content-encoding", "identity").lower()
+    encoding = header(request.scope, b"content-encoding")
     body = await _raw_body(request, limit)
-    if encoding == "identity":
+    if encoding is None or encoding.lower() == "identity":
         return body
-    if encoding != "gzip":
-        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding!r}")
+    if encoding.lower() != "gzip":
+        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding.lower()!r}")
     return await off_loop.run(limit, _inflated, body, limit)
 
 
@@ -392,10 +392,10 @@ def _inflated(body: bytes, limit: int) -> bytes:
 
 async def _raw_body(request: Request, limit: int) -> bytes:
     """Reads the body; one above the limit is discarded and raises `TooLarge`."""
-    announced = request.headers.get("content-length", "")
-    waits = request.headers.get("expect", "").lower() == "100-continue"
+    announced = header(request.scope, b"content-length") or ""
+    too_large = announced.isdecimal() and int(announced) > limit
     size, parts = 0, []
-    if not (waits and announced.isdecimal() and int(announced) > limit):
+    if not (too_large and (header(request.scope, b"expect") or "").lower() == "100-continue"):
         try:
             async with asyncio.timeout(_READ_SECONDS):
                 more = True
@@ -403,13 +403,13 @@ async def _raw_body(request: Request, limit: int) -> bytes:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise _client_is_gone()
-                    more = message["more_body"]
-                    size += len(message["body"])
+                    part, more = message["body"], message["more_body"]
+                    size += len(part)
                     if size <= limit:
-                        parts.append(message["body"])
+                        parts.append(part)
         except TimeoutError:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
-    if size > limit or not parts and announced.isdecimal() and int(announced) > limit:
+    if size > limit or not parts and too_large:
         body_size = announced or f"more than {limit}"
         raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)
@@ -417,7 +417,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
 
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call; cancels it if the client disconnects first."""
-    task, gone = cast(asyncio.Task, asyncio.current_task()), asyncio.ensure_future(_gone(request))
+    task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
 
     def give_up(gone: asyncio.Future) -> None:
         task.cancel()
@@ -432,12 +432,6 @@ async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs])
         raise
     finally:
         gone.remove_done_callback(give_up)
-        gone.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _client_is_gone() -> ServingError:
