@@ -31,6 +31,7 @@ class BoundedProtocol(H11Protocol):
     It refuses connections beyond `uvicorn.Config.limit_concurrency`, which counts one more than there may be, and those
     of an address that has half of them already, unless it is of one of the networks `gateways`. It
     closes a connection that sends no whole request or is too slow to read its answer. `refusals` counts refused ones.
+    The state of a request's scope has a future `gone`, which is done once the client has disconnected.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
         super().connection_made(cast(asyncio.Transport, self._bytes))
+        self._gone = self.loop.create_future()
+        self.app_state = {**self.app_state, "gone": self._gone}
         self._waits_since = self._reads_since = self.loop.time()
         self._has_begun = True  # a first request is not waited for as long as a further one
         self._taken_before = 0
@@ -63,9 +66,13 @@ class BoundedProtocol(H11Protocol):
             super().data_received(data[start : start + _PARSED_AT_ONCE])
         if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
             self._answer(400, "too many requests are sent before their answers are read")
+        elif self.conn.their_state is h11.DONE:
+            # A connection that is not read from does not tell that its client disconnects.
+            self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._next_look.cancel()
+        self._gone.set_result(None)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:

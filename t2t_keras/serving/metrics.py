@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -109,6 +110,8 @@ class Metrics:
             ["interface", "reason"],
             registry=registry,
         )
+        # Looked up anew, what is counted and timed takes several times as long.
+        self._labelled = functools.cache(lambda metric, *labels: metric.labels(*labels))
         self._version = Gauge(
             "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
         )
@@ -168,11 +171,11 @@ class Metrics:
             raise
         finally:
             seconds = time.monotonic() - call.start
-            self._requests.labels(interface, call.signature, outcome).inc()
+            self._labelled(self._requests, interface, call.signature, outcome).inc()
             self._their_requests.inc(call.model, outcome)
             if outcome == "OK":
-                self._latency.labels(call.signature).observe(seconds)
-                self._their_latency.labels(call.model, method, interface.upper()).observe(1e6 * seconds)
+                self._labelled(self._latency, call.signature).observe(seconds)
+                self._labelled(self._their_latency, call.model, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""

@@ -107,10 +107,13 @@ class Signature:
                 lengths.append(_free_size(array.shape, self.inputs[name].shape))
         longest = max(lengths)
         return sum(
-            math.prod([num_rows, *(longest if size is None else size for size in [*spec.shape][1:])])
-            for spec in self.outputs.values()
-            if spec.shape.rank
+            math.prod([num_rows, *(longest if size is None else size for size in sizes)]) for sizes in self._output_rows
         )
+
+    @functools.cached_property
+    def _output_rows(self) -> list[list[int | None]]:
+        """The sizes of a row of each output that has rows."""
+        return [[*spec.shape][1:] for spec in self.outputs.values() if spec.shape.rank]
 
     def costs(self, inputs: Arrays, num_rows: int) -> np.ndarray:
         """The approximate work of each row of checked inputs, in bytes of text: int64 [num_rows]."""

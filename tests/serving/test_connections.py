@@ -21,15 +21,19 @@ pytestmark = pytest.mark.integration
 LARGE = 64 << 20
 LIMIT = 8
 PATIENCE = 300  # seconds that a busy machine may take for what takes a second
-GO_ON = threading.Event()
+GO_ON, LEFT = threading.Event(), threading.Event()
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def app(scope, receive, send):
     """/large answers with more than any buffer holds, /slow after a while, /parts in two when it is told to go on.
 
-    /read reads the body, as a server does that wants to know whether the client is there still.
+    /read reads the body. /gone waits until the client is gone.
     """
+    if scope["path"] == "/gone":
+        await asyncio.wait([scope["state"]["gone"]])
+        LEFT.set()
+        return
     if scope["path"] == "/read":
         await receive()
         await asyncio.sleep(0.001)
@@ -299,6 +303,17 @@ def test_requests_ahead_of_their_answers_are_bounded(address):
         wait_until(lambda: client in Watched.gone)
     # The client may have been sending still, and then does not see it.
     assert any(part.startswith(b"HTTP/1.1 400") for part in Watched.written[client])
+
+
+@pytest.mark.parametrize("ahead", [b"", GET % b"x"])
+def test_that_a_client_is_gone_is_told_whatever_it_has_sent(address, ahead):
+    LEFT.clear()
+    with connected(address) as connection:
+        connection.sendall(GET % b"gone")
+        wait_until(lambda: connection.getsockname() in Watched.accepted)
+        connection.sendall(ahead)
+        assert not LEFT.wait(0.2)
+    assert LEFT.wait(PATIENCE)
 
 
 class Exhausted(socket.socket):

@@ -25,6 +25,8 @@ _TOGETHER = 4096  # values that are written in one piece
 
 _PIECE_CHARACTERS = 1 << 16  # of an answer that are sent in one piece
 
+_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 def parse_body(body: bytes) -> dict[str, Any]:
     """Parses a body, a UTF-8 JSON object with either "instances" or "inputs"; a `ServingError` for anything else."""
@@ -265,11 +267,12 @@ def _text_of_object(values: dict[str, _Values]) -> Iterator[str]:
 def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
     """Yields the JSON text of [{name: row, ...}, ...] in pieces."""
     arrays = [value.array for value in values.values()]
+    size = sum(array.size for array in arrays)
     yield "["
-    for rows in _groups(len(arrays[0]), sum(array.size for array in arrays)):
+    for rows in _groups(len(arrays[0]), size):
         if rows.start:
             yield ","
-        if rows.stop - rows.start > 1:
+        if rows.stop - rows.start > 1 or size <= _TOGETHER:
             listed = zip(*(value[rows].listed() for value in values.values()), strict=True)
             yield _dumped([dict(zip(values, row, strict=True)) for row in listed])[1:-1]
         else:
@@ -282,10 +285,6 @@ def _groups(num_rows: int, size: int) -> Iterator[slice]:
     together = max(1, _TOGETHER * num_rows // max(size, 1))
     for start in range(0, num_rows, together):
         yield slice(start, min(start + together, num_rows))
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text(leaf: bytes, as_bytes: bool) -> str | dict[str, str]:

@@ -11,7 +11,7 @@ import pathlib
 import re
 import urllib.parse
 import zlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
@@ -19,11 +19,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys, KeyCheck
@@ -32,7 +32,7 @@ from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
-from t2t_keras.serving.http.hosts import HostCheck
+from t2t_keras.serving.http.hosts import HostCheck, header
 from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
@@ -101,33 +101,51 @@ def rest_app(
     """
     service = _Rest(core, read, glossaries)
     routes: list[BaseRoute] = [
-        Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
         Route("/healthz", service.health, methods=["GET"]),
         Route("/openapi.json", service.openapi, methods=["GET"]),
         Route("/server.json", service.description, methods=["GET"]),
     ]
     if _PAGE.is_dir():
-        routes.append(Mount("/", _Page(directory=_PAGE, html=True)))
+        routes.append(Mount("/", _compressed(_Page(directory=_PAGE, html=True))))
     options = core.options
     return Starlette(
         routes=routes,
         middleware=[
             Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts, refusals=core.refusals),
             *([Middleware(KeyCheck, keys=keys, refusals=core.refusals)] if keys else []),
-            Middleware(GZipMiddleware, minimum_size=_COMPRESSED_BYTES, compresslevel=_COMPRESSION),
+            Middleware(_Models, answer=service.model),
         ],
         exception_handlers={HTTPException: cast(Any, service.refused), Exception: service.failed},
     )
 
 
+class _Models:
+    """Middleware that answers everything under /v1, before Starlette's routes, which would take as long as the answer.
+
+    Args:
+        app: the application behind it.
+        answer: returns the answer to a request.
+    """
+
+    def __init__(self, app: ASGIApp, answer: Callable[[Request], Awaitable[ASGIApp]]) -> None:
+        self._app, self._answer = app, answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith("/v1/"):
+            answer = await self._answer(Request(scope, receive))
+            await answer(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 class _Rest:
-    """The handlers of the routes."""
+    """The handlers of the routes, and of everything under /v1."""
 
     def __init__(self, core: Core, read: ReadDocuments | None, glossaries: Glossaries | None) -> None:
         self._core, self._read, self._glossaries = core, read, glossaries
 
-    async def model(self, request: Request) -> Response:
+    async def model(self, request: Request) -> ASGIApp:
         """Answers everything under /v1, errors included."""
         try:
             # The undecoded path, because an encoded "/" or ":" is part of a name.
@@ -166,13 +184,13 @@ class _Rest:
         """Says that the server answers, whatever it serves."""
         return Response("ok\n", media_type="text/plain")
 
-    async def metrics(self, request: Request) -> Response:
-        return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics(self, request: Request) -> ASGIApp:
+        return _compressed(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
-    async def openapi(self, request: Request) -> Response:
+    async def openapi(self, request: Request) -> ASGIApp:
         return _json(json.dumps(openapi.described(self._core.models.names)).encode("utf-8"))
 
-    async def description(self, request: Request) -> Response:
+    async def description(self, request: Request) -> ASGIApp:
         """Describes the server to the page at "/"."""
         limits = self._core.options.limits
         about: dict[str, Any] = {
@@ -186,7 +204,7 @@ class _Rest:
             about |= lent.model.about
         return _json(json.dumps(about).encode("utf-8"))
 
-    def _state(self, target: "_Target") -> Response:
+    def _state(self, target: "_Target") -> ASGIApp:
         """Returns the status of a model or its signatures."""
         if not target.metadata:
             versions = self._core.models.get(target.name)
@@ -204,7 +222,7 @@ class _Rest:
             spec = {"name": target.name, "signature_name": "", "version": str(lent.model.version)}
         return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
-    async def _call(self, request: Request, target: "_Target") -> Response:
+    async def _call(self, request: Request, target: "_Target") -> ASGIApp:
         with self._core.metrics.request("rest", target.method.capitalize()) as call:
             if self._core.models.get(target.name):
                 call.model = target.name
@@ -224,7 +242,7 @@ class _Rest:
                 return _json(b"".join(pieces))
             large = _Streamed(pieces, "application/json")
             large.ends.callback(self._core.unsent.add(size))
-            return large
+            return _compressed(large)
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
         """Sends a text's answer as it grows; errors until the first turn is over have their own status."""
@@ -347,12 +365,12 @@ class _Page(StaticFiles):
 
 async def _body(request: Request, limit: int) -> bytes:
     """Reads the body and decompresses it if it is gzip."""
-    encoding = request.headers.get("content-encoding", "identity").lower()
+    encoding = header(request.scope, b"content-encoding")
     body = await _raw_body(request, limit)
-    if encoding == "identity":
+    if encoding is None or encoding.lower() == "identity":
         return body
-    if encoding != "gzip":
-        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding!r}")
+    if encoding.lower() != "gzip":
+        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding.lower()!r}")
     return await off_loop.run(limit, _inflated, body, limit)
 
 
@@ -374,23 +392,24 @@ def _inflated(body: bytes, limit: int) -> bytes:
 
 async def _raw_body(request: Request, limit: int) -> bytes:
     """Reads the body; one above the limit is discarded and raises `TooLarge`."""
-    announced = request.headers.get("content-length", "")
-    waits = request.headers.get("expect", "").lower() == "100-continue"
+    announced = header(request.scope, b"content-length") or ""
+    too_large = announced.isdecimal() and int(announced) > limit
     size, parts = 0, []
-    if not (waits and announced.isdecimal() and int(announced) > limit):
+    if not (too_large and (header(request.scope, b"expect") or "").lower() == "100-continue"):
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                async for part in request.stream():
+                more = True
+                while more and size <= _DISCARDED_BYTES:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _client_is_gone()
+                    part, more = message["body"], message["more_body"]
                     size += len(part)
                     if size <= limit:
                         parts.append(part)
-                    elif size > _DISCARDED_BYTES:
-                        break
         except TimeoutError:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
-        except ClientDisconnect:
-            raise ServingError(Code.CANCELLED, "the client is gone") from None
-    if size > limit or not parts and announced.isdecimal() and int(announced) > limit:
+    if size > limit or not parts and too_large:
         body_size = announced or f"more than {limit}"
         raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)
@@ -398,28 +417,39 @@ async def _raw_body(request: Request, limit: int) -> bytes:
 
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call; cancels it if the client disconnects first."""
-    answer = asyncio.ensure_future(outputs)
-    gone = asyncio.ensure_future(_gone(request))
+    task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
+
+    def give_up(gone: asyncio.Future) -> None:
+        task.cancel()
+
+    gone.add_done_callback(give_up)
     try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise ServingError(Code.CANCELLED, "the client is gone")
-        return answer.result()
+        return await outputs
+    except asyncio.CancelledError:
+        # Unless it is the server that stops.
+        if gone.done() and not task.uncancel():
+            raise _client_is_gone() from None
+        raise
     finally:
-        gone.cancel()
-        answer.cancel()
+        gone.remove_done_callback(give_up)
 
 
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _client_is_gone() -> ServingError:
+    return ServingError(Code.CANCELLED, "the client is gone")
 
 
-def _json(content: bytes, status: int = 200) -> Response:
-    return Response(content, status, media_type="application/json")
+def _compressed(answer: ASGIApp) -> ASGIApp:
+    """Compresses what answers, for clients that ask for it."""
+    return GZipMiddleware(answer, _COMPRESSED_BYTES, _COMPRESSION)
 
 
-def _json_message(content: dict, status: int = 200) -> Response:
+def _json(content: bytes, status: int = 200) -> ASGIApp:
+    answer = Response(content, status, media_type="application/json")
+    # Most are small, and to find that out anew takes as long as to read them.
+    return answer if len(content) < _COMPRESSED_BYTES else _compressed(answer)
+
+
+def _json_message(content: dict, status: int = 200) -> ASGIApp:
     return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
 
 
