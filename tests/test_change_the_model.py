@@ -11,8 +11,12 @@ import keras
 import numpy as np
 import pytest
 
+from t2t_keras.config import Config, DecodeConfig
 from t2t_keras.config import model_config as registry
 from t2t_keras.errors import InputError
+from t2t_keras.formats.known_formats import WRITERS
+from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.inference import ctranslate2_engine
 from t2t_keras.models import families, presets
 from tests.programs import run_cases
 from tests.training import tiny_training
@@ -81,6 +85,15 @@ def test_steps_of_a_search_are_the_pass_over_the_whole(model) -> None:
         logits, cache = step(tokens, cache)
         np.testing.assert_allclose(logits, whole[:, place], rtol=1e-4, atol=1e-5)
         tokens = target[:, place]
+
+
+def test_no_other_engine_or_format_takes_it_for_a_transformer(model, tmp_path) -> None:
+    family = f"a model of the family {model.config.family}"
+    assert ctranslate2_engine.refusal(model, DecodeConfig(), [], None) == family
+    unconverted = PortableModel(Config(model=model.config), {}, mock.Mock())
+    for writer in WRITERS.values():
+        with pytest.raises(InputError, match=family):
+            writer(unconverted, tmp_path, "float32")
 
 
 def test_it_trains_and_translates(pasted) -> None:

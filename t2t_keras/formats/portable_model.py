@@ -39,7 +39,7 @@ class PortableModel:
     def sizes(self) -> TransformerConfig:
         """The settings of the network."""
         model = self.config.model
-        if not isinstance(model, TransformerConfig):
+        if type(model) is not TransformerConfig:  # one that is derived from it is of another family
             raise InputError(f"other projects' formats have no place for a model of the family {model.family}")
         return model
 

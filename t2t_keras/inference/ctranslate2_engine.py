@@ -41,7 +41,7 @@ _LEAST_SCORE = -1e8  # it fills slots with hypotheses of -1e10
 def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
     """What CTranslate2 cannot do of what `Searches` is given; empty if nothing."""
     sizes = getattr(model, "config", None)
-    if not isinstance(sizes, TransformerConfig):
+    if type(sizes) is not TransformerConfig:  # one that is derived from it is of another family
         return "an ensemble" if sizes is None else f"a model of the family {sizes.family}"
     try:
         check_expressible(sizes, "CTranslate2")
