@@ -9,6 +9,7 @@ Example:
 """
 
 import json
+import os
 import pathlib
 import re
 import signal
@@ -120,6 +121,8 @@ def _advice(steps: FitSteps) -> str:
         f"{steps.run.curves_path}: how training went",
         "docs/getting_started.md: a model of your own files",
     )
+    if sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix:
+        lines = (f"source {os.path.relpath(sys.prefix)}/bin/activate: before these, in a new shell", *lines)
     return "\n".join(f"  {line}" for line in lines)
 
 

@@ -15,6 +15,7 @@ import sys
 from absl import flags
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.notices import without_notices
 from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.plan import plan, seconds_here, seconds_on
@@ -75,7 +76,8 @@ def _plan(study: Study) -> str:
         seconds = seconds_on(devices, length)
         source = f"On {devices.count} x {devices.name} at {devices.utilisation:.0%} of their peak for each row."
     else:
-        seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value or 0.5, length)
+        with without_notices():
+            seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value or 0.5, length)
     return f"{plan(study.table, states, length, seconds)} {source}"
 
 

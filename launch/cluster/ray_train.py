@@ -3,7 +3,7 @@
 
     python launch/cluster/ray_train.py --workers=4 --gpus=8 -- --data_dir=/shared/data --model_dir=/shared/run \
         --preset=big
-    python launch/cluster/ray_train.py --dry_run ...      prints what each worker would run
+    python launch/cluster/ray_train.py --dry_run ...      prints what each worker would run; so does DRY_RUN=1
 
 Ray's TensorflowTrainer places the workers and sets TF_CONFIG in each; a worker then runs launch.train as a program of
 its own, so that its signals and exit statuses are what they are elsewhere. `--backend=jax` trains with Keras on JAX,
@@ -56,8 +56,11 @@ def _stop_with_parent() -> None:
 
 def train(options: argparse.Namespace, config: dict[str, Any]) -> None:
     """Starts the workers on Ray's nodes and waits for them."""
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.tensorflow import TensorflowTrainer
+    try:
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.tensorflow import TensorflowTrainer
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: the package {error.name} is missing: pip install 'ray[train]'")
 
     resources = {"CPU": options.cpus, **({"GPU": options.gpus} if options.gpus else {})}
     trainer = TensorflowTrainer(
@@ -85,7 +88,12 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument("--backend", choices=("tensorflow", "jax"), default="tensorflow")
     parser.add_argument("--directory", default=os.getcwd(), help="this repository on every node (default: here)")
     parser.add_argument("--python", default=".venv/bin/python", help="on every node, from there")
-    parser.add_argument("--dry_run", action="store_true", help="print the command of a worker and leave it at that")
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        default=bool(os.environ.get("DRY_RUN")),
+        help="print the command of a worker and leave it at that; DRY_RUN=1 does the same",
+    )
     parser.add_argument("flags", nargs="*", help="of launch.train")
     options = parser.parse_args(arguments)
     names = ("backend", "directory", "python", "flags")

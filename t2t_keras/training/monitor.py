@@ -163,8 +163,10 @@ class Monitor:
         left = min(steps_left / steps_per_second if steps_per_second else math.inf, self._ends_at - time.monotonic())
         left_text = f"{tqdm.format_interval(max(0.0, left)) if math.isfinite(left) else '?'} left"
         if self._bar is None:
+            expected = self._expected_steps(step)
+            total_text = f"/{expected:,}" if expected == self._total_steps else f" of some {expected:,}"
             self.say(
-                f"step {step:,}/{self._total_steps:,}: {numbers_text}, gradient norm {float(gradient_norm):.2f}, "
+                f"step {step:,}{total_text}: {numbers_text}, gradient norm {float(gradient_norm):.2f}, "
                 f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {left_text}"
             )
         else:  # fits in 80 columns

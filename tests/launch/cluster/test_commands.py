@@ -104,8 +104,10 @@ def rendered(recipe: str, *arguments: str) -> tuple[str, list[str]]:
 def on_ray(backend: str) -> list[str]:
     """The flags of a worker on Ray."""
     program = ROOT / "launch" / "cluster" / "ray_train.py"
-    arguments = ["--dry_run", f"--backend={backend}", "--", *flags_for("ray_train")]
-    done = subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, check=True)
+    # Asked for by its flag, and as the scripts are.
+    asked, env = (["--dry_run"], {}) if backend == "jax" else ([], {"DRY_RUN": "1"})
+    command = [sys.executable, program, *asked, f"--backend={backend}", "--", *flags_for("ray_train")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **env})
     words = shlex.split(done.stdout)
     assert words[0] == f"KERAS_BACKEND={backend}"
     return words[words.index("launch.train") + 1 :]

@@ -115,3 +115,10 @@ def test_a_training_is_told_to_stop_when_ray_ends_its_worker(tmp_path):
         assert process.stdout.readline() == "up\n"
         process.kill()
         assert process.stdout.readline() == "saved\n"
+
+
+def test_a_missing_ray_is_named(tmp_path) -> None:
+    hidden = {"PYTHONPATH": str(executable(tmp_path / "ray.py", "raise ModuleNotFoundError(name='ray')").parent)}
+    command = [sys.executable, str(CLUSTER / "ray_train.py"), "--", "--model_dir=run"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path) | hidden, check=False)
+    assert done.returncode == 1 and done.stderr == "error: the package ray is missing: pip install 'ray[train]'\n"
