@@ -37,7 +37,7 @@ _TOGETHER = ("tests/export",)
 _AS_IN_USE = (
     *("tests/attack/", "tests/documented/", "tests/export/", "tests/faults/", "tests/launch/test_quickstart.py"),
     *("tests/launch/test_real_text.py", "tests/test_from_text_to_answer.py", "tests/test_golden.py"),
-    *("tests/training/test_memory_of_the_loss.py", "tests/training/test_monitor.py", "tests/training/test_replicas.py"),
+    *("tests/training/test_memory_of_the_loss.py", "tests/training/test_replicas.py"),
 )
 
 

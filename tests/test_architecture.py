@@ -5,8 +5,7 @@ import functools
 import graphlib
 import pathlib
 import re
-
-import pytest
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = sorted((ROOT / "t2t_keras").rglob("*.py"))
@@ -110,8 +109,24 @@ def parts_imported(path: pathlib.Path) -> list[tuple[str, bool]]:
     return [(part(module), eager) for module, eager in imports(path) if is_of(module, "t2t_keras")]
 
 
-def every(paths: list[pathlib.Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", paths, ids=map(module_name, paths))
+def every(paths: list[pathlib.Path]) -> Callable[[Callable[[pathlib.Path], None]], Callable[[], None]]:
+    """Makes one test of what is checked of each file: thousands of tests would take longer than what they check."""
+
+    def of_all(check: Callable[[pathlib.Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            wrong = []
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    wrong.append(f"{module_name(path)}: {error}")
+            assert paths and not wrong, "\n".join(wrong)
+
+        # Not __wrapped__, by which pytest would look for a fixture `path`.
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return of_all
 
 
 every_file, every_module = every(FILES), every(PACKAGE)

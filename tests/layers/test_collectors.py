@@ -76,7 +76,7 @@ def test_a_thread_writes_to_its_own(layer, x):
 def test_each_trace_has_its_own(layer, x):
     """Traced for two shapes, with gradients, then run outside of a graph: each gives the losses of its own pass."""
 
-    @tf.function(reduce_retracing=False)
+    @tf.function(reduce_retracing=False, autograph=False)
     def loss_and_gradient(x):
         with tf.GradientTape() as tape, AuxiliaryLosses() as collector:
             layer(x, seed=tf.constant([1, 2]), training=True)

@@ -1,6 +1,7 @@
 """What every layer promises: its configuration, shapes, types, saving and mixed precision."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ T2T = {**LAYER, "norm_position": "pre", "use_attention_bias": False, "attention_
 T2T |= {"relu_dropout_rate": 0.3, "attention_score": "additive", "attention_window": 2, "activation": "gelu"}
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Case:
     """A layer, and how somebody's functional model calls it.
 
@@ -91,6 +92,12 @@ CASES = {
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
+@functools.cache
+def shared(case: Case) -> keras.layers.Layer:
+    """A layer for all tests that leave it as it is."""
+    return case.make(**case.config)
+
+
 def example(case: Case, rng) -> list[np.ndarray]:
     if case.integers:
         return [rng.integers(1, 9, (2, *shape)).astype("int32") for shape in case.shapes]
@@ -136,13 +143,13 @@ def test_it_is_registered_for_saving(case):
 
 @every_layer
 def test_shape_and_type_of_the_result_known_and_unknown(case, rng):
-    layer = case.make(**case.config)
+    layer = shared(case)
     inputs = example(case, rng)
     outputs = layer(*inputs)
     assert tuple(outputs.shape) == case.output
     assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
     assert tuple(layer.compute_output_shape(*(x.shape for x in inputs))) == case.output
-    symbolic = functional_model(case, case.make(**case.config)).output
+    symbolic = functional_model(case, layer).output
     # Where only the batch and the lengths are unknown, the width must not be.
     assert symbolic.shape == (None, None, *case.output[2:])
 
@@ -169,7 +176,7 @@ def test_the_mask_argument_matters(case, rng):
     if case.mask is None:
         assert not {"self_attention_mask", "attention_mask"} & set(case.make.call.__code__.co_varnames)
         return
-    layer, inputs = case.make(**case.config), example(case, rng)
+    layer, inputs = shared(case), example(case, rng)
     length = inputs[-1].shape[1]
     hidden = np.arange(length) < length - 1
     outputs = np.array(layer(*inputs, **{case.mask: hidden}))
@@ -207,7 +214,7 @@ def test_a_type_given_to_a_layer_reaches_the_layers_within(case, rng):
 
 @every_layer
 def test_it_runs_in_training_with_and_without_a_seed(case, rng):
-    layer, inputs = case.make(**case.config), example(case, rng)
+    layer, inputs = shared(case), example(case, rng)
     assert np.all(np.isfinite(layer(*inputs, training=True)))
     if "seed" in case.make.call.__code__.co_varnames:
         seed = ops.convert_to_tensor([1, 2], "int32")

@@ -1,6 +1,8 @@
 """The Transformer: its shapes, what must not change its outputs, decoding with a cache, saving, fitting."""
 
 import dataclasses
+import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -59,13 +61,23 @@ def make(changes=None) -> Transformer:
     return model
 
 
+def shared(changes: dict[str, Any] | None = None) -> Transformer:
+    """The same for all tests that leave it as it is."""
+    return _shared(tuple(sorted((changes or {}).items())))
+
+
+@functools.cache
+def _shared(changes: tuple[tuple[str, Any], ...]) -> Transformer:
+    return make(dict(changes))
+
+
 def logits_of(model, source=SOURCE, target=TARGET, **kwargs) -> np.ndarray:
     return np.array(model({"source": source, "target": target}, **kwargs))
 
 
 @every_option
 def test_logits_have_the_vocabulary_and_are_float32(changes):
-    model = make(changes)
+    model = shared(changes)
     logits = model({"source": SOURCE, "target": TARGET})
     assert tuple(logits.shape) == (2, 5, 13)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
@@ -77,7 +89,7 @@ def test_logits_have_the_vocabulary_and_are_float32(changes):
 
 @every_option
 def test_later_targets_change_no_logits_before_them(changes):
-    model = make(changes)
+    model = shared(changes)
     logits = logits_of(model)
     for position in range(4):
         changed = TARGET.copy()
@@ -90,7 +102,7 @@ def test_later_targets_change_no_logits_before_them(changes):
 
 @every_option
 def test_padding_and_neighbours_change_nothing(changes):
-    model = make(changes)
+    model = shared(changes)
     logits = logits_of(model)
     np.testing.assert_allclose(logits_of(model, SOURCE[:1, :4], TARGET[:1]), logits[:1], atol=1e-5)
     np.testing.assert_allclose(logits_of(model, SOURCE[1:], TARGET[1:, :3]), logits[1:, :3], atol=1e-5)
@@ -102,10 +114,10 @@ def test_padding_and_neighbours_change_nothing(changes):
 @every_option
 def test_skipping_padding_changes_no_token(changes):
     """Neither inside a graph nor outside, where shapes are known."""
-    model = make(changes)
+    model = shared(changes)
     batch = {"source": SOURCE, "target": TARGET}
     expected = np.array(model.states(batch).hidden)
-    for states in (model.states, tf.function(model.states)):
+    for states in (model.states, tf.function(model.states, autograph=False)):
         skipped = np.array(states(batch, skip_padding=True).hidden)
         np.testing.assert_allclose(skipped[TARGET != 0], expected[TARGET != 0], atol=1e-5)
         assert np.isfinite(skipped).all()
@@ -116,10 +128,11 @@ def test_skipping_padding_changes_no_token(changes):
 @every_option
 def test_attention_out_comes_with_the_logits_of_the_call(changes):
     """Inside a graph too, with shapes unknown; it tells layers and heads apart, and hides padding and the future."""
-    model = make(changes)
+    model = shared(changes)
     compiled = tf.function(
         model.logits_and_attention,
         input_signature=[dict.fromkeys(("source", "target"), tf.TensorSpec([None, None], tf.int32))],
+        autograph=False,
     )
     batch = {"source": tf.constant(SOURCE), "target": tf.constant(TARGET)}
     sizes, heads = Attentions(encoder=(6, 6), decoder=(5, 5), cross=(5, 6)), model.config.num_heads
@@ -154,7 +167,7 @@ def test_attention_out_is_without_dropout_inside_a_layer_in_training():
 
 
 def test_every_source_token_matters():
-    model = make()
+    model = shared()
     logits = logits_of(model)
     for position in range(4):
         changed = SOURCE.copy()
@@ -164,7 +177,7 @@ def test_every_source_token_matters():
 
 def test_a_source_of_nothing_but_padding_gives_numbers():
     """A row that fills up a batch; its loss weighs nothing but must not be NaN."""
-    model = make()
+    model = shared()
     assert np.all(np.isfinite(logits_of(model, np.zeros_like(SOURCE), np.zeros_like(TARGET), training=True)))
 
 
@@ -173,7 +186,7 @@ def test_a_source_of_nothing_but_padding_gives_numbers():
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
     """Beams swap places at every step, as a search makes them, and the cache follows."""
-    model = make(changes)
+    model = shared(changes)
     rng = np.random.default_rng(3)
     length, rows = 5, 2 * beam_size
     search = model.begin(SOURCE, model.encode(SOURCE), beam_size)
@@ -245,7 +258,7 @@ def test_what_is_offered():
 @every_option
 def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
     """The last layer's, mean over heads, of the same queries attending all at once; logits stay as they are."""
-    model, beam_size = make(changes), 2
+    model, beam_size = shared(changes), 2
     plain, covered = (
         model.begin(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted)) for wanted in ((), (COVERAGE,))
     )
@@ -273,7 +286,7 @@ def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
 def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
     if "num_experts" in changes:  # rounding may change which experts are picked, so all are
         changes = {**changes, "experts_per_token": changes["num_experts"]}
-    model = make(changes)
+    model = shared(changes)
     exact, rounded = (
         model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
     )
@@ -286,7 +299,7 @@ def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
 
 
 def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
-    model = make()
+    model = shared()
     cache = model.begin(SOURCE, model.encode(SOURCE), 3).cache
     assert [tuple(x.shape) for x in keras.tree.flatten(cache.per_hypothesis)] == [(2, 3, 0)]
     for nest, lengths in ((cache.per_sentence, {0}), (cache.source, {1, SOURCE.shape[1]})):
@@ -295,7 +308,7 @@ def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
 
 
 def test_tied_embeddings_are_one_matrix_and_separate_ones_three():
-    tied, separate = make(), make({"tie_embeddings": False})
+    tied, separate = shared(), make({"tie_embeddings": False})
     assert tied.source_embedding is tied.target_embedding is tied.output_embedding
     matrices = [weight for weight in separate.trainable_variables if tuple(weight.shape) == (13, 16)]
     assert len(matrices) == 3
@@ -305,7 +318,7 @@ def test_tied_embeddings_are_one_matrix_and_separate_ones_three():
 @pytest.mark.quick("base")
 @every_option
 def test_dropout_is_a_function_of_the_seed(changes):
-    model = make(changes)
+    model = shared(changes)
     seeds = [ops.convert_to_tensor(words, "int32") for words in ([1, 2], [1, 3])]
     once = logits_of(model, seed=seeds[0], training=True)
     np.testing.assert_array_equal(once, logits_of(model, seed=seeds[0], training=True))
@@ -333,7 +346,7 @@ def test_every_site_of_dropout_has_a_seed_of_its_own(monkeypatch):
 @pytest.mark.quick("widths")
 @every_option
 def test_keras_save_and_load(changes, tmp_path):
-    model = make(changes)
+    model = shared(changes)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.config == model.config

@@ -1,6 +1,7 @@
 """The search against independent references on scripted logits, and its corners."""
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +18,14 @@ EOS = reference_search.EOS
 
 
 @functools.cache
-def compiled(beam: int, alpha: float, vocab: int, **others):
+def compiled(beam: int, alpha: float, vocab: int, num_best: int | None = None, **others):
     signature = [tf.TensorSpec([None, NUM_CODES, vocab]), *[tf.TensorSpec([None], tf.int32)] * 2]
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=signature, autograph=False)
     def run(tables: tf.Tensor, limits: tf.Tensor, min_lengths: tf.Tensor) -> SearchResult:
         settings = DecodeConfig(beam_size=beam, length_penalty=alpha, **others)
         cache = ScriptedModel.cache_of(tables, beam)
-        return beam_search(ScriptedModel.step, cache, Goal(settings, limits, min_lengths))
+        return beam_search(ScriptedModel.step, cache, Goal(settings, limits, min_lengths, num_best=num_best))
 
     return run
 
@@ -35,7 +36,7 @@ def search(
     beam: int,
     alpha: float = 0.6,
     min_lengths: list[int] | None = None,
-    **others: float,
+    **others: Any,
 ) -> SearchResult:
     run = compiled(beam, alpha, model.tables.shape[-1], **others)
     result = run(model.tables, limits, np.zeros(len(limits), np.int32) if min_lengths is None else min_lengths)
@@ -284,9 +285,7 @@ def test_fewer_results_are_the_same_ones_sooner(num_best):
     for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0), (5, 3.0)]:
         model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
         everything = search(model, limits, 5)
-        cache = ScriptedModel.cache_of(tf.constant(model.tables), 5)
-        found = beam_search(ScriptedModel.step, cache, Goal(DecodeConfig(beam_size=5), limits, num_best=num_best))
-        found = SearchResult(*(part.numpy() for part in found))
+        found = search(model, limits, 5, num_best=num_best)
         steps = found.token_ids.shape[2]
         assert found.scores.shape == (6, num_best)
         for few, many in zip(found[1:], everything[1:], strict=True):

@@ -147,7 +147,7 @@ def test_a_phrase_is_not_in_a_longer_word():
     model = ScriptedModel.random(1, batch=1, vocab=7)
     model.tables[:, :, 6] += 20  # the model goes on every word
     options = Options(constraints=(((3,),), ((4, 6),)), continuations=JOINING)
-    ((tokens, *_), *_) = hypotheses(search(model, [12], 3, [options]), 0)
+    ((tokens, *_), *_) = hypotheses(search(model, [12], 2, [options]), 0)
     text = "".join(" abc+*"[token - 1] for token in tokens[:-1])
     words = text.replace("a", " a").replace("b", " b").replace("c", " c").split()
     assert {"b", "c*"} <= set(words), text
@@ -162,8 +162,8 @@ def test_constraints_with_prefixes_and_rules():
 
 def test_constraints_on_some_sentences_leave_the_others_as_they_are():
     model = ScriptedModel.random(3, batch=6, vocab=7)
-    result = search(model, LIMITS, 3, [Options(constraints=phrases) for phrases in CONSTRAINTS])
-    plain = search(model, LIMITS, 3, [Options()] * 6)
+    result = search(model, LIMITS, 2, [Options(constraints=phrases) for phrases in CONSTRAINTS])
+    plain = search(model, LIMITS, 2, [Options()] * 6)
     assert_same(hypotheses(result, 2), hypotheses(plain, 2))
 
 
@@ -176,7 +176,7 @@ alternatives = st.lists(word, min_size=1, max_size=3).map(tuple)
     constraints=st.lists(alternatives, min_size=1, max_size=3).map(tuple),
     extra=st.integers(0, 3),
     seed=st.integers(0, 999),
-    beam=st.sampled_from([1, 3]),
+    beam=st.sampled_from([1, 2]),
 )
 def test_every_result_has_one_of_its_alternatives(constraints, extra, seed, beam):
     """If there is room for the shortest, and each begins with a token that goes on no word."""
@@ -198,7 +198,7 @@ phrase = st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple)
     constraints=st.lists(phrase, min_size=1, max_size=3).map(tuple),
     extra=st.integers(0, 3),
     seed=st.integers(0, 999),
-    beam=st.sampled_from([1, 3]),
+    beam=st.sampled_from([1, 2]),
 )
 def test_every_result_has_its_phrases(constraints, extra, seed, beam):
     model = ScriptedModel.random(seed, batch=1, vocab=7)
@@ -211,6 +211,7 @@ def test_every_result_has_its_phrases(constraints, extra, seed, beam):
     assert_same(found, reference(model, 0, total + extra, beam, options))
 
 
+@pytest.mark.quick("1-none", "4-average")
 @pytest.mark.parametrize("normalization", ["average", "none"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_length_normalizations(normalization, beam):
@@ -310,26 +311,25 @@ def test_corners(options):
 
 @pytest.mark.parametrize("options", ALL_OPTIONS)
 def test_broken_model_spares_the_other_sentences(options):
-    model = ScriptedModel.random(7, batch=2, vocab=7)
-    expected = reference(model, 1, 5, 4, options[0])
+    model = ScriptedModel.random(7, batch=2, vocab=5)
+    expected = reference(model, 1, 5, 12, options[0])
     model.tables[0] = np.nan
-    result = search(model, [6, 5], 4, options * 2)
+    result = search(model, [6, 5], 12, options * 2)
     assert not result.lengths[0].any()
     assert_same(hypotheses(result, 1), expected)
 
 
 def test_one_trace_serves_every_batch_size_and_length():
     sentences = [Options(prefix=(2,), constraints=(((3, 4),),), no_repeat=2)]
-    compiled.cache_clear()
+    before = compiled.cache_info().misses
     for batch, limit, own in [
         (1, 3, sentences),
         (5, 9, sentences * 5),
         (2, 1, [Options(prefix=(2, 3), constraints=(((5,), (3, 4)), ((3, 4, 5),)), no_repeat=2)] * 2),
     ]:
-        search(ScriptedModel.random(1, batch, vocab=7), [limit] * batch, 2, own)
-    traced = compiled.cache_info()
-    assert traced.currsize == 1
-    run = compiled(2, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0, frozenset()), True, True)
+        search(ScriptedModel.random(1, batch, vocab=7), [limit] * batch, 3, own)
+    assert compiled.cache_info().misses <= before + 1
+    run = compiled(3, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0, frozenset()), True, True)
     assert run.experimental_get_tracing_count() == 1
 
 

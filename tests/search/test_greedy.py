@@ -1,5 +1,7 @@
 """Greedy search against the general search with a beam of one."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,9 +9,22 @@ import tensorflow as tf
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.goal import Goal
-from tests.search.scripted import ScriptedModel
+from tests.search.scripted import NUM_CODES, ScriptedModel
 
 LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
+
+
+@functools.cache
+def compiled(min_length: int, general: bool):
+    """Both in graphs; the other tests of this file run the search without."""
+    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but makes the search a general one
+
+    @tf.function(input_signature=[tf.TensorSpec([None, NUM_CODES, 7])], autograph=False)
+    def run(tables):
+        goal = Goal(DecodeConfig(beam_size=1, min_length=min_length), LIMITS, prefixes=free if general else None)
+        return beam_search(ScriptedModel.step, ScriptedModel.cache_of(tables, 1), goal)
+
+    return run
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -18,12 +33,7 @@ LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 def test_equals_the_general_search(seed, end_bias, min_length):
     model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
     model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
-    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but makes the search a general one
-    settings = DecodeConfig(beam_size=1, min_length=min_length)
-    found, expected = (
-        beam_search(ScriptedModel.step, model.start_cache(1), Goal(settings, LIMITS, prefixes=prefixes))
-        for prefixes in (None, free)
-    )
+    found, expected = (compiled(min_length, general)(model.tables) for general in (False, True))
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     np.testing.assert_array_equal(found.lengths, expected.lengths)
     np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)

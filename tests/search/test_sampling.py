@@ -82,6 +82,8 @@ def reference_sample(
     return tokens, log_prob / reference_search.penalty(len(tokens), 0.6), log_prob
 
 
+# Each of the settings, with the options and without in turn.
+@pytest.mark.quick(*(f"options{number % 2}-sampling{number}" for number in range(6)))
 @pytest.mark.parametrize(
     "sampling",
     [

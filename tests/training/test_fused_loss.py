@@ -1,5 +1,7 @@
 """The fused loss and its gradients against the plain formula, differentiated by TensorFlow."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -39,16 +41,29 @@ def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:
     return [tensor.numpy() for tensor in (loss, *tape.gradient(tripled, [states, *head]))]
 
 
-def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, **arguments: bool) -> list[np.ndarray]:
-    """The same of the fused loss."""
+@functools.cache
+def traced(
+    epsilon: float, skip_padding: bool, chunk_elements: int, hidden: tf.DType, has_bias: bool, compiled: bool
+) -> tf.types.experimental.PolymorphicFunction:
+    """A function of states, head and targets; of one graph for all shapes where padding is skipped."""
+    assert chunk_elements == module._CPU_CHUNK_ELEMENTS
 
-    @tf.function(**arguments)
     def computed(states: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
         *head, targets = others
         result = fused_loss(states, Head(*head), targets, epsilon, scale=3.0, skip_padding=skip_padding)
         return [result.loss_sum, result.d_hidden, *result.d_head[: len(head)]]
 
-    return [tf.cast(tensor, tf.float32).numpy() for tensor in computed(*map(tf.constant, inputs))]
+    head = [tf.TensorSpec([VOCAB, D_MODEL]), tf.TensorSpec([VOCAB])][: 1 + has_bias]
+    signature = [tf.TensorSpec([None, None, D_MODEL], hidden), *head, tf.TensorSpec([None, None], tf.int32)]
+    return tf.function(computed, signature if skip_padding else None, autograph=False, jit_compile=compiled or None)
+
+
+def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, jit_compile: bool = False) -> list[np.ndarray]:
+    """The same of the fused loss."""
+    states, *others = map(tf.constant, inputs)
+    chunk_elements, has_bias = module._CPU_CHUNK_ELEMENTS, len(others) == 3
+    computed = traced(epsilon, skip_padding, chunk_elements, states.dtype, has_bias, jit_compile)
+    return [tf.cast(tensor, tf.float32).numpy() for tensor in computed(states, *others)]
 
 
 def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-5) -> None:
@@ -118,7 +133,7 @@ def test_on_an_accelerator_chunks_are_larger_and_nothing_branches(monkeypatch, s
     monkeypatch.setattr(module, "_ACCELERATOR_CHUNK_ELEMENTS", 2 * 64 * VOCAB)
     inputs = make_inputs(batch=30, target_len=10, scale=scale)
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(states, table, targets):
         return fused_loss(states, Head(table), targets, 0.1, scale=3.0, skip_padding=skip_padding, for_cpu=False)
 
@@ -157,6 +172,7 @@ def test_padding_weighs_nothing(skip_padding):
     assert_close(after, before, 1e-6)
 
 
+@pytest.mark.quick("0.1-True", "0.0-False")
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_compiled(monkeypatch, epsilon, has_bias):
@@ -173,7 +189,8 @@ def test_one_graph_for_all_shapes(skip_padding):
             tf.TensorSpec([None, None, D_MODEL]),
             tf.TensorSpec([VOCAB, D_MODEL]),
             tf.TensorSpec([None, None], tf.int32),
-        ]
+        ],
+        autograph=False,
     )
     def run(states, table, targets):
         return fused_loss(states, Head(table), targets, 0.1, skip_padding=skip_padding)

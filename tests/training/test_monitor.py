@@ -13,6 +13,13 @@ from t2t_keras.models import presets
 from t2t_keras.runs.records import RecordFile, read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.training.monitor import Monitor, SilentMonitor
+from tests import programs
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Curves are drawn, which takes as long as all else that a monitor does."""
+    programs.be_quick(False)
 
 
 def log(monitor, step: int, **changes):
@@ -142,7 +149,7 @@ def test_not_a_number_is_null_in_json(tmp_path):
     log(Monitor(run, total_steps=100, start_step=10), 20)  # reads the nulls
 
 
-def test_curves(tmp_path):
+def test_curves(tmp_path, drawn):
     run = Run(tmp_path)
     monitor = Monitor(run, total_steps=100)
     monitor.draw_curves()
@@ -228,7 +235,7 @@ def test_other_workers_are_silent(capsys):
 
 
 @pytest.mark.parametrize(("bleu", "panels"), [(None, 3), (20.0, 4)])
-def test_curves_say_why_training_lies_above_and_leave_no_place_empty(tmp_path, monkeypatch, bleu, panels):
+def test_curves_say_why_training_lies_above_and_leave_no_place_empty(tmp_path, monkeypatch, drawn, bleu, panels):
     drawn = []
     monkeypatch.setattr("t2t_keras.training.monitor.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
     run = Run(tmp_path)

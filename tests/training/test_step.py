@@ -12,13 +12,17 @@ from t2t_keras import losses
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.pipeline import shares
 from t2t_keras.errors import InputError
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.devices.strategy import distributed, make_strategy
+from t2t_keras.training.step import TrainingStep
 from tests import programs
 from tests.training.numpy_adam import NumpyAdam
 from tests.training.trajectories import (
     MODEL,
     STEPS,
+    devices,
     dropout_seeds,
+    followed,
     make_batches,
     make_step,
     random_corpus,
@@ -37,8 +41,14 @@ def one_replica() -> tf.distribute.Strategy:
 
 
 @pytest.fixture(scope="module")
-def plain() -> dict[str, np.ndarray]:
-    return trajectory()
+def plain_training() -> TrainingStep:
+    """Traced, and not as it began."""
+    return make_step({}, {}, devices(1))
+
+
+@pytest.fixture(scope="module")
+def plain(plain_training) -> dict[str, np.ndarray]:
+    return followed(make_step({}, {}, devices(1)) if plain_training.num_updates else plain_training)
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +144,14 @@ def test_elements_go_to_the_replicas_in_order(many_replicas):
     np.testing.assert_array_equal(many_replicas["order"], np.arange(12).reshape(3, 4))
 
 
-def test_accumulation_changes_nothing(plain):
-    assert_same(trajectory(train={"accumulation_steps": 3}), plain)
+def test_accumulation_changes_nothing(plain, monkeypatch):
+    """And the network is traced once for all streams and parts."""
+    states, calls = Transformer.states, []
+    monkeypatch.setattr(Transformer, "states", lambda *args, **how: calls.append(how) or states(*args, **how))
+    training = make_step({"accumulation_steps": 3}, {}, devices(1))
+    assert training._streams == 2
+    assert_same(followed(training), plain)
+    assert len(calls) == 1 and calls[0]["training"]
 
 
 @pytest.mark.integration
@@ -167,6 +183,7 @@ def test_bfloat16_stays_near(plain):
     assert {array.dtype for array in mixed.values()} == {np.dtype(np.float32)}
 
 
+@pytest.mark.quick("changes0")
 @pytest.mark.parametrize("changes", [EVERYTHING, {"label_smoothing": 0.0, "learning_rate_scale": 3.0}])
 def test_equals_the_formulas(changes):
     """Three steps against the model's logits, the plain loss, autodiff, the schedule and Adam in NumPy."""
@@ -226,23 +243,22 @@ def test_frozen_weights_stay_bit_for_bit_and_others_move(train):
 def test_reading_and_writing_go_on_bit_for_bit():
     train = {"ema_decay": 0.9}
     model = {"dropout_rate": 0.3}
-    first = make_step(train, model, one_replica())
-    batches = make_batches(first.config, one_replica())
-    first.run(batches, 3)
-    state = first.read()
-    second = make_step(train, model, one_replica())
-    second.write(state, 3)
-    # The next batch for both: the same again is as good as the fourth.
-    for training in (first, second):
-        training.run(make_batches(first.config, one_replica()), 2)
-    for part, arrays in first.read().items():
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(second.read()[part][name], array, err_msg=f"{part}/{name}")
-    assert int(second.step) == 5
+    training = make_step(train, model, one_replica())
+    training.run(make_batches(training.config, one_replica()), 3)
+    state = training.read()
+    training.run(make_batches(training.config, one_replica()), 2)
+    expected = training.read()
+    training.write(state, 3)  # after more steps, of which nothing may be left
+    assert int(training.step) == 3
+    training.run(make_batches(training.config, one_replica()), 2)
+    for part, arrays in training.read().items():
+        for name, array in expected[part].items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=f"{part}/{name}")
+    assert int(training.step) == 5 and any((array != state["ema"][name]).any() for name, array in arrays.items())
 
 
-def test_the_state_of_another_model_is_refused():
-    training = make_step({}, {}, one_replica())
+def test_the_state_of_another_model_is_refused(plain_training):
+    training = plain_training
     state = training.read()
     name = training.names[0]
     state["second_moments"][name] = state["second_moments"][name].T
@@ -255,8 +271,8 @@ def test_the_state_of_another_model_is_refused():
 
 @pytest.mark.quick("0.0-weights")
 @pytest.mark.parametrize(("ema_decay", "part"), [(0.5, "ema"), (0.0, "weights")])
-def test_the_model_gets_the_weights_of_a_moment(ema_decay, part):
-    training = make_step({"ema_decay": ema_decay}, {}, one_replica())
+def test_the_model_gets_the_weights_of_a_moment(ema_decay, part, plain_training):
+    training = make_step({"ema_decay": ema_decay}, {}, devices(1)) if ema_decay else plain_training
     variables = dict(zip(training.names, training.model.trainable_variables, strict=True))
     before = {name: variable.numpy() for name, variable in variables.items()}
     training.run(make_batches(training.config, one_replica()), 2)
@@ -306,19 +322,11 @@ def test_streams_are_as_good_as_one(plain, monkeypatch):
     assert_same(trajectory(), plain)
 
 
-def test_the_network_is_traced_once_for_all_streams_and_parts():
-    training = make_step({"accumulation_steps": 2}, {}, one_replica())
-    assert training._streams == 2
-    states, calls = training.model.states, []
-    training.model.states = lambda *arguments, **settings: calls.append(settings) or states(*arguments, **settings)
-    training.run(make_batches(training.config, one_replica()), 2)
-    assert len(calls) == 1 and calls[0]["training"]
-
-
 @pytest.mark.quick("2-train1")
 @pytest.mark.parametrize(("rows", "train"), [(1, {}), (2, {}), (1, {"jit_compile": True, "static_shapes": True})])
-def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
-    training = make_step(train, {}, one_replica())
+def test_streams_may_have_fewer_rows_than_others_or_none(rows, train, plain_training):
+    training = make_step(train, {}, devices(1)) if train else plain_training
+    training.fill_model()
     source = np.arange(rows * 4, dtype=np.int32).reshape(rows, 4) % 7 + 3
     batch = {"source": tf.constant(source), "target": tf.constant(source[:, ::-1].copy())}
     smoothing = training.config.label_smoothing

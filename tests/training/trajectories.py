@@ -112,8 +112,12 @@ def trajectory(
     Returns:
         The metrics and measures by name, [steps] each, and the state by part and weight name.
     """
-    strategy = devices(replicas)
-    training = make_step(train or {}, model or {}, strategy)
+    return followed(make_step(train or {}, model or {}, devices(replicas)), steps, check_replicas)
+
+
+def followed(training: TrainingStep, steps: int = STEPS, check_replicas: bool = False) -> dict[str, np.ndarray]:
+    """What `trajectory` returns, of a step that was made before."""
+    strategy = training.strategy
     batches = make_batches(training.config, strategy)
     together = training.config.steps_per_call
     with same_metrics(strategy) if check_replicas else contextlib.nullcontext():
@@ -125,7 +129,7 @@ def trajectory(
     if check_replicas:
         for variable in [*itertools.chain(*training._parts().values()), training.step]:
             copies = [copy.numpy() for copy in strategy.experimental_local_results(variable)]
-            assert len(copies) == replicas
+            assert len(copies) == strategy.num_replicas_in_sync
             assert all(np.array_equal(copy, copies[0]) for copy in copies), variable.name
     return result
 
