@@ -113,16 +113,16 @@ def _advice(steps: FitSteps) -> str:
     folders = "".join(
         f" --{f.name}={f.value}" for f in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR, _DOWNLOAD_DIR) if f.value != f.default
     )
-    lines = (
+    lines = [
         f"{programs}.quickstart --minutes=30{folders}: trains on from here, to 30 minutes in all",
         f"{programs}.translate --model_dir={steps.run.path}: asks for lines and translates them",
         f"{programs}.evaluate --model_dir={steps.run.path} --split=test --beam_size=1: scores a greedy search",
         f"{programs}.serve --export_dir={_EXPORT_DIR.value}: a server, with a page to try it at http://127.0.0.1:8501/",
         f"{steps.run.curves_path}: how training went",
         "docs/getting_started.md: a model of your own files",
-    )
+    ]
     if sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix:
-        lines = (f"source {os.path.relpath(sys.prefix)}/bin/activate: before these, in a new shell", *lines)
+        lines.insert(0, f"source {os.path.relpath(sys.prefix)}/bin/activate: before these, in a new shell")
     return "\n".join(f"  {line}" for line in lines)
 
 

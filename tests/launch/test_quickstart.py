@@ -66,7 +66,7 @@ def test_scores_with_signatures_and_translates_five_sentences(runs: tuple[Path, 
     _, (output, *_) = runs
     lines = output.splitlines()
     for name in ("BLEU", "chrF"):
-        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        (line,) = [line for line in lines if re.match(rf"{name} \d", line)]
         assert 0 <= float(line.split()[1]) <= 100
         assert "nrefs:1|" in line and "|version:" in line
     assert "20 sentences that training has not seen, beam 4" in lines

@@ -105,8 +105,8 @@ def on_ray(backend: str) -> list[str]:
     """The flags of a worker on Ray."""
     program = ROOT / "launch" / "cluster" / "ray_train.py"
     # Asked for by its flag, and as the scripts are.
-    asked, env = (["--dry_run"], {}) if backend == "jax" else ([], {"DRY_RUN": "1"})
-    command = [sys.executable, program, *asked, f"--backend={backend}", "--", *flags_for("ray_train")]
+    flag, env = ([], {"DRY_RUN": "1"}) if backend == "jax" else (["--dry_run"], {})
+    command = [sys.executable, str(program), *flag, f"--backend={backend}", "--", *flags_for("ray_train")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **env})
     words = shlex.split(done.stdout)
     assert words[0] == f"KERAS_BACKEND={backend}"
