@@ -80,7 +80,7 @@ def test_curves_are_the_figures_of_the_pages() -> None:
         )
         (row,) = re.findall(rf"^\| {re.escape(name)} \|.*$", page, re.MULTILINE)
         assert f"| {first:.1f} | {last:,.0f} | {most:,.0f} |" in row
-    assert plan_costs.measured("time", "preparing") == [(1e5, 7), (1e6, 73), (1e7, 614)]
+    assert plan_costs.measured("time", "preparing") == [(1e5, 7), (1e6, 73), (1e7, 614), (1e8, 5045)]
     assert plan_costs.measured("memory", "planning")[1] == (1e6, 0.07)
 
 

@@ -12,12 +12,15 @@ _ROWS = {  # of the table: what the row is called, by chart and curve
     "memory": {"preparing": "preparing: peak of all processes", "planning": "opening and planning: memory"},
 }
 _CURVES = {"preparing": ("network", "circle"), "planning": ("attention", "square")}
-_PAIRS = Axis("pairs", 8e4, 1.25e7, {1e5: "100,000", 1e6: "1,000,000", 1e7: "10,000,000"})
+_PAIRS = Axis("pairs", 8e4, 2e8, {1e5: "100,000", 1e6: "1 million", 1e7: "10 million", 1e8: "100 million"})
 _AXES = {
     "time": Axis(
-        "seconds of processor time", 0.01, 1500, {0.01: "0.01", 0.1: "0.1", 1: "1", 10: "10", 100: "100", 1000: "1,000"}
+        "seconds of processor time",
+        0.01,
+        1.5e4,
+        {0.01: "0.01", 0.1: "0.1", 1: "1", 10: "10", 1e2: "100", 1e3: "1,000", 1e4: "10,000"},
     ),
-    "memory": Axis("GB of memory", 0.005, 2, {0.01: "0.01", 0.1: "0.1", 1: "1"}),
+    "memory": Axis("GB of memory", 0.005, 8, {0.01: "0.01", 0.1: "0.1", 1: "1"}),
 }
 
 
