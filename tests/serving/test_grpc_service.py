@@ -364,6 +364,7 @@ def test_a_full_queue(server, prediction, tmp_path):
     held = hold(2)
     wait_until(lambda: len(server.core._batcher._running) == 2)  # before, they would take room in the queue
     held += hold(fit)
+    wait_until(lambda: server.core._batcher.waiting == 8 * fit)  # or what follows would take their room
     codes = set()
     end = time.monotonic() + 300
     while "UNAVAILABLE" not in codes and time.monotonic() < end:

@@ -10,7 +10,6 @@ import logging
 import pathlib
 import re
 import urllib.parse
-import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -31,8 +30,9 @@ from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
+from t2t_keras.serving.http.bodies import client_is_gone, read_body
 from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
-from t2t_keras.serving.http.hosts import HostCheck, header
+from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
@@ -82,11 +82,6 @@ _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.A
 # share one thread: of 1 MB of numbers it leaves 0.42 in 37 ms, the slowest 0.36 in 950 ms.
 _COMPRESSED_BYTES = 1 << 10
 _COMPRESSION = 1
-
-# So many bytes of a body above the limit are read and discarded, because a client that reads only after it has written
-# everything would otherwise get a reset connection instead of the answer.
-_DISCARDED_BYTES = 64 << 20
-_READ_SECONDS = 60.0
 
 
 def rest_app(
@@ -228,7 +223,7 @@ class _Rest:
                 call.model = target.name
             if target.method != "predict":
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
-            body = await _body(request, self._core.options.limits.max_body_bytes)
+            body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
             # Or a name that may be spelled like this.
             if any(name in body for name in (b'"markup"', b'"glossary"', b"\\u")):
@@ -250,7 +245,7 @@ class _Rest:
             call = ends.enter_context(self._core.metrics.request("rest", "Stream"))
             if self._core.models.get(target.name):
                 call.model = target.name
-            body = await _body(request, self._core.options.limits.max_body_bytes)
+            body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
             growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
             ends.callback(growing.close)
@@ -363,58 +358,6 @@ class _Page(StaticFiles):
         return response
 
 
-async def _body(request: Request, limit: int) -> bytes:
-    """Reads the body and decompresses it if it is gzip."""
-    encoding = header(request.scope, b"content-encoding")
-    body = await _raw_body(request, limit)
-    if encoding is None or encoding.lower() == "identity":
-        return body
-    if encoding.lower() != "gzip":
-        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding.lower()!r}")
-    return await off_loop.run(limit, _inflated, body, limit)
-
-
-def _inflated(body: bytes, limit: int) -> bytes:
-    """Decompresses gzip up to the limit, because a few bytes can expand to very many."""
-    inflater = zlib.decompressobj(wbits=31)
-    try:
-        inflated = inflater.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise invalid(f"the body is not valid gzip: {error}") from error
-    if len(inflated) > limit:
-        raise TooLarge(f"a body of more than {limit} bytes once inflated: the limit is max_body_bytes={limit}")
-    if not inflater.eof:
-        raise invalid("the body is not valid gzip: it is cut off")
-    if inflater.unused_data:
-        raise invalid(f"{len(inflater.unused_data)} bytes follow the gzip of the body")
-    return inflated
-
-
-async def _raw_body(request: Request, limit: int) -> bytes:
-    """Reads the body; one above the limit is discarded and raises `TooLarge`."""
-    announced = header(request.scope, b"content-length") or ""
-    too_large = announced.isdecimal() and int(announced) > limit
-    size, parts = 0, []
-    if not (too_large and (header(request.scope, b"expect") or "").lower() == "100-continue"):
-        try:
-            async with asyncio.timeout(_READ_SECONDS):
-                more = True
-                while more and size <= _DISCARDED_BYTES:
-                    message = await request.receive()
-                    if message["type"] == "http.disconnect":
-                        raise _client_is_gone()
-                    part, more = message["body"], message["more_body"]
-                    size += len(part)
-                    if size <= limit:
-                        parts.append(part)
-        except TimeoutError:
-            raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
-    if size > limit or not parts and too_large:
-        body_size = announced or f"more than {limit}"
-        raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
-    return b"".join(parts)
-
-
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call; cancels it if the client disconnects first."""
     task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
@@ -428,14 +371,10 @@ async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs])
     except asyncio.CancelledError:
         # Unless it is the server that stops.
         if gone.done() and not task.uncancel():
-            raise _client_is_gone() from None
+            raise client_is_gone() from None
         raise
     finally:
         gone.remove_done_callback(give_up)
-
-
-def _client_is_gone() -> ServingError:
-    return ServingError(Code.CANCELLED, "the client is gone")
 
 
 def _compressed(answer: ASGIApp) -> ASGIApp:
