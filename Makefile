@@ -22,7 +22,7 @@ SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reord
 help:
 	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
 	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
-	@echo "make test [PROCESSES=2]      the quick tests, side by side in so many processes (6 minutes)"
+	@echo "make test [PROCESSES=2]      the quick tests, side by side in so many processes (5 minutes)"
 	@echo "make integration             whole programs, exports, families and tasks (20 minutes)"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
