@@ -23,7 +23,7 @@ help:
 	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
 	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
 	@echo "make test [PROCESSES=2]      the quick tests, side by side in so many processes (5 minutes)"
-	@echo "make integration             whole programs, exports, families and tasks (20 minutes)"
+	@echo "make integration             whole programs, exports, families and tasks (15 minutes)"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make attack [BODIES=5000]    what hostile clients can do to the server (10 minutes, on a quiet machine)"
