@@ -4,6 +4,7 @@ import collections
 import contextlib
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
@@ -146,7 +147,13 @@ class AnswerCache:
                 with contextlib.suppress(InvalidStateError):
                     future.set_result(answer)
 
-        future.add_done_callback(lambda done: rest.cancel() if done.cancelled() else None)
+        def cancel(done: Future[Arrays]) -> None:
+            if done.cancelled() and (called := running()):
+                called.cancel()
+
+        # Two futures that hold each other would be freed, with their answers, only by the collector of cycles.
+        running = weakref.ref(rest)
+        future.add_done_callback(cancel)
         rest.add_done_callback(complete)
         return future
 

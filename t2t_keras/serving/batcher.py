@@ -7,6 +7,7 @@ import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -130,8 +131,10 @@ class Batcher:
                 self._waiting += part.rows
                 self._waiting_costs[part.key[1]] += part.cost
             self._queue_next(request)
-        # Only after queueing, because a future that is already cancelled calls back at once.
-        request.future.add_done_callback(lambda future: self._drop(request) if _in_vain(future) else None)
+        # Only after queueing, because a future that is already cancelled calls back at once. What waits or runs holds
+        # the request; if its future did too, only the collector of cycles would free its answer.
+        waiting = weakref.ref(request)
+        request.future.add_done_callback(lambda future: self._drop(waiting()) if _in_vain(future) else None)
         return request.future
 
     def close(self, timeout: float) -> bool:
@@ -251,12 +254,12 @@ class Batcher:
         self._waiting -= part.rows
         self._waiting_costs[part.key[1]] -= part.cost
 
-    def _drop(self, request: Request) -> None:
-        """Drops the parts of a request that have not begun, and stops what runs in vain."""
+    def _drop(self, request: Request | None) -> None:
+        """Drops the parts of a request that have not begun, if it still waits or runs, and stops what runs in vain."""
         with self._changed:
-            if request.parts:
+            if request and request.parts:
                 self._leave(request.parts[0])
-            while request.parts:
+            while request and request.parts:
                 self._forget(request.parts.popleft())
             # Looked up now: a batch that fails meanwhile is run again for the others, with a cancellation of its own.
             in_vain = [batch.cancellation for batch in self._running if batch.in_vain]

@@ -98,8 +98,10 @@ def _refusing(method: _Method) -> _Method:
         try:
             return await method(message, context)
         except ServingError as error:
-            await context.abort(error.code, error.message)
-            raise AssertionError("abort always raises") from error
+            refusal = error.code, error.message
+        # Not within it: gRPC's own error would hold the other, and the answer that there was no room for.
+        await context.abort(*refusal)
+        raise AssertionError("abort always raises")
 
     return answer
 

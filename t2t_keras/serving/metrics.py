@@ -11,7 +11,7 @@ import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
 
-from t2t_keras.serving.request_errors import serving_error
+from t2t_keras.serving.request_errors import ServingError, serving_error
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -162,6 +162,10 @@ class Metrics:
         call, outcome = Call(), "OK"
         try:
             yield call
+        except ServingError as error:
+            # Not from itself: only the collector of cycles would free the answer that there was no room for.
+            outcome = error.code.name
+            raise
         except Exception as error:
             outcome = serving_error(error).code.name
             raise serving_error(error) from error

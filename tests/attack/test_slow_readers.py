@@ -50,5 +50,5 @@ def test_slow_readers_hold_no_more_than_the_budget(serve, measured):
             f"{READERS} slow readers of {len(answer) / 2**20:.0f} MiB each: {served} are served, the others refused; "
             f"the server's memory grew by {(most - before) / 2**20:.0f} MiB, {BUDGET >> 20} MiB are allowed"
         )
-        assert most - before < 2 * BUDGET
+        assert most - before < 1.5 * BUDGET
         assert ask(server.rest, LARGE)[0] == 200

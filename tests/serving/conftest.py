@@ -1,5 +1,6 @@
 """Two versions of the toy model, written once, and a server of the first; a browser; batchers."""
 
+import gc
 import shutil
 
 import pytest
@@ -9,6 +10,14 @@ import pytest
 def nothing_set_aside(monkeypatch):
     """What a server sets aside is not set aside here: a process of tests holds much more, and it would take seconds."""
     monkeypatch.setattr("t2t_keras.serving.versions._set_aside", lambda: None)
+
+
+@pytest.fixture
+def without_collector():
+    """No cycle is freed: what goes away is held by nothing."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

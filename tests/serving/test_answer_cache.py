@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import tracemalloc
+import weakref
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 import grpc
@@ -150,6 +151,13 @@ def test_giving_up_drops_what_has_not_begun(ask):
             answer(future)
     assert answer(ask(cache, function, 4)) == [8]
     assert function.batches == [[1], [0], [4]]
+
+
+def test_an_answer_that_is_not_kept_goes_with_its_future(ask, without_collector):
+    future = ask(AnswerCache(1), Repeatable(), 1)
+    held = weakref.ref(future.result(300)["y"])
+    del future
+    wait_until(lambda: held() is None)
 
 
 def test_a_closed_cache_keeps_nothing(ask):

@@ -2,6 +2,7 @@
 
 import random
 import time
+import weakref
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 
 from t2t_keras.serving.request_errors import Code, ServingError
 from tests.serving.doubling import Doubler, answer, behind_a_gate, submit
+from tests.waiting import wait_until
 
 
 def test_who_hangs_up_does_not_stop_what_runs_again_for_others(make):
@@ -264,6 +266,13 @@ def test_an_error_of_any_kind_is_one_for_the_client(make):
     with pytest.raises(ServingError, match="KeyError: 'lost'") as caught:
         submit(make(), Broken(), 1).result(300)
     assert caught.value.code is Code.INTERNAL
+
+
+def test_an_answer_goes_with_its_future(make, without_collector):
+    future = submit(make(), Doubler(), 1)
+    held = weakref.ref(future.result(300)["y"])
+    del future
+    wait_until(lambda: held() is None)
 
 
 def test_a_full_queue_refuses_at_once_and_recovers(make):

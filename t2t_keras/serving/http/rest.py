@@ -158,11 +158,8 @@ class _Rest:
         except TooLarge as error:
             return _error(413, str(error), {"Connection": "close"})
         except Exception as error:
-            cause = serving_error(error)
-            if cause.code is Code.INTERNAL:
-                _LOG.error("%s %s: %s", request.method, request.url.path, cause.message)
-            headers = {"Retry-After": str(cause.retry_seconds)} if isinstance(cause, Busy) else None
-            return _error(_STATUS.get(cause.code, 500), cause.message, headers)
+            # Without a variable of its own, which would refer to itself by this frame and keep what it refers to.
+            return _told(request, serving_error(error))
 
     async def refused(self, request: Request, error: HTTPException) -> Response:
         """404 and 405, in the common error format."""
@@ -390,6 +387,13 @@ def _json(content: bytes, status: int = 200) -> ASGIApp:
 
 def _json_message(content: dict, status: int = 200) -> ASGIApp:
     return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
+
+
+def _told(request: Request, error: ServingError) -> Response:
+    if error.code is Code.INTERNAL:
+        _LOG.error("%s %s: %s", request.method, request.url.path, error.message)
+    headers = {"Retry-After": str(error.retry_seconds)} if isinstance(error, Busy) else None
+    return _error(_STATUS.get(error.code, 500), error.message, headers)
 
 
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
