@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs/figures"))
 
+import attention_study  # noqa: E402
 import cost_and_score  # noqa: E402
 import draw  # noqa: E402
 import engines  # noqa: E402
@@ -98,6 +99,21 @@ def test_every_system_of_the_table_has_its_dot_and_a_name_that_can_be_read() -> 
     for number, (left, top, right, bottom) in enumerate(labels):
         for other in [*labels[number + 1 :], *marks]:
             assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], found[number].name
+
+
+def test_every_row_of_the_attention_study_is_drawn_as_its_table_has_it() -> None:
+    page = (ROOT / "docs/tables_measured.md").read_text(encoding="utf-8").partition("| row | score | d_k |")[2]
+    table = re.findall(r"^\| \w+ \| ([^|]+) \| (\d+) \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|", page, re.MULTILINE)
+    drawn = [
+        (
+            row.score.replace("_", " ") + (f", a window of {row.window}" if row.window else ""),
+            str(row.d_key),
+            f"{row.bleu:.1f}",
+            f"{row.deviation:.2f}",
+        )
+        for row in attention_study.rows()
+    ]
+    assert sorted(table) == sorted(drawn) and len(drawn) >= 8
 
 
 def test_the_server_is_drawn_under_every_load_that_was_measured() -> None:

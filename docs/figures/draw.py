@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import architecture
+import attention_study
 import cost_and_score
 import data_flow
 import engines
@@ -25,6 +26,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "beam_search.svg": search_steps.search_steps,
     "table1.svg": layer_types.layer_types,
     "table2.svg": cost_and_score.cost_and_score,
+    "attention_study.svg": attention_study.attention_study,
     "plan_cost.svg": plan_costs.plan_costs,
     "engines.svg": engines.engines,
     "server_load.svg": server_load.server_load,
