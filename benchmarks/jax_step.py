@@ -166,7 +166,7 @@ def products(sizes: dict) -> tuple[Callable[[], dict], int, str]:
             def three(_: int, total: jax.Array) -> jax.Array:
                 moved = x + total.astype(dtype)  # else the compiler would compute them once
                 found = (moved @ kernel, (upstream + total.astype(dtype)) @ kernel.mT, moved.mT @ upstream)
-                return sum(jnp.float32(product[0, 0, 0]) for product in found) * 1e-9
+                return sum((jnp.float32(product[0, 0, 0]) for product in found), jnp.float32(0)) * 1e-9
 
             return jax.lax.fori_loop(0, count // batch, three, jnp.float32(0))
 

@@ -22,7 +22,7 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
-from t2t_keras.training.backends import devices_line, is_on_jax, make_devices, make_workers
+from t2t_keras.training.backends import is_on_jax, make_devices, make_workers
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.micro_batch import MicroBatch, find_micro_batch, fit_to_memory
@@ -92,9 +92,8 @@ def _train(run: Run) -> Outcome:
             config = fit_to_memory(run, config, found, workers)
         trainer = Trainer(run, config, data, strategy, init_from)
         if workers.is_chief:
-            for line in (devices_line(strategy), *map(remote.with_urls, trainer.account)):
-                if line:
-                    print(line, file=sys.stderr, flush=True)
+            for line in map(remote.with_urls, trainer.account):
+                print(line, file=sys.stderr, flush=True)
         return trainer.train()
 
 

@@ -113,7 +113,7 @@ def plan_epoch(
     draws = random.random_raw(len(source_lengths))
     noise = (draws >> np.uint64(63 - _NOISE_BITS)).astype(np.int64) - (1 << _NOISE_BITS)
     # A random first cut shifts all later ones, so that pairs at the edge of a batch change batches between epochs.
-    first = int(random.random_raw() >> np.uint64(1))
+    first = int(random.random_raw()) >> 1
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise, first)
     shuffled = np.argsort(random.random_raw(len(shapes)), kind="stable")

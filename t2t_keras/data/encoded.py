@@ -113,11 +113,12 @@ class _Sentences:
         begins = self._begins(rows)  # --> [rows]
         order = np.argsort(begins, kind="stable")  # so that each shard is read once, from front to back
         begins, row_lengths = begins[order], row_lengths[order]
-        ends = np.cumsum([0, *row_lengths])  # --> [rows + 1]
+        ends = np.zeros(len(rows) + 1, np.int64)  # --> [rows + 1]
+        np.cumsum(row_lengths, out=ends[1:])
         positions = np.repeat(begins - ends[:-1], row_lengths) + np.arange(ends[-1])  # --> [tokens]
         tokens = np.empty(len(positions), np.int32)
         first_rows = np.searchsorted(begins, self._first_tokens)  # --> [shards + 1], of each shard in `begins`
-        for shard in np.flatnonzero(np.diff(first_rows)):
+        for shard in np.flatnonzero(np.diff(first_rows)).tolist():
             part = slice(ends[first_rows[shard]], ends[first_rows[shard + 1]])
             tokens[part] = self._ids[shard][positions[part] - self._first_tokens[shard]]
         in_order = np.full((len(rows), width), PAD_ID, np.int32)

@@ -49,11 +49,9 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", m
 
 
 def devices_line(devices: Devices) -> str:
-    """A line for people: "8 replicas on GPU (NVIDIA A100-SXM4-40GB)"; empty for one replica on a processor."""
+    """What is trained on, for people: "8 replicas on GPU (NVIDIA A100-SXM4-40GB)"."""
     count = devices.num_replicas_in_sync
     if is_on_jax():
-        if devices.mesh.size == 1 and devices.mesh.devices.item().platform == "cpu":
-            return ""
         kind, of_each = devices.mesh.devices.flat[0].device_kind, devices.model_parallel
         several = f" of {of_each} devices each" if of_each > 1 else ""
         return f"{count} replica{'s' * (count > 1)}{several} on {kind}"
@@ -62,7 +60,7 @@ def devices_line(devices: Devices) -> str:
     if kind == "GPU":
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         kind += f" ({details.get('device_name', 'unknown')})"
-    return "" if (count, kind) == (1, "CPU") else f"{count} replica{'s' * (count > 1)} on {kind}"
+    return f"{count} replica{'s' * (count > 1)} on {kind}"
 
 
 def in_host_memory() -> contextlib.AbstractContextManager[Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import signal
 import time
 import zlib
@@ -28,7 +29,7 @@ from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
-from t2t_keras.training.backends import Devices, in_host_memory, is_on_jax, make_step, make_workers
+from t2t_keras.training.backends import Devices, devices_line, in_host_memory, is_on_jax, make_step, make_workers
 from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
@@ -184,6 +185,9 @@ class Trainer:
                 self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
             )
         with contextlib.closing(monitor), self.signals, self.writer:
+            parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
+            what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
+            monitor.say(f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while")
             if self._restored:
                 monitor.say(self._restored)
             return self._loop(monitor)

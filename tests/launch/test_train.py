@@ -192,6 +192,7 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
     for name in ("goes on", "uninterrupted"):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
+        assert re.search(r"^trains [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
         said = r"^goes on from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
         resumed = re.search(said, stderr, re.MULTILINE)
         assert bool(resumed) is (name == "goes on"), stderr
@@ -206,7 +207,7 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
 
 def test_plain_lines_where_there_is_no_terminal(results):
     lines = results["uninterrupted"][2].splitlines()
-    assert lines[0].startswith(f"step 1/{STEPS}: loss ")
+    assert lines[1].startswith(f"step 1/{STEPS}: loss ")
     for words in ("learning rate", "tokens/s", "left"):
         assert words in lines[-3]
 

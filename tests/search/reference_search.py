@@ -233,5 +233,5 @@ def greedy_search(next_log_probs: LogProbs, limit: int) -> tuple[int, ...]:
     while len(tokens) < limit and tokens[-1:] != (EOS,):
         step = next_log_probs(tokens).copy()
         step[PAD] = -np.inf
-        tokens = (*tokens, int(step.argmax()))
+        tokens = (*tokens, int(np.argmax(step)))
     return tokens

@@ -14,7 +14,7 @@ def devices(count: int, kind: str) -> SimpleNamespace:
 
 
 def test_people_are_told_of_all_but_a_single_processor(monkeypatch):
-    assert devices_line(tf.distribute.OneDeviceStrategy("/cpu:0")) == ""
+    assert devices_line(tf.distribute.OneDeviceStrategy("/cpu:0")) == "1 replica on CPU"
     assert devices_line(devices(8, "CPU")) == "8 replicas on CPU"
     assert devices_line(devices(1, "TPU")) == "1 replica on TPU"
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])

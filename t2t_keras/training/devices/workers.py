@@ -58,7 +58,7 @@ class Workers:
         lengths = self.sum(lengths)
         if not lengths.any():
             return [b""] * self.count
-        table = np.zeros((self.count, int(lengths.max())), np.int64)  # --> [workers, longest]
+        table = np.zeros((self.count, int(np.max(lengths))), np.int64)  # --> [workers, longest]
         table[self.index, : len(data)] = np.frombuffer(data, np.uint8)
         table = self.sum(table).astype(np.uint8)
         return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
