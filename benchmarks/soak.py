@@ -358,7 +358,7 @@ def main() -> int:
     )
     print(f"{versions.newest} versions; exit status {status}; {len(log.splitlines())} lines of log")
     print(log[-3000:] if status or "Traceback" in log else "")
-    return int(bool(load.wrong or status or last > _MOST_GROWTH * first))
+    return int(bool(load.wrong or status or "Traceback" in log or last > _MOST_GROWTH * first))
 
 
 def _enough(text: str) -> float:

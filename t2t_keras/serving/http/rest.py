@@ -358,9 +358,12 @@ class _Page(StaticFiles):
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call; cancels it if the client disconnects first."""
     task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
+    waits = True
 
     def give_up(gone: asyncio.Future) -> None:
-        task.cancel()
+        # It may have been about to be called when the outputs came.
+        if waits:
+            task.cancel()
 
     gone.add_done_callback(give_up)
     try:
@@ -371,6 +374,7 @@ async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs])
             raise client_is_gone() from None
         raise
     finally:
+        waits = False
         gone.remove_done_callback(give_up)
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import pathlib
 import socket
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -354,3 +355,26 @@ def test_files_of_the_page_may_load_nothing_from_elsewhere(tmp_path, monkeypatch
     assert answer.headers["content-security-policy"].startswith("default-src 'self';")
     assert asyncio.run(fetch("/../conftest.py")).status_code == 404
     assert asyncio.run(fetch(MODEL)).json()["model_version_status"][0]["version"] == "1"
+
+
+def test_who_leaves_as_the_outputs_come_does_not_cancel_what_is_done_with_them():
+    async def called():
+        loop = asyncio.get_running_loop()
+        outputs, gone = loop.create_future(), loop.create_future()
+
+        async def wait():
+            return await outputs
+
+        async def answer():
+            found = await rest._unless_gone(SimpleNamespace(scope={"state": {"gone": gone}}), wait())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return found
+
+        task = asyncio.ensure_future(answer())
+        await asyncio.sleep(0)
+        outputs.set_result("outputs")
+        gone.set_result(None)
+        return await task
+
+    assert asyncio.run(called()) == "outputs"
