@@ -54,18 +54,19 @@ def main(argv: list[str]) -> None:
     model = translator.single_model
     if _AVERAGE_LAST.value:
         assign_weights(model, averaging.average([checkpoints.load(path, True) for path in paths]))
+    parameters = sum(model.config.parameter_counts().values())
+    names = ", ".join(path.name for path in paths) or remote.with_urls(model_flags.MODEL_DIR.value)
+    search = f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}"
+    print(f"weights of {names}: {parameters:,} parameters; {search}; tracing takes a minute or two", flush=True)
     start = time.monotonic()
     with quiet_tensorflow.without_notices():
         origin = {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
         version = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, origin)
     seconds = time.monotonic() - start
-    parameters = sum(model.config.parameter_counts().values())
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
-    names = ", ".join(path.name for path in paths) or remote.with_urls(model_flags.MODEL_DIR.value)
-    print(f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}")
-    print(f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}")
-    print(f"{remote_exports.published(version)}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s")
+    sizes = f"{on_disk / 1e6:,.1f} MB, of which weights as {_WEIGHTS.value} {weights / 1e6:,.1f}"
+    print(f"{remote_exports.published(version)}: {sizes}; written in {seconds:.0f} s")
 
 
 def _chosen(run: Run) -> list[pathlib.Path]:
