@@ -70,7 +70,7 @@ _OPTIONS = setting_flags.define_usual(
     ServingOptions,
     *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
     *("tls_certificate", "tls_key", "api_key_file", "max_connections", "gateways", "keep_alive_seconds"),
-    *("max_batch_size", "max_batch_bytes", "batch_wait_ms", "max_queue_bytes", "max_unsent_bytes"),
+    *("max_batch_size", "max_batch_bytes", "max_queue_bytes", "max_unsent_bytes"),
     *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )

@@ -46,18 +46,16 @@ class _Batch:
 class Batcher:
     """Runs requests in batches, one batch at a time in each stream (thread).
 
-    Rows of one signature and of similar cost are merged, because a batch takes as long as its longest row: with
-    what came first goes what is most like it. A batch is due when it is full or its first request has waited long
-    enough, or at once if there is nothing else and the request before was alone too. It runs once a stream is free;
-    of several that are due the most urgent one runs (`ordering.urgency`). Of two or more streams one is kept free
-    of large rows. A request larger than a batch queues one part after another, so that requests take turns. If a
-    batch fails, its requests are run one by one, so that each gets its own error. A batch that nobody waits for any
-    more is stopped.
+    A free stream runs what waits at once, and what comes while all are busy is merged; to wait for more made
+    answers later, and no load faster. Rows of one signature and of similar cost are merged, because a batch takes
+    as long as its longest row: with what came first goes what is most like it, and of several batches the most
+    urgent one runs (`ordering.urgency`). Of two or more streams one is kept free of large rows. A request larger
+    than a batch queues one part after another, so that requests take turns. If a batch fails, its requests are run
+    one by one, so that each gets its own error. A batch that nobody waits for any more is stopped.
 
     Args:
         max_batch_size: most rows of a batch.
         max_batch_cost: most cost of a batch; a single row may exceed it.
-        wait_seconds: how long a request waits for others at most.
         num_streams: batches that run in parallel.
         max_queue_cost: most cost of all waiting rows; a request that waits alone may exceed it.
         on_batch: called with the number of rows of each batch that runs.
@@ -70,14 +68,12 @@ class Batcher:
         self,
         max_batch_size: int,
         max_batch_cost: int,
-        wait_seconds: float,
         num_streams: int,
         max_queue_cost: int,
         on_batch: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._max_batch_size = max_batch_size
         self._max_batch_cost = max_batch_cost
-        self._wait_seconds = wait_seconds
         self._max_queue_cost = max_queue_cost
         self._on_batch = on_batch
         self._num_streams = num_streams
@@ -85,7 +81,6 @@ class Batcher:
         self._changed = threading.Condition()
         self._queues: dict[Key, Queue] = {}
         self._running: set[_Batch] = set()
-        self._was_alone = False  # whether the newest batch holds a single request
         self._waiting = 0
         self._waiting_costs: collections.Counter[int] = collections.Counter()  # by cost class
         self._closed = self._abandoned = False
@@ -166,7 +161,7 @@ class Batcher:
     def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
         """Cuts a request into parts, each of rows of similar cost."""
         rows = len(costs)
-        request = Request(Future(), time.monotonic(), None, collections.deque(), [])
+        request = Request(Future(), None, collections.deque(), [])
         if signature.mergeable:
             kinds = np.array([cost_class(cost) for cost in costs.tolist()])
             order = np.argsort(costs, kind="stable")
@@ -287,14 +282,12 @@ class Batcher:
         """Waits for the next batch; returns None once the batcher is closed and nothing waits."""
         with self._changed:
             while True:
-                now = time.monotonic()
-                due = {key: self._due(key[0], queue) for key, queue in self._queues.items() if self._may_run(key[1])}
-                ripe = [key for key in due if due[key] <= now]
-                if ripe:
-                    return self._next_batch(max(ripe, key=lambda key: self._urgency(key, now)))
+                if ready := [key for key in self._queues if self._may_run(key[1])]:
+                    now = time.monotonic()
+                    return self._next_batch(max(ready, key=lambda key: self._urgency(key, now)))
                 if self._closed and not self._queues:
                     return None
-                self._changed.wait(min(due.values()) - now if due else None)
+                self._changed.wait()
 
     def _may_run(self, number: int) -> bool:
         """Whether a batch of this cost class may take another stream. The lock must be held."""
@@ -305,15 +298,6 @@ class Batcher:
         """How urgent the batch at the head of a queue is. The lock must be held."""
         part = self._queues[key].parts[0]
         return urgency(part.queued, part.cost / part.rows if key[0].mergeable else part.cost, now)
-
-    def _due(self, signature: Signature, queue: Queue) -> float:
-        """The time at which the batch at the head of a queue is due."""
-        full = queue.rows >= self._max_batch_size or queue.cost >= self._max_batch_cost
-        # A client that is alone sends its next request once it has its answer: nobody else is to be expected.
-        alone = self._was_alone and not self._running and len(self._queues) == len(queue.parts) == 1
-        if self._closed or not signature.mergeable or full or alone:
-            return 0.0
-        return queue.parts[0].request.arrived + self._wait_seconds
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests."""
@@ -327,7 +311,6 @@ class Batcher:
                 break
             batch.parts.append(part)
         self._running.add(batch)
-        self._was_alone = len(batch.parts) == 1
         for part in batch.parts:
             self._leave(part)
         for part in batch.parts:

@@ -73,7 +73,6 @@ class Core:
         self._batcher = Batcher(
             options.max_batch_size,
             options.max_batch_bytes,
-            options.batch_wait_ms / 1000,
             options.num_streams,
             options.max_queue_bytes,
             self.metrics.batch,

@@ -54,7 +54,6 @@ class ServingOptions:
             because it hands on those of many clients.
         max_batch_size: most sentences of a batch; 1 disables merging.
         max_batch_bytes: most bytes of text in a batch; a single sentence may exceed it.
-        batch_wait_ms: longest wait of a batch's first sentence for others, in milliseconds.
         num_streams: batches that run in parallel.
         max_queue_bytes: most bytes of waiting text, with an overhead per sentence; a single request may exceed it.
         max_unsent_bytes: most bytes of answers in memory that clients have not read yet; a single one may exceed it.
@@ -87,7 +86,6 @@ class ServingOptions:
     gateways: Sequence[str] = ()
     max_batch_size: int = 32
     max_batch_bytes: int = 8192
-    batch_wait_ms: float = 2.0
     num_streams: int = 1
     max_queue_bytes: int = 1 << 18
     max_unsent_bytes: int = 1 << 26
@@ -110,7 +108,7 @@ class ServingOptions:
         _check_at_least(
             self,
             0,
-            *("rest_port", "grpc_port", "batch_wait_ms", "cache_bytes"),
+            *("rest_port", "grpc_port", "cache_bytes"),
             *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
         )
         for name in ("rest_port", "grpc_port"):

@@ -20,14 +20,12 @@ class Request:
 
     Attributes:
         future: the future of all outputs; once it is done, nobody waits for the request any more.
-        arrived: time of arrival in seconds of `time.monotonic`.
         order: int [rows], the row of the request that each row of its parts is; None if the order is the same.
         parts: the parts that have not begun, of which only the first is in a queue.
         outputs: the outputs of each part, None until it has run.
     """
 
     future: Future[Arrays]
-    arrived: float
     order: np.ndarray | None
     parts: collections.deque["Part"]
     outputs: list[Arrays | None]

@@ -125,7 +125,7 @@ def test_sigterm_ends_it_while_another_version_is_loaded(export_dir, tmp_path):
 
 def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
     gate = tmp_path / "open"
-    arguments = [f"--export_dir={export_dir}", "--num_streams=1", "--max_batch_size=2", "--batch_wait_ms=0"]
+    arguments = [f"--export_dir={export_dir}", "--num_streams=1", "--max_batch_size=2"]
     with started(*arguments) as program, concurrent.futures.ThreadPoolExecutor(12) as pool:
         assert "serving toy (version 5)" in program.line
         running = pool.submit(program.predict, "gate", str(gate))
@@ -284,7 +284,6 @@ def refusals(export_dir, tmp_path_factory):
             "fitted": [f"--export_dir={fitted}"],
             "file": [f"--export_dir={__file__}"],
             "batch": [export, "--max_batch_size=0"],
-            "wait": [export, "--batch_wait_ms=-1"],
             "queue": [export, "--max_queue_bytes=0"],
             "seconds": [export, "--request_seconds=0"],
             "port": [export, "--rest_port=70000"],
@@ -317,7 +316,6 @@ def refusals(export_dir, tmp_path_factory):
         ("above", ["has no numbered versions in it; give --export_dir=", "/toy\n"]),
         ("fitted", ["has no numbered versions in it; give --export_dir=", "/serving/mine\n"]),
         ("batch", ["max_batch_size", "1", "0"]),
-        ("wait", ["batch_wait_ms", "-1"]),
         ("queue", ["max_queue_bytes", "1", "0"]),
         ("seconds", ["request_seconds", "0"]),
         ("port", ["rest_port", "70000"]),

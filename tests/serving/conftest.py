@@ -84,8 +84,8 @@ def make():
 
     batchers = []
 
-    def make(size=4, wait=0.0, streams=1, queue=10**9, cost=10**9, on_batch=lambda rows: None):
-        batchers.append(Batcher(size, cost, wait, streams, queue, on_batch))
+    def make(size=4, streams=1, queue=10**9, cost=10**9, on_batch=lambda rows: None):
+        batchers.append(Batcher(size, cost, streams, queue, on_batch))
         return batchers[-1]
 
     yield make

@@ -1,7 +1,6 @@
 """Batches with functions of known doings: order, merging, failures, a full queue, requests given up."""
 
 import random
-import time
 import weakref
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
@@ -69,37 +68,17 @@ def test_a_long_request_is_cut_into_parts_of_like_rows(make):
     assert function.batches == [[200, 201], [300, 301]]
 
 
-def test_a_batch_waits_for_others_but_not_once_it_is_full(make):
+def test_who_finds_a_free_stream_waits_for_nobody(make):
     function = Doubler()
-    batcher = make(size=3, wait=10**6)
-    futures = [submit(batcher, function, number) for number in range(3)]
-    assert [answer(future) for future in futures] == [[0], [2], [4]]
-    assert function.batches == [[0, 1, 2]]
-
-
-def test_a_batch_waits_no_longer_than_it_is_told(make):
-    function = Doubler()
-    batcher = make(size=3, wait=0.05)
-    start = time.monotonic()
-    assert answer(submit(batcher, function, 1)) == [2]
-    assert time.monotonic() - start >= 0.05
-
-
-def test_who_is_alone_waits_for_nobody(make):
-    function = Doubler()
-    batcher = make(size=2, wait=10**6)
-    assert answer(submit(batcher, function, 1, 2)) == [2, 4]
-    assert [answer(submit(batcher, function, number)) for number in (3, 4)] == [[6], [8]]
-    assert function.batches == [[1, 2], [3], [4]]
-    # While one runs others wait for each other, and after them the next does.
-    function.entered.clear()
+    batcher = make(size=4, streams=2)
     first = behind_a_gate(batcher, function)
-    futures = [submit(batcher, function, number) for number in (5, 6)]
+    function.entered.clear()
+    second = submit(batcher, function, 1)
+    assert function.entered.wait(300) and batcher.waiting == 0
+    futures = [submit(batcher, function, number) for number in (2, 3)]
     function.gate.set()
-    assert [answer(future) for future in [first, *futures]] == [[0], [10], [12]]
-    futures = [submit(batcher, function, number) for number in (7, 8)]
-    assert [answer(future) for future in futures] == [[14], [16]]
-    assert function.batches[3:] == [[0], [5, 6], [7, 8]]
+    assert [answer(future) for future in [first, second, *futures]] == [[0], [2], [4], [6]]
+    assert function.batches == [[0], [1], [2, 3]]
 
 
 def test_what_must_not_be_merged_runs_alone_and_whole(make):
@@ -314,10 +293,13 @@ def test_what_is_given_up_while_it_runs_does_no_harm(make):
 
 
 def test_closing_runs_what_waits_and_refuses_what_comes(make):
-    function = Doubler()
-    batcher = make(wait=30)
-    futures = [submit(batcher, function, number) for number in range(3)]
-    assert batcher.close(20)
+    function, batcher = Doubler(), make()
+    futures = [behind_a_gate(batcher, function), *(submit(batcher, function, number) for number in (1, 2))]
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(batcher.close, 300)
+        wait_until(lambda: batcher._closed)
+        function.gate.set()
+        assert closing.result(300)
     assert [answer(future) for future in futures] == [[0], [2], [4]]
     with pytest.raises(ServingError, match="stopping") as caught:
         submit(batcher, function, 1)
@@ -338,7 +320,7 @@ def test_closing_does_not_wait_for_ever(make):
 
 def test_many_threads_get_their_own_answers(make):
     functions = [Doubler(), Doubler(mergeable=False), Doubler(bad=13)]
-    batcher = make(size=8, wait=0.001, streams=3)
+    batcher = make(size=8, streams=3)
 
     def client(seed):
         draw = random.Random(seed)
