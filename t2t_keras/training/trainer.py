@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import signal
 import time
 import zlib
@@ -184,7 +185,7 @@ class Trainer:
                 self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
             )
         with contextlib.closing(monitor), self.signals, self.writer:
-            parameters = sum(self.config.model.parameter_counts().values())
+            parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
             what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
             monitor.say(f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while")
             if self._restored:
