@@ -1,6 +1,7 @@
 """Follows the versions of a model in its directory and serves those that are wanted and can be loaded."""
 
 import contextlib
+import ctypes
 import dataclasses
 import gc
 import logging
@@ -305,15 +306,18 @@ class Versions:
 
 
 def _set_aside() -> None:
-    """Has the search for garbage pass over all that lives now, if the program began by doing so (`gc.freeze`).
+    """Frees what is left of versions, and has the search for garbage pass over all that lives now (`gc.freeze`).
 
     Else each search goes through the graphs of a model, which takes some 0.3 s, several times a minute, and nobody is
-    answered meanwhile.
+    answered meanwhile. Nothing is done in a program that did not begin with it.
     """
     if gc.get_freeze_count():
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+        # glibc keeps what is freed, some 200 MB a version with a small model; another C library has no such function.
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
