@@ -254,8 +254,8 @@ class Batcher:
         with self._changed:
             if request and request.parts:
                 self._leave(request.parts[0])
-            while request and request.parts:
-                self._forget(request.parts.popleft())
+                while request.parts:
+                    self._forget(request.parts.popleft())
             # Looked up now: a batch that fails meanwhile is run again for the others, with a cancellation of its own.
             in_vain = [batch.cancellation for batch in self._running if batch.in_vain]
         for cancellation in in_vain:
