@@ -1,8 +1,8 @@
 """Follows the versions of a model in its directory and serves those that are wanted and can be loaded."""
 
 import contextlib
-import ctypes
 import dataclasses
+import functools
 import gc
 import logging
 import os
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from t2t_keras.machine.heaps import give_back, made_apart
 from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_models import Model, ready_model
@@ -254,7 +255,7 @@ class Versions:
             self._statuses[version] = VersionStatus(version, "LOADING")
         try:
             with self._around_load():
-                model = self._load(path, version)
+                model = made_apart(functools.partial(self._load, path, version))
         except Exception as error:
             cause = serving_error(error)
             if cause.code is Code.FAILED_PRECONDITION:  # what its files ask for, this server cannot do
@@ -315,9 +316,7 @@ def _set_aside() -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        # glibc keeps what is freed, some 200 MB a version with a small model; another C library has no such function.
-        with contextlib.suppress(AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+        give_back()  # some 200 MB a version with a small model
 
 
 def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
