@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import NoReturn
 
@@ -78,7 +78,8 @@ def run(main: Callable[[list[str]], None]) -> None:
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
     if helping.ASKING & set(sys.argv[1:]):
-        print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0]))
+        with _until_unread():
+            print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0]), flush=True)
         sys.exit(0)
     sys.modules["__main__"].__doc__ = module.__doc__  # of --helpfull, also if a console command is the main module
     app.run(lambda argv: _guarded(main, argv), flags_parser=_parsed)
@@ -109,16 +110,22 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         for call in BEFORE_MAIN:
             call()
         gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
-        with _mirrored():
+        with _until_unread(), _mirrored():
             main(argv)
-    except BrokenPipeError:
-        # The reader of the output has stopped reading, which is not an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (InputError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+@contextlib.contextmanager
+def _until_unread() -> Iterator[None]:
+    """Ends the block where the reader of the output has stopped reading, which is not an error."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_paths() -> None:

@@ -170,6 +170,8 @@ def test_the_exit_status_of_main_counts(call):
 def test_a_reader_that_has_enough(call):
     done = call("--number=6", pipe="head -1")
     assert (done.stdout, done.stderr) == ("a line\n0\n", "")
+    done = call("--help", pipe="true")
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
