@@ -85,14 +85,13 @@ class ConfiguredModels:
             self._thread = threading.Thread(target=self._follow, name="configuration", daemon=True)
             self._thread.start()
 
-    def stop(self) -> bool:
-        """Stops following; returns False if a load, which cannot be interrupted, is still running."""
+    def stop(self) -> None:
+        """Stops following; a load, which cannot be interrupted, may still be running."""
         self._stopped.set()
-        stopped = [versions.stop() for versions in self._versions.values()]
+        for versions in self._versions.values():
+            versions.stop()
         if self._thread:
             self._thread.join(timeout=1)
-            stopped.append(not self._thread.is_alive())
-        return all(stopped)
 
     def configure(self, settings: Sequence[ModelSettings]) -> None:
         """Serves these models from now on: loads new ones, applies new policies and labels, and withdraws the others.

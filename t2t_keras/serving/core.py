@@ -51,7 +51,6 @@ class Core:
         refusals: counts what is refused before it is a request.
         unsent: counts the answers that are being sent.
         models: the models and their versions.
-        is_loading: after `close`, whether a version is still being loaded; loading cannot be interrupted.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Core:
             options, around_load, substitutes, lambda model: self._answers.forget(model.signatures.values())
         )
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
-        self.is_loading = False
         self._may_grow = threading.Semaphore(options.max_growing)
         self._batcher = Batcher(
             options.max_batch_size,
@@ -96,7 +94,7 @@ class Core:
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
         self._answers.close()
-        self.is_loading = not self.models.stop()
+        self.models.stop()
         return self._batcher.close(timeout)
 
     def abandon(self) -> None:

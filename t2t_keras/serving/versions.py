@@ -103,13 +103,11 @@ class Versions:
         self._thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
         self._thread.start()
 
-    def stop(self) -> bool:
-        """Stops following the directory; returns False if a load, which cannot be interrupted, is still running."""
+    def stop(self) -> None:
+        """Stops following the directory; a load, which cannot be interrupted, may still be running."""
         self._stopped.set()
-        if not self._thread:
-            return True
-        self._thread.join(timeout=1)
-        return not self._thread.is_alive()
+        if self._thread:
+            self._thread.join(timeout=1)
 
     def choose(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Says which versions are wanted, from the next `poll` on, and which labels they have.
