@@ -27,26 +27,15 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
-from benchmarks.decode_engines import WITH_MKL
+from benchmarks.decode_engines import ENGINES, WITH_MKL
 from benchmarks.decode_report import Numbers, agreement, alone, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences, vocabularies
-from benchmarks.turns import Worker, processor_name, take_turns
+from benchmarks.turns import Worker, all_at_least_one, at_least_one, processor_name, take_turns
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.symbols import EOS_ID
 
 # Those whose weights are rounded need not find the same.
 ROUNDED = ("ours_bfloat16", "ours_ctranslate2_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")
-ENGINES = (
-    "ours",
-    "ours_bfloat16",
-    "ours_ctranslate2",
-    "ours_ctranslate2_int8",
-    "ctranslate2_float32",
-    "ctranslate2_int8",
-    "ctranslate2_one_worker",
-    "ctranslate2_int8_one_worker",
-    "marian",
-)
 # On processors that are not Intel's, CTranslate2 uses the faster library for products only where it is told to.
 MKL_ENGINES = tuple(f"{name}{WITH_MKL}" for name in ENGINES if name.startswith("ctranslate2"))
 NATURAL, GIVEN = "natural", "given"
@@ -234,14 +223,6 @@ def parser() -> argparse.ArgumentParser:
             raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; valid: {', '.join(known)}")
         return found
 
-    def at_least_one(text: str) -> int:
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-        return int(text)
-
-    def sizes(text: str) -> list[int]:
-        return [at_least_one(size) for size in text.split(",")]
-
     def interpreter(text: str) -> tuple[str, str]:
         engine, equals, path = text.partition("=")
         if not equals:
@@ -267,7 +248,7 @@ def parser() -> argparse.ArgumentParser:
         help="how outputs end: where the model ends them, or after --output_tokens; default: both, the first for runs",
     )
     flags.add_argument("--runs", type=at_least_one, default=3, help="each of --rounds turns; ranges are over these")
-    flags.add_argument("--beam_sizes", type=sizes, default=[1, 4], help="by commas")
+    flags.add_argument("--beam_sizes", type=all_at_least_one, default=[1, 4], help="by commas")
     flags.add_argument("--rounds", type=at_least_one, default=5)
     flags.add_argument("--tries", type=at_least_one, default=4, help="of a turn, until the machine is quiet")
     flags.add_argument("--latency_sentences", type=at_least_one, default=20, help="translated one by one, a turn")

@@ -9,6 +9,7 @@ token. So scores leave it out everywhere: the other tokens have probability 1 to
 """
 
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -130,26 +131,6 @@ def _ours(
     return Engine(translate, score, f"tensorflow {tf.__version__}", translate_texts)
 
 
-def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """t2t_keras: the search of `Translator.translate`, from as many threads as it uses."""
-    return _ours(task, weights)
-
-
-def ours_bfloat16(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """The same with the steps' weights in bfloat16; scores of given translations are computed in float32."""
-    return _ours(task, weights, bfloat16=True)
-
-
-def ours_ctranslate2(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """t2t_keras with its searches on CTranslate2, `--engine=ctranslate2`."""
-    return _ours(task, weights, "float32")
-
-
-def ours_ctranslate2_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """The same with weights of 8 bits, `--compute_type=int8`."""
-    return _ours(task, weights, "int8")
-
-
 def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
     """The weights less the position tables that this project computes, or cut as long as it learned them."""
     learned = model["position_encoding"] == "learned"
@@ -160,7 +141,10 @@ def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[s
     }
 
 
-def _ctranslate2(task: dict[str, Any], compute_type: str, workers: int, threads: int) -> Engine:
+def _ctranslate2(
+    task: dict[str, Any], weights: dict[str, np.ndarray], compute_type: str = "float32", one_worker: bool = False
+) -> Engine:
+    """CTranslate2, with a worker of one thread a core, or one worker with all cores."""
     import ctranslate2
 
     from benchmarks.ctranslate2_model import vocabulary
@@ -171,8 +155,8 @@ def _ctranslate2(task: dict[str, Any], compute_type: str, workers: int, threads:
         task["ctranslate2_model"],
         device="cpu",
         compute_type=compute_type,
-        inter_threads=workers,
-        intra_threads=threads,
+        inter_threads=1 if one_worker else cores(),
+        intra_threads=cores() if one_worker else 1,
     )
 
     def named(rows: Ids) -> list[list[str]]:
@@ -195,26 +179,6 @@ def _ctranslate2(task: dict[str, Any], compute_type: str, workers: int, threads:
         return [list(result.log_probs) for result in results]
 
     return Engine(translate, score, f"ctranslate2 {ctranslate2.__version__}")
-
-
-def ctranslate2_float32(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """CTranslate2, a worker of one thread a core: the fastest it is here."""
-    return _ctranslate2(task, "float32", cores(), 1)
-
-
-def ctranslate2_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """The same with weights of 8 bits."""
-    return _ctranslate2(task, "int8", cores(), 1)
-
-
-def ctranslate2_int8_one_worker(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """One worker with all cores, with weights of 8 bits."""
-    return _ctranslate2(task, "int8", 1, cores())
-
-
-def ctranslate2_one_worker(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """CTranslate2 in float32, one worker with all cores, which can be better for one sentence at a time."""
-    return _ctranslate2(task, "float32", 1, cores())
 
 
 def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
@@ -260,19 +224,16 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
     return Engine(translate, score, f"torch {torch.__version__}, transformers {transformers.__version__}")
 
 
-ENGINES = {
-    engine.__name__: engine
-    for engine in (
-        ours,
-        ours_bfloat16,
-        ours_ctranslate2,
-        ours_ctranslate2_int8,
-        ctranslate2_float32,
-        ctranslate2_int8,
-        ctranslate2_one_worker,
-        ctranslate2_int8_one_worker,
-        marian,
-    )
+ENGINES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Engine]] = {
+    "ours": _ours,  # the search of `Translator.translate`, from as many threads as it uses
+    "ours_bfloat16": functools.partial(_ours, bfloat16=True),  # scores of given translations are in float32
+    "ours_ctranslate2": functools.partial(_ours, compute_type="float32"),  # `--engine=ctranslate2`
+    "ours_ctranslate2_int8": functools.partial(_ours, compute_type="int8"),
+    "ctranslate2_float32": _ctranslate2,  # the fastest it is here
+    "ctranslate2_int8": functools.partial(_ctranslate2, compute_type="int8"),
+    "ctranslate2_one_worker": functools.partial(_ctranslate2, one_worker=True),  # can be better for one sentence
+    "ctranslate2_int8_one_worker": functools.partial(_ctranslate2, compute_type="int8", one_worker=True),
+    "marian": marian,
 }
 
 

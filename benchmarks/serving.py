@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from benchmarks.serving_faults import print_faults
 from benchmarks.serving_process import Served, post
-from benchmarks.turns import Worker, busy_seconds, processor_name
+from benchmarks.turns import Worker, all_at_least_one, at_least_one, busy_seconds, processor_name
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LUA = os.path.join(_ROOT, "benchmarks", "serving.lua")
@@ -243,20 +243,11 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The flags."""
-
-    def at_least_one(text: str) -> int:
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-        return int(text)
-
-    def numbers(text: str) -> list[int]:
-        return [at_least_one(number) for number in text.split(",")]
-
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--export_dir", required=True, help="a model's directory, as launch.export writes it")
     flags.add_argument("--text", required=True, help="a file with a source sentence a line")
     flags.add_argument("--sentences", type=at_least_one, default=500, help="how many of them")
-    flags.add_argument("--clients", type=numbers, default=[1, 8, 64], help="at once, by commas")
+    flags.add_argument("--clients", type=all_at_least_one, default=[1, 8, 64], help="at once, by commas")
     flags.add_argument("--compute_type", default="float32", help="how CTranslate2 multiplies: float32 or int8")
     flags.add_argument("--rounds", type=at_least_one, default=3, help="turns of each server")
     flags.add_argument("--seconds", type=at_least_one, default=10, help="of a turn")

@@ -4,6 +4,7 @@ A worker calls `serve`; a driver makes a `Worker` an engine and calls `take_turn
 A turn counts only while other processes leave the machine alone.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -129,3 +130,15 @@ def busy_seconds() -> float:
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq, *_ = (int(field) for field in file.readline().split()[1:])
     return (user + nice + system + irq + softirq) / _TICKS
+
+
+def at_least_one(text: str) -> int:
+    """The number that a flag of a benchmark gives."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+    return int(text)
+
+
+def all_at_least_one(text: str) -> list[int]:
+    """The numbers that a flag gives, by commas."""
+    return [at_least_one(number) for number in text.split(",")]

@@ -17,11 +17,6 @@ from t2t_keras.runs.checkpoint_files import STEP_NAME
 _Role = Callable[[str], contextlib.AbstractContextManager[str]]
 
 
-def is_remote(value: str | Sequence[str] | None) -> bool:
-    """Whether the value of a flag has a URL in it."""
-    return any(map(is_url, value)) if isinstance(value, list) else isinstance(value, str) and is_url(value)
-
-
 @contextlib.contextmanager
 def mirrored(roles: Mapping[str, _Role]) -> Iterator[None]:
     """Within the context, the flags of these names have paths of mirrors in place of URLs.
@@ -33,7 +28,7 @@ def mirrored(roles: Mapping[str, _Role]) -> Iterator[None]:
             flag = flags.FLAGS[name]
             if isinstance(flag.value, list):
                 flag.value = [stack.enter_context(role(each)) if is_url(each) else each for each in flag.value]
-            elif is_remote(flag.value):
+            elif is_url(flag.value):
                 flag.value = stack.enter_context(role(flag.value))
         yield
 

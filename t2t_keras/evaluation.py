@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.inference.forced import pair_batches, token_log_probs_function
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, replacing, write_json
-from t2t_keras.search.batches import Progress, length_batches, padded
+from t2t_keras.search.batches import Progress
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings
@@ -104,15 +104,12 @@ def corpus_cross_entropy(
         InputError: there are no lines, or the numbers of lines differ.
     """
     check_lines(sources, targets)
-    encoded = [_cut_ids(tokenizer.source, sources), _cut_ids(tokenizer, targets)]
-    lengths = [max(len(source), len(target)) for source, target in zip(*encoded, strict=True)]
-
+    source_ids, target_ids = _cut_ids(tokenizer.source, sources), _cut_ids(tokenizer, targets)
     token_log_probs = token_log_probs_function(model)
     total = 0.0
-    for rows in length_batches(lengths, tokens_per_batch):
-        source, target = (padded([side[row] for row in rows]) for side in encoded)
+    for _, source, target in pair_batches(source_ids, target_ids, tokens_per_batch):
         total -= float(tf.reduce_sum(token_log_probs(source, target)))
-    return total, sum(map(len, encoded[1]))
+    return total, sum(map(len, target_ids))
 
 
 def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:

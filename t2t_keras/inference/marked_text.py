@@ -1,6 +1,5 @@
 """Translates documents with markup: their sentences by a translator, their tags by its model's alignment."""
 
-import itertools
 from collections.abc import Sequence
 
 from t2t_keras.inference.translation import Translation
@@ -33,11 +32,9 @@ def translate_marked(
     for text, translation in zip(texts, found, strict=True):
         own = [next(links) for _ in translation.source_ids]
         aligned.append(aligned_text(translator, text, translation, own) if translation.exists else unchanged(text))
-    rows, results = iter(aligned), []
-    for document in documents:
-        results.append(document.filled(list(itertools.islice(rows, len(document.segments)))))
-    translations = iter(found)
-    return results, [list(itertools.islice(translations, len(document.segments))) for document in documents]
+    rows, translations = iter(aligned), iter(found)
+    results = [document.filled([next(rows) for _ in document.segments]) for document in documents]
+    return results, [[next(translations) for _ in document.segments] for document in documents]
 
 
 def aligned_text(

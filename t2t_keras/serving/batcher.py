@@ -16,7 +16,7 @@ import numpy as np
 from t2t_keras.serving.arrivals import together
 from t2t_keras.serving.cancelling import Cancellation
 from t2t_keras.serving.ordering import Pace, cost_class, is_large, urgency
-from t2t_keras.serving.parts import Key, Part, Queue, Request, check_rows, concatenated, fail, rows_of, succeed
+from t2t_keras.serving.parts import Key, Part, Request, check_rows, concatenated, fail, rows_of, succeed
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
@@ -79,7 +79,7 @@ class Batcher:
         self._num_streams = num_streams
         self.pace = Pace(max_batch_cost)
         self._changed = threading.Condition()
-        self._queues: dict[Key, Queue] = {}
+        self._queues: dict[Key, collections.deque[Part]] = {}  # the waiting parts
         self._running: set[_Batch] = set()
         self._waiting = 0
         self._waiting_costs: collections.Counter[int] = collections.Counter()  # by cost class
@@ -152,7 +152,7 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            left = [part for queue in self._queues.values() for part in queue.parts]
+            left = [part for queue in self._queues.values() for part in queue]
             left += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
             self._abandoned |= bool(left)
         for part in left:
@@ -233,14 +233,14 @@ class Batcher:
         if request.parts:
             part = request.parts[0]
             part.queued = time.monotonic()
-            self._queues.setdefault(part.key, Queue()).append(part)
+            self._queues.setdefault(part.key, collections.deque()).append(part)
             self._changed.notify()
 
     def _leave(self, part: Part) -> None:
         """Takes a part out of its queue. The lock must be held."""
         queue = self._queues[part.key]
         queue.remove(part)
-        if not queue.parts:
+        if not queue:
             del self._queues[part.key]
         self._forget(part.request.parts.popleft())
 
@@ -296,12 +296,12 @@ class Batcher:
 
     def _urgency(self, key: Key, now: float) -> float:
         """How urgent the batch at the head of a queue is. The lock must be held."""
-        part = self._queues[key].parts[0]
+        part = self._queues[key][0]
         return urgency(part.queued, part.cost / part.rows if key[0].mergeable else part.cost, now)
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests."""
-        first, *others = itertools.islice(self._queues[key].parts, _COMPARED)
+        first, *others = itertools.islice(self._queues[key], _COMPARED)
         batch = _Batch(key, [first])
         rows, cost, own = first.rows, first.cost, first.cost / first.rows
         # Of equal ones that which came first; what is unlike waits for a batch of which it is the first.

@@ -83,14 +83,6 @@ class Core:
             lambda: self.models.first.served,
         )
 
-    def start(self) -> None:
-        """Loads the versions that are wanted and can be loaded, if any, and keeps looking for others.
-
-        Raises:
-            InputError: as for `ConfiguredModels.start`.
-        """
-        self.models.start()
-
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
         self._answers.close()

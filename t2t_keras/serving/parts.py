@@ -54,25 +54,6 @@ class Part:
     queued: float = 0.0
 
 
-class Queue:
-    """The waiting parts of one signature and cost class."""
-
-    def __init__(self) -> None:
-        self.parts: collections.deque[Part] = collections.deque()
-        self.rows = 0
-        self.cost = 0
-
-    def append(self, part: Part) -> None:
-        self.parts.append(part)
-        self.rows += part.rows
-        self.cost += part.cost
-
-    def remove(self, part: Part) -> None:
-        self.parts.remove(part)
-        self.rows -= part.rows
-        self.cost -= part.cost
-
-
 def rows_of(arrays: Arrays, start: int, end: int) -> Arrays:
     """The rows from `start` to before `end` of each array."""
     return {name: array[start:end] for name, array in arrays.items()}

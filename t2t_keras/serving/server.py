@@ -83,7 +83,7 @@ class Server:
         try:
             # A port that is taken is told before the model is loaded.
             self._serves.result()
-            self.core.start()
+            self.core.models.start()
         except Exception:
             self.stop()
             raise

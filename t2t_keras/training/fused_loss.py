@@ -10,24 +10,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.tensor import Tensor
+from t2t_keras.training.updates import Head
 
 # Elements of one chunk of logits on a CPU: small enough to stay near the cache, large enough that adding each chunk's
 # share to the matrix's gradient costs little.
 _CPU_CHUNK_ELEMENTS = 2**22
 # On a GPU or TPU, which are fast at large products: an eighth of a GiB in float32.
 _ACCELERATOR_CHUNK_ELEMENTS = 2**25
-
-
-class Head(NamedTuple):
-    """The weights of an output head, or their gradients.
-
-    Attributes:
-        table: float32 [vocab, d_model], the pre-softmax matrix.
-        bias: float32 [vocab], added to the logits; None where the head has none.
-    """
-
-    table: Tensor
-    bias: Tensor | None = None
 
 
 class FusedLoss(NamedTuple):

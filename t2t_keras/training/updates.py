@@ -29,6 +29,18 @@ class StepMetrics(NamedTuple):
     measures: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
 
+class Head(NamedTuple):
+    """The weights of an output head, or their gradients.
+
+    Attributes:
+        table: float32 [vocab, d_model], the pre-softmax matrix.
+        bias: float32 [vocab], added to the logits; None where the head has none.
+    """
+
+    table: Tensor
+    bias: Tensor | None = None
+
+
 def update_rate(config: TrainConfig, d_model: int, step: Tensor) -> Tensor:
     """The learning rate of an update, counted from 1: float32 scalar."""
     if config.schedule == "constant":

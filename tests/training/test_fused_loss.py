@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from t2t_keras import losses
 from t2t_keras.training import fused_loss as module
-from t2t_keras.training.fused_loss import Head, fused_loss
+from t2t_keras.training.fused_loss import fused_loss
+from t2t_keras.training.updates import Head
 
 D_MODEL = 8
 VOCAB = 50

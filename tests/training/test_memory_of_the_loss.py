@@ -17,7 +17,8 @@ MEASURE = """
 import sys
 import tensorflow as tf
 from t2t_keras.losses import loss_sum_and_count
-from t2t_keras.training.fused_loss import Head, fused_loss
+from t2t_keras.training.fused_loss import fused_loss
+from t2t_keras.training.updates import Head
 
 kind, tokens, vocab_size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 

@@ -73,9 +73,7 @@ class RNNAttention(EncoderDecoder):
         self.memory_projection = self._projection("memory_projection", config.d_memory) if config.d_memory else None
         self.bottom = AttentiveLSTM(config.num_units, config.d_attention, name="decoder_1", dtype=dtype)
         self.decoder_layers = [layer(f"decoder_{index + 2}") for index in range(len(decoder) - 1)]
-        self.readout = None
-        if config.has_readout():
-            self.readout = self._projection("readout", config.d_model)
+        self.readout = self._projection("readout", config.d_model) if config.has_readout() else None
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
 
     def build_layers(self) -> None:
@@ -201,9 +199,9 @@ class RNNAttention(EncoderDecoder):
         alone = number > 1 and self.config.connections == "fast_forward"
         return inputs if alone else ops.concatenate([inputs, context], axis=-1)
 
-    def _outputs(self, number: int, below: LayerOutputs, hidden: Tensor, gates: Tensor | None) -> LayerOutputs:
+    def _outputs(self, number: int, below: LayerOutputs, hidden: Tensor, gates: Tensor) -> LayerOutputs:
         """What the layer of that number hands on: its hidden states, and what `connections` adds or takes along."""
-        if gates is not None and self.config.connections == "fast_forward":
+        if self.config.connections == "fast_forward":
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
         return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
 

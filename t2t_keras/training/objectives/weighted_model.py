@@ -13,8 +13,9 @@ from t2t_keras.search.goal import Goal
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
-from t2t_keras.training.fused_loss import FusedLoss, Head, fused_loss
+from t2t_keras.training.fused_loss import FusedLoss, fused_loss
 from t2t_keras.training.layout import Layout
+from t2t_keras.training.updates import Head
 
 # Added to the logit of padding, whose probability is exactly 0 then. Finite, because it is multiplied by 0.
 _BARRED = -1e9

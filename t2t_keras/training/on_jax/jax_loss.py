@@ -5,33 +5,21 @@ What `training/fused_loss.py` is on TensorFlow, without the logits of all positi
 """
 
 import functools
-from typing import NamedTuple
 
 import jax
 from jax import numpy as jnp
 
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
+from t2t_keras.training.updates import Head
 
 # Elements of a chunk of logits: half a GiB in float32. Its rows are a multiple of what matrix units take at once.
 _CHUNK_ELEMENTS = 2**27
 _TILE = 64
 
 
-class JaxHead(NamedTuple):
-    """The weights of an output head, or their gradients.
-
-    Attributes:
-        table: float32 [vocab, d_model], the pre-softmax matrix.
-        bias: float32 [vocab], added to the logits; None where the head has none.
-    """
-
-    table: Tensor
-    bias: Tensor | None
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def scaled_loss(hidden: Tensor, head: JaxHead, targets: Tensor, scale: Tensor, label_smoothing: float) -> Tensor:
+def scaled_loss(hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float) -> Tensor:
     """`scale` times the sum of the token losses, float32 scalar, which has gradients by hidden states and head.
 
     Args:
@@ -45,8 +33,8 @@ def scaled_loss(hidden: Tensor, head: JaxHead, targets: Tensor, scale: Tensor, l
 
 
 def _forward(
-    hidden: Tensor, head: JaxHead, targets: Tensor, scale: Tensor, label_smoothing: float
-) -> tuple[Tensor, tuple[Tensor, JaxHead]]:
+    hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float
+) -> tuple[Tensor, tuple[Tensor, Head]]:
     """The scaled loss, and its gradients by hidden states and head."""
     rows = hidden.reshape(-1, hidden.shape[-1])  # --> [batch * target_len, d_model]
     labels, count = targets.reshape(-1), rows.shape[0]
@@ -58,7 +46,7 @@ def _forward(
     rows = jnp.pad(rows, [(0, missing), (0, 0)]).reshape(-1, size, rows.shape[1])  # --> [chunks, size, d_model]
     labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)
 
-    def add(sums: tuple[Tensor, JaxHead], part: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, JaxHead], Tensor]:
+    def add(sums: tuple[Tensor, Head], part: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Head], Tensor]:
         *found, d_rows = _chunk(*part, head, scale, label_smoothing)
         return jax.tree.map(jnp.add, sums, tuple(found)), d_rows
 
@@ -69,8 +57,8 @@ def _forward(
 
 
 def _chunk(
-    rows: Tensor, labels: Tensor, head: JaxHead, scale: Tensor, label_smoothing: float
-) -> tuple[Tensor, JaxHead, Tensor]:
+    rows: Tensor, labels: Tensor, head: Head, scale: Tensor, label_smoothing: float
+) -> tuple[Tensor, Head, Tensor]:
     """The scaled loss of some rows, [rows, d_model], with labels, int32 [rows]; and its gradients by head and rows."""
     table = head.table.astype(rows.dtype)  # --> [vocab, d_model]
     logits = (rows @ table.T).astype("float32")  # --> [rows, vocab]
@@ -86,12 +74,12 @@ def _chunk(
     d_bias = None if head.bias is None else jnp.sum(errors, axis=0)
     errors = errors.astype(rows.dtype)
     d_table = jax.lax.dot_general(errors, rows, (((0,), (0,)), ((), ())), preferred_element_type="float32")
-    return loss, JaxHead(d_table, d_bias), errors @ table
+    return loss, Head(d_table, d_bias), errors @ table
 
 
 def _backward(
-    label_smoothing: float, gradients: tuple[Tensor, JaxHead], upstream: Tensor
-) -> tuple[Tensor, JaxHead, None, None]:
+    label_smoothing: float, gradients: tuple[Tensor, Head], upstream: Tensor
+) -> tuple[Tensor, Head, None, None]:
     del label_smoothing
     return *jax.tree.map(lambda gradient: upstream.astype(gradient.dtype) * gradient, gradients), None, None
 

@@ -25,8 +25,8 @@ from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.on_jax.jax_devices import BATCH, JaxDevices, in_host_memory, is_out_of_memory
 from t2t_keras.training.on_jax.jax_layout import weight_layout
-from t2t_keras.training.on_jax.jax_loss import JaxHead, scaled_loss
-from t2t_keras.training.updates import StepMetrics, update_rate
+from t2t_keras.training.on_jax.jax_loss import scaled_loss
+from t2t_keras.training.updates import Head, StepMetrics, update_rate
 
 
 class TrainingState(NamedTuple):
@@ -70,9 +70,7 @@ class JaxStep:
         self._update = self._on_replicas(self._replica_update, *scalars, donate_argnums=0, out_shardings=results)
         self._validate = self._on_replicas(self._replica_validation, out_shardings=self._everywhere)
 
-    @staticmethod
-    def is_out_of_memory(error: Exception) -> bool:
-        return is_out_of_memory(error)
+    is_out_of_memory = staticmethod(is_out_of_memory)
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
         """Runs a number of steps on batches, of which each has an element for each replica of this process."""
@@ -216,9 +214,9 @@ class JaxStep:
         with keras.StatelessScope(list(zip(self.model.trainable_variables, weights, strict=True))):
             return self.model.states({"source": source, "target": target}, seed=seed, training=seed is not None)
 
-    def _head(self, weights: list[Tensor]) -> JaxHead:
+    def _head(self, weights: list[Tensor]) -> Head:
         """The head's own among the model's weights."""
-        return JaxHead(*(None if place is None else weights[place] for place in self._head_places))
+        return Head(*(None if place is None else weights[place] for place in self._head_places))
 
 
 def _host(array: Tensor) -> np.ndarray:

@@ -9,7 +9,8 @@ from t2t_keras.losses import loss_sum_and_count
 jax = pytest.importorskip("jax")
 
 from t2t_keras.training.on_jax import jax_loss  # noqa: E402
-from t2t_keras.training.on_jax.jax_loss import JaxHead, scaled_loss  # noqa: E402
+from t2t_keras.training.on_jax.jax_loss import scaled_loss  # noqa: E402
+from t2t_keras.training.updates import Head  # noqa: E402
 
 pytestmark = pytest.mark.integration
 
@@ -49,7 +50,7 @@ def found(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.n
         (_, value), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(hidden, head)
         return value, gradients
 
-    head = JaxHead(TABLE, BIAS if has_bias else None)
+    head = Head(TABLE, BIAS if has_bias else None)
     return [np.asarray(each, np.float32) for each in jax.tree.leaves(compute(jax.numpy.asarray(HIDDEN, dtype), head))]
 
 
@@ -73,6 +74,6 @@ def test_in_bfloat16(monkeypatch, chunk):
 
 
 def test_a_loss_without_gradients():
-    hidden, head = jax.numpy.asarray(HIDDEN), JaxHead(TABLE, BIAS)
+    hidden, head = jax.numpy.asarray(HIDDEN), Head(TABLE, BIAS)
     value = scaled_loss(hidden, head, TARGETS, np.float32(SCALE), 0.1)
     np.testing.assert_allclose(float(value), plain(0.1, True)[0], rtol=1e-6)
