@@ -34,7 +34,7 @@ from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask
 
 # Of these signatures a row's outputs depend on the row alone; outputs of the others are as wide as the widest row.
 _BY_ROW = ("serving_default", "nbest", "score", "sample", "alternatives")
-_WHOLE = ("align", "attention", "tokens")
+_WHOLE = ("align", "attention", "tokens", "constrained")
 _MOST_LETTERS = 60  # of a text that is translated with a prefix: it must be one part
 _ASKERS = 5
 _CACHE_BYTES = 200_000
@@ -79,9 +79,11 @@ class Known:
 
 def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
     """What a signature takes for some texts; `at` makes a difference where there is a choice."""
-    if signature == "tokens":
+    if signature in ("tokens", "constrained"):
         ids = [[10 + (at + place * row) % 250 for place in range(5 + at % 20)] for row in range(1, len(texts) + 1)]
-        return {"source_ids": ids, "source_length": [len(row) for row in ids]}
+        tokens = {"source_ids": ids, "source_length": [len(row) for row in ids]}
+        phrases = [[[10 + at % 250], [20 + at % 250]]]  # one constraint, of which either token is enough
+        return tokens if signature == "tokens" else {**tokens, "constraints": [phrases] * len(texts)}
     inputs: dict[str, list] = {"text": list(texts)}
     if signature == "sample":
         inputs["seed"] = [at] * len(texts)
