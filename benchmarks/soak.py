@@ -81,10 +81,11 @@ def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
     """What a signature takes for some texts; `at` makes a difference where there is a choice."""
     if signature in ("tokens", "constrained"):
         ids = [[10 + (at + place * row) % 250 for place in range(5 + at % 20)] for row in range(1, len(texts) + 1)]
-        tokens = {"source_ids": ids, "source_length": [len(row) for row in ids]}
-        phrases = [[[10 + at % 250], [20 + at % 250]]]  # one constraint, of which either token is enough
-        return tokens if signature == "tokens" else {**tokens, "constraints": [phrases] * len(texts)}
-    inputs: dict[str, list] = {"text": list(texts)}
+        inputs: dict[str, list] = {"source_ids": ids, "source_length": [len(row) for row in ids]}
+        if signature == "constrained":  # one constraint, of which either token is enough
+            inputs["constraints"] = [[[[10 + at % 250], [20 + at % 250]]]] * len(texts)
+        return inputs
+    inputs = {"text": list(texts)}
     if signature == "sample":
         inputs["seed"] = [at] * len(texts)
     if signature in ("score", "attention"):
