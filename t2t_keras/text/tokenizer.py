@@ -171,9 +171,9 @@ class Tokenizer:
             from t2t_keras.text.graph_subwords import GraphSubwords
 
             return GraphSubwords(self._processor.subwords, sorted(self._processor.alphabet), name)
-        from t2t_keras.text.graph_sentencepiece import graph_sentencepiece
+        import tensorflow_text
 
-        return graph_sentencepiece(self.serialized, name)
+        return tensorflow_text.SentencepieceTokenizer(model=self.serialized, name=name)
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         plain, size = [int(token) for token in ids], self.vocab_size
