@@ -2,7 +2,8 @@
 
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ class Model:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         # Kept because the variables live only as long as this object.
         self._loaded = _load(path)
+        weakref.finalize(self, _free, _resources(self._loaded)).atexit = False
         self.signatures = {
             name: _signature(name, function, functions.get(name), name in kept)
             for name, function in self._loaded.signatures.items()
@@ -172,6 +174,19 @@ def _load(path: pathlib.Path) -> Any:
             f"{path}/saved_model.pb cannot be loaded by TensorFlow {tf.__version__}: it is damaged, or needs a newer "
             f"version or other operations ({type(error).__name__}: {str(error)[:200]})",
         ) from error
+
+
+def _resources(loaded: Any) -> list[tf.Tensor]:
+    """The handles of tables and vocabularies; TensorFlow Text's would stay in memory after the model."""
+    resource = tf.saved_model.experimental.TrackableResource
+    found = tf.train.TrackableView(loaded).descendants()
+    handles = [each.resource_handle for each in found if isinstance(each, resource)]
+    return [handle for handle in handles if handle.dtype == tf.resource]
+
+
+def _free(handles: Sequence[tf.Tensor]) -> None:
+    for handle in handles:
+        tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True)
 
 
 def _config(path: pathlib.Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import time
 import weakref
 
 import httpx
+import numpy as np
 import pytest
 
 from t2t_keras.serving import versions as module
@@ -22,6 +23,8 @@ from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
+from tests.inference import tiny
+from tests.vocabularies import train_tokenizer
 from tests.waiting import wait_until
 
 SET_ASIDE = module._set_aside  # before a fixture takes its place
@@ -382,6 +385,27 @@ def test_a_model_is_freed(export_dir):
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_a_vocabulary_is_freed_with_its_model_and_with_no_other(tmp_path):
+    import tensorflow as tf
+    from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as operations
+
+    module = tf.Module()
+    vocabulary = train_tokenizer(tiny.SENTENCES, 350, tmp_path / "vocab.model")
+    module.tokenizer = vocabulary.graph_tokenizer()
+    lines = tf.TensorSpec([None], tf.string, name="text")
+    cut = tf.function(lambda text: {"length": module.tokenizer.tokenize(text).row_lengths()}, input_signature=[lines])
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=cut)
+    stays, goes = (Model(tmp_path / "1", 1) for _ in range(2))
+    handles = [model._loaded.tokenizer._model_resource.resource_handle for model in (stays, goes)]
+    assert [int(operations.sentencepiece_vocab_size_op(each)) for each in handles] == [vocabulary.vocab_size] * 2
+    del goes
+    gc.collect()
+    with pytest.raises(tf.errors.NotFoundError):
+        operations.sentencepiece_vocab_size_op(handles[1])
+    lengths = stays.signature("").run({"text": np.array([tiny.SENTENCES[0]], object)})["length"]
+    assert lengths == [len(vocabulary.encode(tiny.SENTENCES[0]))]
 
 
 @pytest.mark.integration
