@@ -44,8 +44,9 @@ REMOTE: dict[str, Callable[[str], contextlib.AbstractContextManager[str]]] = {}
 # Called after the flags are parsed and before `main`.
 BEFORE_MAIN: list[Callable[[], None]] = []
 
-# What absl says of a flag that has no value.
+# What absl says of a flag that is missing, and of a value that a boolean flag does not take.
 _MISSING = re.compile(r"flag --\w+=None: Flag --(\w+) must have a value other than None\.")
+_BOOLEAN = re.compile(r"\('Non-boolean argument to boolean flag', .*\)$")
 
 
 class _VersionFlag(flags.BooleanFlag):
@@ -92,6 +93,7 @@ def _parsed(argv: list[str]) -> list[str]:
     except flags.Error as error:
         missing = _MISSING.findall(str(error))
         text = f"{' and '.join(f'--{name}' for name in missing)} must be given" if missing else str(error)
+        text = _BOOLEAN.sub("neither true nor false", text)
         _fail(f"{' '.join(text.split()).removeprefix('flag ').removesuffix('.').removesuffix(' ?')}; see --help")
 
 

@@ -29,7 +29,7 @@ from . import program, quiet_tensorflow  # isort: skip  (before anything imports
 from absl import flags
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine import streams
+from t2t_keras.machine import heaps, streams
 from t2t_keras.serving.options import Limits, ServingOptions
 
 from . import remote_paths
@@ -91,6 +91,7 @@ class _JsonFormatter(logging.Formatter):
 
 def main(argv: list[str]) -> None:
     """Serves until it is stopped by a signal."""
+    heaps.one_for_each_thread()
     options = _options()
     # Signal handlers interrupt the main thread anywhere: a `SimpleQueue` allows that, an event or a lock might not.
     heard: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()

@@ -4,6 +4,7 @@ import json
 import pathlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,8 @@ class Model:
     def warm_up(self, path: pathlib.Path) -> int:
         """Runs the warm-up requests of the directory `path` and returns their number; it may raise any exception.
 
-        They run in parallel because TensorFlow prepares each signature on one core.
+        They run in parallel because TensorFlow prepares each signature on one core. What it makes for a signature lies
+        in the heap of the thread that asks first, so these threads stay as long as the model (see `machine.heaps`).
         """
         file = path / WARM_UP_FILE
         if not file.exists():
@@ -99,7 +101,8 @@ class Model:
             records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
         except tf.errors.DataLossError as error:
             raise ServingError(Code.DATA_LOSS, f"{WARM_UP_FILE} is damaged: {error.message}") from error
-        return len(list(streams.side_by_side(self._run_record, records)))
+        self._warmers = ThreadPoolExecutor(streams.num_streams(), thread_name_prefix="warm-up")
+        return len(list(self._warmers.map(self._run_record, records)))
 
     def check_answer(self) -> None:
         """Has the model answer one line, if its usual signature takes lines of text; raises any exception otherwise.

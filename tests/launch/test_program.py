@@ -136,6 +136,7 @@ def test_of_every_flag_it_is_known_whether_it_is_a_path():
     [
         (["--numbr=2"], "Unknown command line flag 'numbr'. Did you mean: number; see --help"),
         (["--number=many"], "--number=many: invalid literal for int() with base 10: 'many'; see --help"),
+        (["--version=two"], "--version=two: neither true nor false; see --help"),
         (["--model_dir"], "Missing value for flag --model_dir; see --help"),
     ],
 )

@@ -1,6 +1,11 @@
 """Objects that are made in threads of their own, and memory that goes back to the system."""
 
+import ctypes
 import gc
+import os
+import pathlib
+import subprocess
+import sys
 import threading
 import traceback
 import weakref
@@ -10,6 +15,8 @@ import pytest
 
 from t2t_keras.machine import heaps
 from tests.waiting import wait_until
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Made:
@@ -59,6 +66,44 @@ def test_what_cannot_be_followed_is_refused():
         heaps.made_apart(lambda: 5)
 
 
+# Prints how many heaps there are while so many threads, each of which has allocated something, are alive.
+COUNT = """
+import ctypes, sys, threading
+from t2t_keras.machine import heaps
+heaps.one_for_each_thread()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+all_have = threading.Barrier(int(sys.argv[1]) + 1)
+def take():
+    libc.malloc(100_000)
+    all_have.wait()
+    all_have.wait()
+for _ in range(int(sys.argv[1])):
+    threading.Thread(target=take).start()
+all_have.wait()
+libc.malloc_info(0, libc.fopen(b"/dev/stdout", b"w"))
+libc.fflush(None)
+all_have.wait()
+"""
+
+
+@pytest.mark.parametrize("limit", [None, "5"])
+def test_each_thread_has_a_heap_unless_the_user_says_how_many(limit):
+    if not hasattr(ctypes.CDLL(None), "malloc_info"):
+        pytest.skip("another C library than glibc")
+    threads = min(8 * os.cpu_count() + 20, 250)
+    environment = {**os.environ, "MALLOC_ARENA_MAX": limit or ""}
+    if not limit:
+        del environment["MALLOC_ARENA_MAX"]
+    command = [sys.executable, "-c", COUNT, str(threads)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
+    count = done.stdout.count("<heap nr=")
+    assert count == int(limit) if limit else count > threads
+
+
 def test_another_c_library_is_left_alone(monkeypatch):
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     monkeypatch.setattr(heaps.ctypes, "CDLL", lambda name: SimpleNamespace())
     heaps.give_back()
+    heaps.one_for_each_thread()

@@ -380,11 +380,15 @@ def test_what_lives_long_is_not_searched_for_garbage_and_is_freed_all_the_same(f
 @pytest.mark.integration
 def test_a_model_is_freed(export_dir):
     model = Model(export_dir / "1", 1)
+    before = set(threading.enumerate())
     assert model.warm_up(export_dir / "1") == 2
+    warm = set(threading.enumerate()) - before
+    assert warm and all(thread.is_alive() for thread in warm)  # what it made lies in their heaps
     gone = weakref.ref(model._loaded.number)
     del model
     gc.collect()
     assert gone() is None
+    wait_until(lambda: not any(thread.is_alive() for thread in warm))
 
 
 def test_a_vocabulary_is_freed_with_its_model_and_with_no_other(tmp_path):
