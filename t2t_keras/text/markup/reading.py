@@ -121,9 +121,15 @@ def xml_parts(document: str, name: str) -> list[Part]:
             add(Part("whole", ""))
         in_data = begins
 
-    def doctype(begins: bool) -> None:
+    def default(text: str) -> None:
         nonlocal in_doctype
-        in_doctype = begins
+        begins = text.startswith("<!DOCTYPE")
+        add(Part("whole", "", is_inline=False) if begins else Part("text", ""))
+        in_doctype = in_doctype or begins
+
+    def after_doctype() -> None:
+        nonlocal in_doctype
+        in_doctype = False
 
     handlers: dict[str, Any] = {
         "StartElementHandler": start,
@@ -133,9 +139,8 @@ def xml_parts(document: str, name: str) -> list[Part]:
         "ProcessingInstructionHandler": lambda *_: add(Part("whole", "")),
         "StartCdataSectionHandler": lambda: data(True),
         "EndCdataSectionHandler": lambda: data(False),
-        "StartDoctypeDeclHandler": lambda *_: doctype(True),
-        "EndDoctypeDeclHandler": lambda: doctype(False),
-        "DefaultHandler": lambda text: add(Part("text", "")),  # with it, no entity is expanded
+        "EndDoctypeDeclHandler": after_doctype,
+        "DefaultHandler": default,  # with it, no entity is expanded
         "XmlDeclHandler": lambda *_: add(Part("whole", "", is_inline=False)),
     }
     for handler, function in handlers.items():

@@ -82,8 +82,8 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
         nonlocal line
         for piece in _of_run(run):
             raw = "".join(part.raw for part in piece)
-            has_letters = any(part.kind == "text" and any(map(str.isalpha, _ITEM.sub("", part.raw))) for part in piece)
-            done.append(_segment(piece, line, is_escaped) if has_letters else raw)
+            segment = _segment(piece, line, is_escaped)
+            done.append(segment if any(map(str.isalpha, segment.text)) else raw)
             line += raw.count("\n")
         run.clear()
 
@@ -145,6 +145,7 @@ class _Builder:
         self.entities: dict[str, str] = {}
         self._is_escaped = is_escaped
         self._blanks, self._after_point = "", False
+        self._is_apart = False  # what comes next is another word for the model, whatever stands between
         self.top = Mark("")
         self._open = [self.top]
         self._points: list[Mark] = []  # that nothing came after yet
@@ -175,10 +176,10 @@ class _Builder:
         if not self.text and not self._after_point:
             self.before = self._blanks
         closes = self._after_point and not is_of_word(character) and unicodedata.category(character) not in ("Ps", "Pi")
-        if self._blanks and self.text and not closes and not self.text.endswith(" "):
+        if (self._blanks or self._is_apart) and self.text and not closes and not self.text.endswith(" "):
             self.text += " "
         self.text += character
-        self._blanks, self._after_point = "", False
+        self._blanks, self._after_point, self._is_apart = "", False, False
 
     def _follow(self, is_blank: bool) -> None:
         for point in self._points:
@@ -196,7 +197,8 @@ class _Builder:
         self._points.append(point)
         self._after_point = True
         # The model should see two words where a placeholder is between them.
-        self._blanks = self._blanks or ("" if joins or is_first else " ")
+        self._is_apart = self._is_apart or bool(self._blanks) or not (joins or is_first)
+        self._blanks = ""
 
     def open(self, raw: str) -> None:
         mark = Mark(raw, start=len(self.text))

@@ -124,6 +124,28 @@ def test_what_translates_to_itself_is_the_document_but_for_runs_of_blanks(docume
     assert [segment.text for segment in parsed.segments] == ["Hello, you have new messages (see)."]
 
 
+@pytest.mark.parametrize(
+    "line", ["Progress: %d%% done.", "Total: {n}{unit} a day", "Total: {n} {unit}", "See {a} {b}{c}."]
+)
+def test_placeholders_side_by_side_stay_so(line):
+    parsed = MarkedDocument.parsed(line, "placeholders", "in")
+    assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == line
+
+
+@pytest.mark.parametrize("declaration", ["", '<?xml version="1.0"?>', '<?xml version="1.0"?>\n', "<!-- c -->\n"])
+@pytest.mark.parametrize("doctype", ["html", 'd [\n<!ENTITY foo "bar"><!-- d -->\n]', 'd SYSTEM "d.dtd"'])
+def test_the_document_type_stays_as_it_is(declaration, doctype):
+    document = f"{declaration}<!DOCTYPE {doctype}>\n<d><p>A <b>dog</b>.</p></d>\n"
+    parsed = MarkedDocument.parsed(document, "xml", "in.xml")
+    assert [segment.text for segment in parsed.segments] == ["A dog."]
+    assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == document
+
+
+def test_letters_that_are_written_as_entities_are_translated():
+    parsed = MarkedDocument.parsed("<p>&#1055;&#1088;&#x438;!</p><p>&copy; &#169;</p>", "html", "in")
+    assert [segment.text for segment in parsed.segments] == ["При!"]
+
+
 def test_words_that_move_take_their_tags_along():
     parsed = MarkedDocument.parsed("<p>I have <b>seen</b> the <i>dog</i>, {name}.</p>", "html", "in")
     (segment,) = parsed.segments
