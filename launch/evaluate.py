@@ -9,6 +9,8 @@ Examples:
 """
 
 import dataclasses
+import errno
+import os
 import pathlib
 import sys
 from typing import Any
@@ -73,7 +75,7 @@ def main(argv: list[str]) -> None:
     lowercase = config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value
     scoring = ScoringSettings(language, lowercase, _PAPER_BLEU.value)
     task(config.data.task).check(references, scoring)
-    output_dir = _output_dir(run)
+    output_dir = _writable(_output_dir(run))
     translator = decoding_flags.load_translator()
     perplexity = evaluation.target_perplexity(translator, sources, references)
     notice = SlowNotice(translator, decoding_flags.ENGINE.value)
@@ -85,13 +87,14 @@ def main(argv: list[str]) -> None:
 
         result = evaluation.evaluate(translator, sources, references, scoring, notice.before(update))
     result = dataclasses.replace(result, perplexity=perplexity)
-    paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
     print(translator.task.report(result.hypotheses, references), end="")
     if not _TARGET_LANGUAGE.value and language != config.data.target_language:
         configured = config.data.target_language
         print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
-    print("written:", *(remote.with_urls(str(path)) for path in paths))
+    print("replaced:" if (output_dir / "scores.json").exists() else "written:", end=" ", flush=True)
+    paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
+    print(*(remote.with_urls(str(path)) for path in paths))
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
@@ -132,6 +135,14 @@ def _output_dir(run: Run) -> pathlib.Path:
     if run.exported:
         raise InputError(f"--model_dir={run.path} is an exported model, which stays as it is: give --output_dir")
     return run.path / "evaluation" / (_SPLIT.value or pathlib.Path(_SOURCE.value).name)
+
+
+def _writable(folder: pathlib.Path) -> pathlib.Path:
+    """The folder, made if it is missing; an OSError before the work if nothing can be written there after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    return folder
 
 
 def _settings(translator: Translator, language: str) -> dict[str, Any]:

@@ -58,11 +58,18 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
     The contents, UTF-8 text with "\\n" line ends or, in the mode "wb", bytes, go to a temporary file beside `path`,
     which is renamed at the end. After an error (a full disk, an interruption) the temporary file is removed and an
-    existing file of that name is untouched.
+    existing file of that name is untouched. A device or a pipe is written to as it is. Raises an OSError at once if
+    `path` is a folder or nothing can be written beside it.
     """
     path = local_path(path, "path")
-    temporary = path.with_name(temporary_name(path.name))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    if path.exists() and not path.is_file():
+        with open(path, mode, **text) as file:
+            yield file
+        return
+    if path.is_symlink():
+        path = path.resolve()  # the link stays
+    temporary = path.with_name(temporary_name(path.name))
     try:
         with open(temporary, mode, **text) as file:
             yield file

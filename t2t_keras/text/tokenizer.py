@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import itertools
 import re
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.files import replacing
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
 from t2t_keras.text.words import goes_on_word
 
@@ -27,6 +29,7 @@ MAX_PIECE_CHARACTERS = 16
 # The characters that make up the rarest 0.01 % of a text get no entry; byte
 # fallback spells them without loss.
 _CHARACTER_COVERAGE = 0.9999
+_LONGEST_SENTENCE = 4192  # in bytes; SentencePiece's default, which a vocabulary's file would tell if it were another
 
 _SURROGATES = (0xD800, 0xDFFF)  # not characters
 
@@ -261,7 +264,7 @@ def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
     """A model of what all vocabularies share, and of SentencePiece's own settings."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences),
+        sentence_iterator=itertools.chain.from_iterable(map(_short, sentences)),
         model_writer=model,
         byte_fallback=True,
         character_coverage=_CHARACTER_COVERAGE,
@@ -274,6 +277,15 @@ def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
         **settings,
     )
     return model.getvalue()
+
+
+def _short(sentence: str) -> list[str]:
+    """A sentence in pieces that SentencePiece takes, which would leave out one that is longer."""
+    return split_text(sentence, _is_short) if not _is_short(sentence) else [sentence]
+
+
+def _is_short(sentence: str) -> bool:
+    return len(sentence.encode()) <= _LONGEST_SENTENCE
 
 
 def _commonest(serialized: bytes, vocab_size: int) -> bytes:

@@ -38,6 +38,8 @@ def results(folder):
         "files": [*run, *texts, "--lowercase", "--paper_bleu", "--beam_size=1", f"--output_dir={folder / 'out'}"],
         "chinese": [*run, texts[0], f"--reference={folder / 'a.zh'}", f"--output_dir={folder / 'zh'}"],
         "said_to_be_german": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de"],
+        "again": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de", "--beam_size=1"],
+        "no_folder": [*run, "--split=test", f"--output_dir={folder / 'a.en'}"],
         "chinese_paper": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--paper_bleu"],
         "split": [*run, "--split=test"],
         "lowercase_run": [f"--model_dir={folder / 'lowercase_run'}", "--max_length_offset=3", *texts],
@@ -81,6 +83,9 @@ def test_chinese_references_are_scored_in_their_own_words(results, folder):
     assert scores["settings"]["target_language"] == "zh"
     status, out, _ = results["said_to_be_german"]
     assert status == 0 and "tok:13a" in out and "scored as" not in out
+    written = " ".join(str(folder / "run" / "evaluation" / "a.en" / name) for name in ("hypotheses.txt", "scores.json"))
+    assert f"written: {written}\n" in out
+    assert f"replaced: {written}\n" in results["again"][1]
 
 
 def test_split_of_the_run(results, folder):
@@ -113,6 +118,7 @@ def test_files_of_labels_without_any_entity(results):
         ("missing", ["/nowhere/a.de"]),
         ("empty", ["no lines"]),
         ("no_data", ["out"]),
+        ("no_folder", ["a.en"]),
         ("chinese_paper", ["'zh' has none"]),
     ],
 )

@@ -73,6 +73,24 @@ def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "first"
 
 
+def test_only_a_file_is_replaced(tmp_path):
+    """A link leads to what was written, a pipe gets it, and a folder is refused before anything is done."""
+    (tmp_path / "link").symlink_to("file")
+    for text in ("one", "two"):
+        with replacing(tmp_path / "link") as file:
+            file.write(text)
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == text
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with replacing(tmp_path / "pipe") as file:
+        file.write("three")
+    assert os.read(reader, 100) == b"three" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)), replacing(tmp_path):
+        raise AssertionError("work that would be lost")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]
+
+
 def test_what_a_killed_process_left_is_found_as_before(tmp_path):
     run = Run(tmp_path)
     (tmp_path / temporary_name("config.json")).touch()

@@ -183,6 +183,12 @@ def test_no_text_is_bad_input(tmp_path, vocab_type):
     assert not list(tmp_path.iterdir())
 
 
+def test_long_texts_count_as_short_ones_do(tmp_path):
+    line = " ".join(["A wonderful director of many films."] * 200)  # 7,000 bytes, where SentencePiece takes 4,192
+    tokenizer = train_tokenizer([line], 320, tmp_path / "long.model")
+    assert len(tokenizer.encode("wonderful director")) == 2
+
+
 def test_loading_gives_the_saved_model(tokenizer, tmp_path):
     (tmp_path / "vocab.model").write_bytes(tokenizer.serialized)
     assert Tokenizer.load(tmp_path / "vocab.model").encode("the cat") == tokenizer.encode("the cat")
