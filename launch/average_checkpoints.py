@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
     averaged = checkpoints.save_weights(
         run.checkpoints_path,
         _OUTPUT.value or default_name,
-        max(checkpoint.step for checkpoint in chosen),
+        max([*checkpoints.steps(run.checkpoints_path), *(checkpoint.step for checkpoint in chosen)]),
         averaging.average(chosen),
         {"averaged": [str(path) for path in paths], "config": config.to_dict()},
     )

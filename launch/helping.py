@@ -34,7 +34,7 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
     searching, paths = _search_settings(), set(paths)
     for flag in sorted(
-        flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not _is_required(flag), flag.name)
+        flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name)
     ):
         group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
         sections[group].append(_entry(*_described(flag, flag.name in paths)))
@@ -63,13 +63,14 @@ def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
     words = _OF_ABSL.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
         words += " Any number of times."
-    if _is_required(flag):
+    if is_required(flag):
         words += " (required)"
     shown = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
     return form, words + (f" (default: {shown})" if shown and "default" not in words else "")
 
 
-def _is_required(flag: flags.Flag) -> bool:
+def is_required(flag: flags.Flag) -> bool:
+    """Whether a program cannot do without it."""
     return any("must have a value other than None" in validator.message for validator in flag.validators)
 
 

@@ -131,9 +131,11 @@ def _until_unread() -> Iterator[None]:
 
 
 def _check_paths() -> None:
-    """Refuses URLs in flags for files and folders, because they would be taken for local names."""
+    """Refuses URLs in flags for files and folders, which would be taken for local names, and "", which is "."."""
     for name in (name for name in PATHS if name in flags.FLAGS and name not in TEXTS):
         value = flags.FLAGS[name].value
+        if value == "" and helping.is_required(flags.FLAGS[name]):
+            raise InputError(f"--{name} must not be empty")
         for path in value if isinstance(value, list) else [value]:
             if path and not (name in REMOTE and is_url(path)):
                 local_path(path, f"--{name}")
@@ -146,6 +148,13 @@ def _mirrored() -> contextlib.AbstractContextManager[None]:
     from . import remote_paths  # it imports more than a program without such flags needs
 
     return remote_paths.mirrored(REMOTE)
+
+
+def refuse_replacing(output: str | None, *inputs: str | None) -> None:
+    """Raises an InputError if `--output` is a file that is read."""
+    for path in inputs:
+        if path and output and os.path.exists(output) and os.path.exists(path) and os.path.samefile(path, output):
+            raise InputError(f"--output={output} is what is read: the text would be lost; give another name")
 
 
 def title(text: str) -> None:

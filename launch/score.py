@@ -8,9 +8,11 @@ Examples:
     python -m launch.score --model_dir=runs/mine --source=t.en --translation=t.de --json --output=scores.jsonl
 """
 
+import contextlib
 import dataclasses
 import json
 import sys
+from typing import IO
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
@@ -35,15 +37,13 @@ flags.mark_flag_as_required("model_dir")
 
 def main(argv: list[str]) -> None:
     """Scores the pairs that the flags name."""
+    program.refuse_replacing(_OUTPUT.value, _SOURCE.value, _TRANSLATION.value)
     pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
-    translator = model_flags.load_translator()
-    scores = translator.score([source for source, _ in pairs], [translation for _, translation in pairs])
-    text = "".join(f"{_line(score)}\n" for score in scores)
-    if _OUTPUT.value is None:
-        sys.stdout.write(text)
-        return
-    with replacing(_OUTPUT.value) as file:
-        file.write(text)
+    standard: contextlib.AbstractContextManager[IO[str]] = contextlib.nullcontext(sys.stdout)
+    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value) as file:
+        translator = model_flags.load_translator()
+        scores = translator.score([source for source, _ in pairs], [translation for _, translation in pairs])
+        file.writelines(f"{_line(score)}\n" for score in scores)
 
 
 def _line(score: ForcedScore) -> str:

@@ -39,7 +39,9 @@ _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the ro
 _PLAN = flags.DEFINE_bool("plan", False, "Print what each row takes, and train nothing.")
 _PRINT = flags.DEFINE_bool("print", False, "Print the table with what is finished, and train nothing.")
 _ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train nothing.")
-_DEVICES = flags.DEFINE_integer("devices", 0, "With --plan: how many devices train a row; 0: this machine.")
+_DEVICES = flags.DEFINE_integer(
+    "devices", 0, "With --plan: how many devices train a row; 0: this machine.", lower_bound=0
+)
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: their kind.")
 _UTILISATION = flags.DEFINE_float(
     "utilisation",

@@ -15,8 +15,6 @@ import codecs
 import contextlib
 import itertools
 import json
-import os
-import pathlib
 import sys
 from collections.abc import Iterable
 from typing import IO, get_args
@@ -84,9 +82,7 @@ def main(argv: list[str]) -> None:
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
-    for path in (_INPUT.value, _GLOSSARY.value):
-        if path and _OUTPUT.value and pathlib.Path(_OUTPUT.value).exists() and os.path.samefile(path, _OUTPUT.value):
-            raise InputError(f"--output={_OUTPUT.value} is what is read: the text would be lost; give another name")
+    program.refuse_replacing(_OUTPUT.value, _INPUT.value, _GLOSSARY.value)
     if _MARKUP.value:
         _translate_marked()
         return

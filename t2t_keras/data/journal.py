@@ -16,7 +16,7 @@ class Journal:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], dependents: Mapping[str, tuple[str, ...]]) -> None:
         self._path = path
-        before = read_json(path)
+        before = read_json(path, lambda values: {"settings": dict(values["settings"]), "done": dict(values["done"])})
         self._entries = before or {"settings": settings, "done": {}}
         if self._entries["settings"] == settings:
             return

@@ -31,6 +31,7 @@ from t2t_keras.formats.portable_model import (
     check_expressible,
     normalization,
     penalty_notes,
+    search_notes,
     text_notes,
     weight_shapes,
     with_wider_layers,
@@ -73,6 +74,11 @@ _NUMBERS = (
     *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")),
 )
 _EPSILON = 1e-5  # torch's own
+# Of ours, what its search has or what it does for itself.
+_SETTINGS = (
+    *("beam_size", "length_penalty", "length_normalization", "no_repeat_ngram_size", "min_length"),
+    *("max_length_offset", "max_length_factor", "ends_within_beam"),
+)
 _SHARED = "model.shared.weight"
 _SOURCE = "model.encoder.embed_tokens.weight"
 _TARGET = "model.decoder.embed_tokens.weight"
@@ -239,8 +245,12 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     exponent = 0.0
     if generation.get("length_penalty", 1.0) is not None:
         exponent = float(number_setting(path, generation, "length_penalty", 1.0))
+    given = {name: value for name, value in generation.items() if value is not None}
+    # The start token counts for the first of these.
+    fewest = whole_setting(path, given, "min_length", 0) - 1, whole_setting(path, given, "min_new_tokens", 0)
     decode = DecodeConfig(
         beam_size=whole_setting(path, generation, "num_beams", 1),
+        min_length=max(fewest),
         no_repeat_ngram_size=whole_setting(path, generation, "no_repeat_ngram_size", 0),
         ends_within_beam=True,
         **normalization(exponent),
@@ -323,6 +333,8 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
     search = {
         "num_beams": decode.beam_size,
         "length_penalty": exponents.get(decode.length_normalization, decode.length_penalty),
+        "no_repeat_ngram_size": decode.no_repeat_ngram_size,
+        "min_new_tokens": decode.min_length,
         "bad_words_ids": [[pad]],
         "max_length": _MAX_POSITIONS,
     }
@@ -367,4 +379,5 @@ def _differences(model: PortableModel) -> tuple[str, ...]:
         notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")
     if model.config.decode.length_normalization == "gnmt" and model.config.decode.length_penalty:
         notes.append("the length penalty there is another formula: scores and some translations differ")
-    return (*notes, *text_notes(model, "transformers"))
+    search = search_notes(model.config.decode, _SETTINGS, "transformers")
+    return (*notes, *search, *text_notes(model, "transformers"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError, named
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.tensor_names import Arrays, LayerNames, check_all_known, weights_of
@@ -46,6 +46,7 @@ class PortableModel:
 
 # The exponents of a hypothesis's length by which a score is divided that have a name here.
 NORMALIZATIONS = {0.0: "none", 1.0: "average"}
+_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")  # on what is found
 
 
 def normalization(exponent: float) -> dict[str, Any]:
@@ -60,6 +61,16 @@ def penalty_notes(exponent: float) -> tuple[str, ...]:
     if exponent in NORMALIZATIONS:
         return ()
     return (f"scores are divided by length^{exponent:g} there, by another formula here: some translations differ",)
+
+
+def search_notes(decode: DecodeConfig, kept: Sequence[str], engine: str) -> tuple[str, ...]:
+    """A note on settings of the search that are not among those that `engine` has, `kept`."""
+    left_out = [
+        f"decode.{field.name}={getattr(decode, field.name)}"
+        for field in dataclasses.fields(decode)
+        if field.name not in (*kept, *_WITHOUT_EFFECT) and getattr(decode, field.name) != field.default
+    ]
+    return (f"the search of {engine} does without {', '.join(left_out)}",) if left_out else ()
 
 
 def task_notes(task: str, engine: str) -> tuple[str, ...]:

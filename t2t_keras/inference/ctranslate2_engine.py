@@ -276,7 +276,7 @@ class CTranslate2Searches:
                 "beam_size": 1,
                 "num_hypotheses": 1 if config.top_k == 1 else wanted,  # all would be the same, which it refuses
                 "length_penalty": 0.0,
-                "sampling_topk": config.top_k,
+                "sampling_topk": min(config.top_k, len(self._target_names)),
                 "sampling_topp": config.top_p,
                 "sampling_temperature": config.temperature,
             }

@@ -94,7 +94,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         OSError: it cannot be written.
     """
     path = local_path(path, "path")
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    if path.exists() and not (path.name and path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} exists already; give a folder that is new")
     temporary = path.with_name(temporary_name(path.name))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,12 @@ class CheckpointWriter:
     tries again. Leaving the context closes the writer, except on a KeyboardInterrupt, which must not wait.
 
     `publish` is called in the thread whenever a checkpoint was written or completed.
+
+    Attributes:
+        given_up: the step of the checkpoint that `wait` gave up last.
     """
+
+    given_up: int | None = None
 
     def __init__(self, directory: str | Path, keep: int, publish: Callable[[], None] = lambda: None) -> None:
         self._directory, self._keep, self._publish = Path(directory), keep, publish
@@ -101,9 +106,14 @@ class CheckpointWriter:
         An InputError says that writing failed for another reason.
         """
         self.join()
+        self.given_up = self._step if self._job is not None else self.given_up
         self._job, error, self._error = None, self._error, None
         if error is not None and not is_full(error.__cause__):
             raise error
+
+    def best(self) -> Best | None:
+        """The best checkpoint that is on the disk, whether it could be noted there or not; for use after `wait`."""
+        return self._unnoted or checkpoints.best(self._directory)
 
     def finish(self, is_in_a_hurry: Callable[[], bool]) -> None:
         """Waits until everything is written, on a full disk until there is room: the newest weights are only in memory.
@@ -158,8 +168,9 @@ class CheckpointWriter:
                 return
         if self._completion is not None:
             step, state, best = self._completion
+            self._unnoted = best or self._unnoted  # the checkpoint is whole, even if its state cannot be replaced
             checkpoints.replace_state(self._directory, step, state)
-            self._newest, self._unnoted, self._completion = step, best or self._unnoted, None
+            self._newest, self._completion = step, None
         if self._unnoted is not None:
             checkpoints.set_best(self._directory, *dataclasses.astuple(self._unnoted))
             self._unnoted = None

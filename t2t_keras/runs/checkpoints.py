@@ -57,11 +57,12 @@ def save(
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
     """Saves only weights under `name`, for translating, and returns the checkpoint's directory.
 
-    `step` is the newest step that went into the weights; `state` (JSON values) says where they come from. An InputError
-    says that the name is a step's or not valid for a file, that the files cannot be written, or that another process is
-    saving weights there.
+    `step` is the newest one there is, of which training may go on; `state` (JSON values) says where the weights come
+    from. An InputError says that the name is a step's or not valid for a file, that the files cannot be written, or
+    that another process is saving weights there.
     """
-    if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
+    is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest") or name.isdigit()
+    if is_taken or not re.fullmatch(r"\w[\w.+-]*", name):
         raise InputError(
             f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
         )
@@ -193,14 +194,14 @@ def _latest_path(directory: Path) -> Path | None:
 
 
 def _newest_average(directory: Path) -> Path | None:
-    """The intact average with the newest step, unless there is a later step; logs a warning for damaged ones."""
+    """The newest intact average, unless there is a later step; logs a warning for damaged ones."""
     averages = []
     for name in _other_names(directory):
         try:
             averages.append(load(directory / name, weights_only=True))
         except InputError as error:
             logging.getLogger(__name__).warning("%s; it is passed over", error)
-    newest = max(averages, key=lambda average: average.step, default=None)
+    newest = max(averages, key=lambda average: (average.step, average.path.stat().st_mtime_ns), default=None)
     return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
 
 

@@ -70,6 +70,8 @@ def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
     curves: dict[str, dict[float, float]] = {}
     for name, of_row in results.items():
         for result in of_row:
+            if "test_bleu" not in result:  # there may be no test set
+                continue
             curves.setdefault(name.rpartition("_")[0], {})[result["flops_by_count"]] = result["test_bleu"]
     curves = {name: dict(sorted(curve.items())) for name, curve in curves.items()}
     draw_curves(path, {"BLEU of the test set": curves}, "training FLOPs, counted", is_logarithmic=(True, False))

@@ -239,7 +239,7 @@ def _average(run: Run, config: Config, name: str) -> int:
     paths = [run.checkpoints_path / checkpoints.step_name(step) for step in chosen]
     loaded = [checkpoints.load(path, weights_only=True) for path in paths]
     state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}
-    checkpoints.save_weights(run.checkpoints_path, name, chosen[-1], averaging.average(loaded), state)
+    checkpoints.save_weights(run.checkpoints_path, name, steps[-1], averaging.average(loaded), state)
     return best_step
 
 

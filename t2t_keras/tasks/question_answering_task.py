@@ -111,10 +111,10 @@ def _paragraphs(lines: Iterable[str], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _field(value: Any, name: str, kind: type, place: str) -> Any:
-    """A field of a JSON object, or an `InputError`."""
+    """A field of a JSON object, or an `InputError`; "?" stands for half a surrogate pair, which is no character."""
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
         raise InputError(f"{place}: not a file of SQuAD: {name!r} is missing or of another type")
-    return value[name]
+    return value[name].encode("utf-8", "replace").decode() if kind is str else value[name]
 
 
 def _words(answer: str) -> list[str]:

@@ -284,7 +284,7 @@ class Trainer:
                     self.writer.withdraw(self.step)
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
         by_loss = self.config.train.best_metric == "loss"
-        gain = -validation.loss if by_loss else cast(float, validation.score)
+        gain = self._gain(validation.loss if by_loss else cast(float, validation.score))
         improved = self.best is None or gain > self.best
         self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
         if self.is_validation_on_time:  # one more, at a limit, must not change when patience ends
@@ -298,6 +298,10 @@ class Trainer:
                 best = checkpoints.Best(self.step, self.config.train.best_metric, abs(gain)) if improved else None
                 self.writer.complete(self.step, self._state(), best)
 
+    def _gain(self, value: float) -> float:
+        """What is the larger the better `train.best_metric` is."""
+        return -value if self.config.train.best_metric == "loss" else value
+
     def _save(self, monitor: Monitor | SilentMonitor) -> None:
         """Saves, before validation, which may take long and more memory than training does."""
         with self.workers.alike():
@@ -305,6 +309,9 @@ class Trainer:
             if not self.workers.is_chief:
                 return
             self.writer.wait()  # before all state is copied again
+            if self.best_step is not None and self.best_step == self.writer.given_up:
+                best = self.writer.best()
+                self.best, self.best_step = (self._gain(best.value), best.step) if best else (None, None)
             state = self.training.read()
             moments = {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()}
             self.writer.save(

@@ -68,6 +68,13 @@ def test_after_any_number_of_interruptions_only_what_is_missing_is_done(tmp_path
     assert_same_folder(tmp_path / "data", tmp_path / "whole")
 
 
+@pytest.mark.parametrize("contents", ["{", "[]", '{"a": 1}', '{"settings": {}, "done": 3}'])
+def test_another_file_in_place_of_the_journal_is_named(corpus, tmp_path, contents):
+    (tmp_path / "preparing.json").write_text(contents)
+    with pytest.raises(InputError, match=r"preparing\.json is damaged"):
+        prepare(corpus, CONFIG, tmp_path, print)
+
+
 def test_what_was_cut_off_while_being_written_goes(corpus, tmp_path):
     (tmp_path / ".train.00000.source.txt.17.tmp").write_text("half a sen")
     (tmp_path / "train.00001-of-00002.source.ids.npy").write_text("of other settings")

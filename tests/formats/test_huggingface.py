@@ -177,7 +177,9 @@ def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape)
         for name, weight in zip(weight_names(network), network.trainable_variables, strict=True)
     }
     data = DataConfig(source_language="fr", target_language="cs")
-    decode = DecodeConfig(beam_size=3, length_normalization="none", ends_within_beam=True)
+    decode = DecodeConfig(
+        beam_size=3, length_normalization="none", ends_within_beam=True, no_repeat_ngram_size=3, min_length=1
+    )
     model = PortableModel(Config(network.config, data, decode=decode), weights, tokenizer)
     notes = huggingface.write(model, tmp_path)
     assert len(notes) == (network.config.layer_norm_epsilon != 1e-5)
@@ -215,9 +217,11 @@ def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
 
 def test_what_transformers_does_not_do_is_noted(tmp_path):
     sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL, layer_norm_epsilon=1e-5)
-    config = Config(sizes, DataConfig(lowercase=True, task="classification"), decode=DecodeConfig(length_penalty=0.0))
+    decode = DecodeConfig(length_penalty=0.0, coverage_penalty=0.2)
+    config = Config(sizes, DataConfig(lowercase=True, task="classification"), decode=decode)
     weights = foreign.random_weights(sizes)
-    lowercase, task = huggingface.write(PortableModel(config, weights, tiny.tokenizer()), tmp_path)
+    search, lowercase, task = huggingface.write(PortableModel(config, weights, tiny.tokenizer()), tmp_path)
+    assert search == "the search of transformers does without decode.coverage_penalty=0.2"
     assert lowercase.startswith("a text must be lowercased before transformers gets it")
     assert task == "transformers writes what the model does; it knows nothing of classification"
 

@@ -185,6 +185,7 @@ def test_samples_are_the_seeds_and_in_no_order_of_scores():
     )
     drawn_log_probs = [one for row in scores for one in row]
     np.testing.assert_allclose(drawn_log_probs, [one.log_prob for one in own], atol=NEAR, rtol=1e-3)
+    assert len(translator("ctranslate2", **{**drawn, "top_k": 10**6}).translate(LINES[:2])) == 2
     likeliest = translator("ctranslate2", **{**drawn, "top_k": 1}).translate(LINES[:9])
     greedy = translator("ctranslate2", beam_size=1).translate(LINES[:9])
     assert [one.token_ids for one in likeliest] == [one.token_ids for one in greedy]

@@ -56,12 +56,19 @@ def test_the_last_checkpoints_are_averaged(make_run):
 
 
 def test_chosen_checkpoints_and_a_name(make_run):
-    run = make_run("run", [10, 20])
+    run = make_run("run", [10, 20, 30])
     other = make_run("other", [40])
     chosen = f"20,{other.checkpoints_path / 'step_00000040'}"
     done = average(f"--model_dir={run.path}", f"--checkpoints={chosen}", "--output=mixed")
     assert (done.returncode, done.stderr) == (0, "")
     np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 30))
+
+
+def test_an_average_is_the_newest_though_a_later_step_is_not_in_it(make_run):
+    run = make_run("run", [10, 20, 30])
+    for name in ("b", "a"):
+        assert average(f"--model_dir={run.path}", "--checkpoints=10,20", f"--output={name}").returncode == 0
+        assert checkpoints.resolve(run.checkpoints_path).name == name
 
 
 def test_a_checkpoint_with_several_names_counts_once(make_run):

@@ -151,6 +151,9 @@ def test_flags_that_are_missing_are_named():
     code += "program.run(lambda argv: None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (1, "error: --data_dir and --model_dir must be given; see --help\n")
+    command = [sys.executable, "-c", code, "--data_dir=data", "--model_dir="]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, "error: --model_dir must not be empty\n")
 
 
 def test_an_interrupt(call):

@@ -35,6 +35,8 @@ def results(folder):
         "unequal": [*run, f"--translation={folder / 'short.de'}"],
         "missing": [*run, "--translation=/nowhere/a.de"],
         "label": [f"--model_dir={folder / 'classifier'}", run[1], f"--translation={folder / 'a.labels'}"],
+        "over_itself": [*good, f"--output={folder / 'a.de'}"],
+        "into_a_folder": [*good, f"--output={folder / 'run'}"],
         "no_run": [f"--model_dir={folder / 'other'}", *good[1:]],
     }
     done = run_cases("launch.score", [(arguments, b"") for arguments in cases.values()])
@@ -87,6 +89,8 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
         ("unequal", ["a.en", "short.de", "3", "2"]),
         ("missing", ["/nowhere/a.de"]),
         ("no_run", ["other"]),
+        ("over_itself", ["--output=", "a.de is what is read"]),
+        ("into_a_folder", ["Is a directory", "run"]),
         ("label", ["line 1: 'good' is no label"]),
     ],
 )

@@ -73,6 +73,12 @@ def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "first"
 
 
+def test_the_folder_where_one_is_cannot_be_made_anew(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="^. exists already; give a folder that is new"), new_folder("."):
+        raise AssertionError("work that would be lost")
+
+
 def test_only_a_file_is_replaced(tmp_path):
     """A link leads to what was written, a pipe gets it, and a folder is refused before anything is done."""
     (tmp_path / "link").symlink_to("file")

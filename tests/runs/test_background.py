@@ -194,6 +194,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on(tmp_path, writer, disk, c
     writer.finish(lambda: False)
     assert checkpoints.steps(tmp_path) == [10, 40]
     assert checkpoints.best(tmp_path) is None  # the best one was never saved
+    assert writer.given_up == 30
 
 
 def test_the_best_is_noted_when_there_is_room_again(monkeypatch, tmp_path, writer):
@@ -215,6 +216,26 @@ def test_the_best_is_noted_when_there_is_room_again(monkeypatch, tmp_path, write
     writer.finish(lambda: False)
     assert checkpoints.best(tmp_path) == Best(1, "loss", 1.0)
     assert checkpoints.steps(tmp_path) == [1, 3, 4]
+
+
+def test_the_best_is_noted_though_its_state_found_no_room(monkeypatch, tmp_path, writer):
+    real = checkpoints.replace_state
+
+    def replace_state(directory, step, state):
+        if step == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(directory, step, state)
+
+    monkeypatch.setattr(checkpoints, "replace_state", replace_state)
+    save(writer, 1, Best(1, "loss", 5.0))
+    save(writer, 2, Best(2, "loss", 3.0))
+    writer.wait()
+    assert writer.given_up is None and writer.best() == Best(2, "loss", 3.0)
+    for step in (3, 4, 5):
+        save(writer, step)
+    writer.finish(lambda: False)
+    assert checkpoints.best(tmp_path) == Best(2, "loss", 3.0)
+    assert checkpoints.steps(tmp_path) == [2, 4, 5]
 
 
 def test_the_end_waits_for_room(monkeypatch, tmp_path, writer, disk, caplog):

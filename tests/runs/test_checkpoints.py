@@ -188,7 +188,7 @@ def test_any_checkpoint_counts(tmp_path):
     assert checkpoints.exist(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest"])
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest", "10"])
 def test_names_that_cannot_be_an_average(tmp_path, name):
     with pytest.raises(InputError, match="cannot name a checkpoint"):
         checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})

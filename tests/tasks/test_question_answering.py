@@ -32,6 +32,12 @@ def test_questions_are_read_with_their_paragraph():
     ]
 
 
+def test_half_a_surrogate_pair_is_a_question_mark():
+    contents = squad(question("In 1843 \ud83d"), context="In 1843 \ud83d in London.")
+    ((source, answer),) = read(contents)
+    assert source.encode() == b"When? <context> In 1843 ? in London." and answer == "In 1843 ?"
+
+
 @pytest.mark.parametrize(
     ("contents", "message"),
     [

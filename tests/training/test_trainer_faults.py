@@ -42,6 +42,22 @@ def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog
     assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
 
 
+@pytest.mark.integration
+def test_a_best_checkpoint_that_found_no_room_is_no_longer_the_best(monkeypatch, tmp_path, data, scripted):
+    scripted(5.0, 3.0, 3.5)
+    save = checkpoint_files.write_arrays
+
+    def write(path, arrays):
+        if "step_00000008" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return save(path, arrays)
+
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+    train(tmp_path, data)
+    assert saved_steps(tmp_path) == [4, 12]
+    assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.Best(12, "loss", 3.5)
+
+
 def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     del scripted
     save = checkpoint_files.write_arrays

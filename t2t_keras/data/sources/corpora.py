@@ -256,7 +256,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
     The data is kept in `download_dir`/tensorflow_datasets.
 
     Raises:
-        InputError: the data set does not exist, is no translation set, or has other languages.
+        InputError: the data set does not exist, is no translation set, has other languages, or cannot be downloaded.
 
     Reference: https://www.tensorflow.org/datasets/catalog/wmt14_translate
     """
@@ -273,13 +273,21 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
             f"its languages: {', '.join(languages) or 'none (it is no translation set)'}"
         )
 
+    def prepare() -> None:
+        try:
+            builder.download_and_prepare()
+        except OSError:
+            raise
+        except Exception as error:  # what servers answer and what files lack has no class in common
+            raise InputError(f"corpus=tfds:{name}: cannot be had: {' '.join(str(error).split())[:300]}") from error
+
     def read(split: str) -> Iterator[Pair]:
-        builder.download_and_prepare()
+        prepare()
         for example in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
             yield example[source_language].decode(), example[target_language].decode()
 
     if not builder.info.splits:  # some data sets must be prepared before these are known
-        builder.download_and_prepare()
+        prepare()
     published = {"train": "train", "valid": "validation", "test": "test"}
     splits = {name: functools.partial(read, split) for name, split in published.items() if split in builder.info.splits}
     return Corpus(splits, {"tensorflow_datasets": builder.info.full_name})

@@ -6,6 +6,7 @@ Wheels are pinned by version and checksum, so that the text is always the same, 
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,13 +78,18 @@ def _wheel(pin: Pin, folder: Path) -> Path | None:
 
 
 def _download(pins: list[Pin], folder: Path) -> str | None:
-    """Runs pip and returns its error message, or None if it succeeded."""
-    requirements = folder / "requirements.txt"
-    requirements.write_text("".join(f"{pin.requirement} --hash=sha256:{pin.sha256}\n" for pin in pins))
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-deps", *_WHEEL_TAGS, f"--dest={folder}", f"--requirement={requirements}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    requirements.unlink()
+    """Runs pip and returns its error message, or None if it succeeded.
+
+    It writes to a folder of this process alone, so that no other one sees a part of a wheel.
+    """
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as own:
+        requirements = Path(own) / "requirements.txt"
+        requirements.write_text("".join(f"{pin.requirement} --hash=sha256:{pin.sha256}\n" for pin in pins))
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+        command += ["--no-deps", *_WHEEL_TAGS, f"--dest={own}", f"--requirement={requirements}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        for wheel in Path(own).glob("*.whl"):
+            wheel.replace(folder / wheel.name)
     if done.returncode == 0:
         return None
     lines = [line for line in done.stderr.splitlines() if line.strip()]

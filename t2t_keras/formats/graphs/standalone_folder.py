@@ -1,16 +1,13 @@
 """What lies beside graphs that are to be used without this package."""
 
-import dataclasses
 import json
 from pathlib import Path
 
-from t2t_keras.config import DecodeConfig
 from t2t_keras.formats.graphs import standalone
-from t2t_keras.formats.portable_model import PortableModel, task_notes
+from t2t_keras.formats.portable_model import PortableModel, search_notes, task_notes
 from t2t_keras.text.subwords import MAGIC
 
 PROGRAM = "translate.py"
-_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")  # on what is found
 
 
 def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
@@ -32,16 +29,4 @@ def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
     if notes := write_vocabularies(model, folder):
         return (*notes, f"there is no {PROGRAM}: it could not cut texts")
     (folder / PROGRAM).write_bytes(Path(standalone.__file__).read_bytes())
-    return _differences(decode, data.task)
-
-
-def _differences(decode: DecodeConfig, task: str) -> tuple[str, ...]:
-    """Notes on what the program leaves out."""
-    kept = {*standalone.SETTINGS, *_WITHOUT_EFFECT}
-    left_out = [
-        f"decode.{field.name}={getattr(decode, field.name)}"
-        for field in dataclasses.fields(decode)
-        if field.name not in kept and getattr(decode, field.name) != field.default
-    ]
-    notes = [f"the search of {PROGRAM} does without {', '.join(left_out)}"] if left_out else []
-    return (*notes, *task_notes(task, PROGRAM))
+    return (*search_notes(decode, standalone.SETTINGS, PROGRAM), *task_notes(data.task, PROGRAM))

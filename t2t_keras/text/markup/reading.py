@@ -90,6 +90,16 @@ class _HtmlReader(HTMLParser):
 
     handle_pi = unknown_decl = handle_comment
 
+    def parse_marked_section(self, i: int, report: int = 1) -> int:
+        """The place after "<![...", which is a comment for HTML5 unless it is CDATA; Python refuses most of it."""
+        if not self.rawdata.startswith("<![CDATA[", i):
+            return self.parse_bogus_comment(i)
+        end = self.rawdata.find("]]>", i)
+        if end < 0:
+            return -1
+        self.unknown_decl(self.rawdata[i + 3 : end])
+        return end + 3
+
 
 def html_parts(document: str) -> list[Part]:
     """The parts of an HTML document, or of a piece of one."""
@@ -155,6 +165,8 @@ def xml_parts(document: str, name: str) -> list[Part]:
 
 def _merged(begun: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
     """The parts that begin at these characters of a document, or bytes of an encoded one."""
+    if document and (not begun or begun[0][0]):  # what no part begins with
+        begun = [(0, Part("whole", "", is_inline=False)), *begun]
     places = [place for place, _ in begun]
     pieces = [document[a:b] for a, b in itertools.pairwise([*places, len(document)])]
     raws = [piece if isinstance(piece, str) else piece.decode() for piece in pieces]

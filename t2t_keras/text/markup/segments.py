@@ -13,7 +13,8 @@ from t2t_keras.text.words import is_of_word, units
 
 _BRACES = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _CONVERSION = r"[#0+\-]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
-PLACEHOLDER = re.compile(rf"[$%]?{_BRACES}|%\(\w+\){_CONVERSION}|%(?:\d+\$)?{_CONVERSION}|%%")
+# After a digit it is a percent sign, as in the German "10%ige".
+PLACEHOLDER = re.compile(rf"[$%]?{_BRACES}|%\(\w+\){_CONVERSION}|(?<!\d)%(?:\d+\$)?{_CONVERSION}|%%")
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _ITEM = re.compile(f"(?P<entity>{_ENTITY.pattern})|(?P<placeholder>{PLACEHOLDER.pattern})")
 _BLANKS = " \t\n\r\f"
@@ -202,6 +203,7 @@ class _Builder:
 
     def open(self, raw: str) -> None:
         mark = Mark(raw, start=len(self.text))
+        mark.blank_before = bool(self._blanks) if self.text else None
         self._open[-1].children.append(mark)
         self._open.append(mark)
 

@@ -46,11 +46,7 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     if name == "tpu":
         if replicas:
             raise InputError(f"--replicas={replicas} is for processors and GPUs; a TPU has as many as it has cores")
-        # "local" is the TPU of this machine.
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(os.environ.get("TPU_NAME"))
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
+        return _tpu_strategy()
     if name in ("auto", "multiworker"):
         if name == "multiworker" and workers is None:
             raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
@@ -70,6 +66,19 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
             raise InputError(f"--replicas={replicas}, but there are {len(gpus)} GPUs")
         return tf.distribute.MirroredStrategy(gpus[: replicas or len(gpus)])
     return _cpu_strategy(max(replicas, 1))
+
+
+def _tpu_strategy() -> tf.distribute.Strategy:
+    place = os.environ.get("TPU_NAME")
+    if not place:
+        raise InputError("--strategy=tpu needs TPU_NAME in the environment: a TPU's name, or local for this machine's")
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(place)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        raise InputError(f"TPU_NAME={place}: no TPU can be reached: {' '.join(str(error).split())[:200]}") from error
+    return tf.distribute.TPUStrategy(resolver)
 
 
 class LocalDevices(NamedTuple):

@@ -3,16 +3,21 @@
 import contextlib
 import itertools
 import os
+import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.devices.cluster import find_cluster
+from t2t_keras.training.devices.cluster import Cluster, WorkerLostError, find_cluster
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
-_PATIENCE = 3600  # seconds, as the workers of TensorFlow have it; data may have to be fetched first
+_PATIENCE, _SILENCE = 3600, 30  # seconds, as the workers of TensorFlow have them
+# How errors begin that come again when the same is tried again, whatever the other processes do.
+_OWN_FAULTS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
 
 
 class JaxWorkers(Workers):
@@ -43,7 +48,7 @@ class JaxWorkers(Workers):
         try:
             yield
         except jax.errors.JaxRuntimeError as error:
-            if self.count == 1 or is_out_of_memory(error):
+            if self.count == 1 or is_out_of_memory(error) or str(error).startswith(_OWN_FAULTS):
                 raise
             raise self.lost(str(error).partition("\n")[0]) from error
 
@@ -73,8 +78,7 @@ def make_jax_devices(
         with contextlib.suppress(RuntimeError):  # too late if JAX has started
             jax.config.update("jax_num_cpu_devices", wanted)
     if workers and len(workers.addresses) > 1:
-        count = len(workers.addresses)
-        jax.distributed.initialize(workers.addresses[0], count, workers.index, initialization_timeout=_PATIENCE)
+        _meet(workers)
     elif os.environ.get("TPU_WORKER_HOSTNAMES", "").count(","):  # several hosts of a TPU, which JAX finds itself
         jax.distributed.initialize()
     devices = sorted(jax.devices(), key=lambda each: (each.process_index, each.id))
@@ -89,3 +93,36 @@ def make_jax_devices(
             "--replicas=N takes N replicas of them, and makes as many of a processor as that needs"
         )
     return JaxDevices([each for own in of_processes for each in own[: wanted or None]], model_parallel)
+
+
+def _meet(workers: Cluster) -> None:
+    """Joins the other processes; says so if that takes long, and raises a `WorkerLostError` if it takes too long.
+
+    JAX waits in C++, where no signal is heard, and ends the process when its own time is over: so it has more of it,
+    and waits in another thread.
+    """
+    import jax
+
+    errors: list[Exception] = []
+
+    def join() -> None:
+        arguments = workers.addresses[0], len(workers.addresses), workers.index
+        try:
+            jax.distributed.initialize(*arguments, initialization_timeout=10 * _PATIENCE)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=join, name="meet", daemon=True)
+    thread.start()
+    begun, is_silent = time.monotonic(), True
+    others = f"all {len(workers.addresses)} at {workers.addresses[0]}"
+    while thread.is_alive():
+        thread.join(0.2)
+        waited = time.monotonic() - begun
+        if waited > _PATIENCE:
+            raise WorkerLostError(f"worker {workers.index} did not meet {others} in {waited / 60:.0f} minutes")
+        if waited > _SILENCE and is_silent:
+            print(f"worker {workers.index} waits for {others}", file=sys.stderr, flush=True)
+            is_silent = False
+    if errors:
+        raise errors[0]

@@ -336,6 +336,17 @@ def test_tensorflow_datasets(tmp_path, tfds_data_set):
     assert corpus.identity == {"tensorflow_datasets": f"{tfds_data_set}/1.0.0"}
 
 
+def test_tensorflow_datasets_says_why_a_set_cannot_be_had(tmp_path, tfds_data_set, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    def fail(self):
+        raise tfds.download.DownloadError("Failed to get url http://host/a.gz.\nHTTP code: 404")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(InputError, match=f"^corpus=tfds:{tfds_data_set}: cannot be had: .*http://host/a.gz. HTTP code"):
+        list(corpora.tensorflow_datasets(tfds_data_set, "en", "de", tmp_path).splits["train"]())
+
+
 def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set):
     with pytest.raises(InputError, match="cannot give en-cs; its languages: de, en, fr"):
         corpora.tensorflow_datasets(tfds_data_set, "en", "cs", tmp_path)

@@ -58,6 +58,7 @@ def test_packages_are_downloaded_once_and_give_pairs_in_the_order_of_the_pins(tm
     ]
     assert corpus.provenance() == {"packages": ["held-out==1.0", "first==2.0", "second==3.0"], "missing": {}}
     assert lines == [f"downloading 3 packages to {tmp_path / 'kept' / 'gettext'}"]
+    assert {path.suffix for path in (tmp_path / "kept" / "gettext").iterdir()} == {".whl"}
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     again = corpora.gettext("de", "en", tmp_path / "kept", lines.append)
     assert list(again.splits["test"]()) == [("Anmelden", "Log in"), ("Einloggen", "Log in")]

@@ -141,6 +141,28 @@ def test_the_document_type_stays_as_it_is(declaration, doctype):
     assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == document
 
 
+def test_percent_signs_behind_numbers_are_no_placeholders():
+    line = "Eine 10%ige Lösung ist 100%ig sicher, {name}, zu %d%% oder 100%%."
+    parsed = MarkedDocument.parsed(line, "placeholders", "in")
+    assert [segment.text for segment in parsed.segments] == ["Eine 10%ige Lösung ist 100%ig sicher,, zu oder 100."]
+    assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == line
+    parsed = MarkedDocument.parsed("<p>A 10% solution.</p>", "html", "in")
+    assert parsed.filled([AlignedText("Eine 10%ige Lösung.", ())]) == "<p>Eine 10%ige Lösung.</p>"
+
+
+@pytest.mark.parametrize(
+    ("document", "out"),
+    [
+        ("<p>Dogs<sup>1</sup>, cats<sup>2</sup>.</p>", "<p>Dogs1<sup></sup>, cats2<sup></sup>.</p>"),
+        ("<p>20 km<sup>2</sup>, and</p>", "<p>20 km2<sup></sup>, and</p>"),
+        ("<p>Click <i class=x></i> here</p>", "<p>Click <i class=x></i> here</p>"),
+    ],
+)
+def test_a_tag_within_a_word_gets_no_blank(document, out):
+    parsed = MarkedDocument.parsed(document, "html", "in")
+    assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == out
+
+
 def test_letters_that_are_written_as_entities_are_translated():
     parsed = MarkedDocument.parsed("<p>&#1055;&#1088;&#x438;!</p><p>&copy; &#169;</p>", "html", "in")
     assert [segment.text for segment in parsed.segments] == ["При!"]

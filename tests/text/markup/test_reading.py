@@ -25,6 +25,17 @@ def test_html():
     assert ("start", "<p id=1>", False) in kinds(parts) and ("text", " &amp; a&nbsp;cat", True) in kinds(parts)
 
 
+@pytest.mark.parametrize(
+    "odd", ["<![x]>", "<![foo[bar]]>", "<![1]>", "<![>", "</>", "&A", "<![CDATA[ a > b ]]>", "<![CDATA[a"]
+)
+@pytest.mark.parametrize("before", ["", "<p>A dog.</p>"])
+def test_html_that_is_none_stays_as_it_is(before, odd):
+    document = f"{before}{odd}<p>A cat.</p>"
+    parts = html_parts(document)
+    assert "".join(part.raw for part in parts) == document
+    assert ("start", "<p>", False) in kinds(parts) or "CDATA[a" in odd
+
+
 def test_an_empty_document():
     assert html_parts("") == []
 

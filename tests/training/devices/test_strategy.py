@@ -178,9 +178,28 @@ def test_a_tpu_that_the_environment_names(monkeypatch):
     assert calls == ["resolver of mine", "resolver of mine"]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "--strategy=tpu needs TPU_NAME in the environment"),
+        ("mine", "TPU_NAME=mine: no TPU can be reached: no such"),
+    ],
+)
+def test_a_tpu_that_is_not_there(monkeypatch, name, message):
+    def fail(name):
+        raise OSError("no such host\nand a trace")
+
+    monkeypatch.setenv("TPU_NAME", name)
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", fail)
+    with pytest.raises(InputError, match=message) as error:
+        make_strategy("tpu")
+    assert "\n" not in str(error.value)
+
+
 def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: "workers")
     workers_in_environment(monkeypatch, 2)
+    monkeypatch.setenv("TPU_NAME", "mine")
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: "resolver")
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)

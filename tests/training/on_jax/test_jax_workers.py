@@ -1,0 +1,64 @@
+"""Processes that do not meet, and errors that are not the other processes' fault."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
+from t2t_keras.training.on_jax import jax_workers
+from t2t_keras.training.on_jax.jax_workers import JaxWorkers
+from tests.training.worker_processes import free_ports
+
+jax = pytest.importorskip("jax")
+
+# Leaves as the programs do, while JAX still waits.
+ALONE = """
+import sys
+from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
+from t2t_keras.training.on_jax import jax_workers
+jax_workers._PATIENCE, jax_workers._SILENCE = 2, 0.5
+try:
+    jax_workers._meet(Cluster(tuple(sys.argv[2:]), int(sys.argv[1])))
+except WorkerLostError as error:
+    print(error)
+    sys.exit(75)
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_process_that_is_alone_says_so_and_ends(index):
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    command = [sys.executable, "-c", ALONE, str(index), *addresses]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 75, done.stderr[-3000:]
+    assert f"worker {index} waits for all 2 at {addresses[0]}\n" in done.stderr
+    assert f"worker {index} did not meet all 2 at {addresses[0]} in 0 minutes\n" == done.stdout
+
+
+def test_what_joining_raises_comes_out(monkeypatch):
+    def fail(*arguments, **settings):
+        assert threading.current_thread() is not threading.main_thread()
+        raise RuntimeError("must be called before any JAX calls")
+
+    monkeypatch.setattr(jax.distributed, "initialize", fail)
+    with pytest.raises(RuntimeError, match="before any JAX calls"):
+        jax_workers._meet(Cluster(("a:1", "b:2"), 0))
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("UNIMPLEMENTED: no such operation on this device", jax.errors.JaxRuntimeError),
+        ("INVALID_ARGUMENT: shapes differ", jax.errors.JaxRuntimeError),
+        ("RESOURCE_EXHAUSTED: out of memory", jax.errors.JaxRuntimeError),
+        ("UNAVAILABLE: Gloo all-reduce failed: connection closed by peer", WorkerLostError),
+    ],
+)
+def test_only_what_another_process_can_be_at_fault_for_is_a_lost_worker(message, kind):
+    workers = object.__new__(JaxWorkers)
+    workers.count, workers.index = 2, 0
+    with pytest.raises(kind, match=message.partition(":")[2]), workers.watched():
+        raise jax.errors.JaxRuntimeError(message)
