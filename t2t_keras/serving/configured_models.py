@@ -97,26 +97,37 @@ class ConfiguredModels:
         """Serves these models from now on: loads new ones, applies new policies and labels, and withdraws the others.
 
         It returns when what can be loaded is loaded. A model whose directory changes is served from the old one until
-        then.
+        then, and goes on to be if no version of the new one can be.
+
+        Raises:
+            ServingError: UNKNOWN, as TensorFlow Serving has it, if a model that is new, or in another directory, has no
+                version that could be loaded; all else is applied.
         """
         with self._lock:
             if self._stopped.is_set():
                 raise ServingError(Code.UNAVAILABLE, "the server is stopping")
-            before, after = self._versions, dict[str, Versions]()
+            before, after, failed = self._versions, dict[str, Versions](), []
             for model in settings:
                 versions = before.get(model.name)
                 if versions and versions.export_dir == pathlib.Path(model.base_path):
                     versions.choose(model.policy, model.labels)
                     versions.poll()
                 else:
-                    versions = self._made(model)
+                    old, versions = versions, self._made(model)
                     versions.start(self._options.poll_seconds)
+                    if versions.served is None:
+                        failed.append(f"{model.name} from {versions.export_dir}")
+                        if old and old.served is not None:
+                            versions.withdraw()
+                            versions = old
                 after[model.name] = versions
             self._versions = after
             for name, versions in before.items():
                 if after.get(name) is not versions:
                     versions.withdraw()
             _LOG.info("the models are now %s", ", ".join(after))
+            if failed:
+                raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failed)}; see the log")
 
     def look(self) -> None:
         """Reads the configuration's file once, and applies it if it has changed; a faulty one is logged, once."""
@@ -132,7 +143,10 @@ class ConfiguredModels:
             self._complaint = str(error)
             return
         self._text, self._complaint = text, ""
-        self.configure(settings)
+        try:
+            self.configure(settings)
+        except ServingError as error:
+            _LOG.error("%s: %s", path, error.message)
 
     def _made(self, model: ModelSettings) -> Versions:
         options = self._options

@@ -66,7 +66,7 @@ class BoundedProtocol(H11Protocol):
             super().data_received(data[start : start + _PARSED_AT_ONCE])
         if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
             self._answer(400, "too many requests are sent before their answers are read")
-        elif self.conn.their_state is h11.DONE:
+        elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if it offers HTTP/2
             # A connection that is not read from does not tell that its client disconnects.
             self.flow.resume_reading()
 
@@ -100,7 +100,8 @@ class BoundedProtocol(H11Protocol):
         return f"too many connections of {own}: the limit is {share}, half of max_connections={limit}"
 
     def _address(self) -> str:
-        return self.client[0] if self.client else ""
+        """Without the prefix that an IPv4 address has on a socket of IPv6."""
+        return self.client[0].removeprefix("::ffff:") if self.client else ""
 
     def _answer(self, status: int, message: str) -> None:
         """Answers, instead of the application, with an error, and closes the connection."""

@@ -1,5 +1,6 @@
 """Loads a version of a model and warms it up."""
 
+import contextlib
 import json
 import pathlib
 import weakref
@@ -23,6 +24,7 @@ from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Function, Signature
 
 DEFAULT_SIGNATURE = "serving_default"
+GRAPH_FILE = "saved_model.pb"
 CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
 WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
@@ -58,6 +60,7 @@ class Model:
 
     def __init__(self, path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> None:
         self.path, self.version = path, version
+        self._look = _look(path)
         graph = _meta_graph(path)
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
@@ -77,6 +80,11 @@ class Model:
             name: _signature(name, function, functions.get(name), name in kept)
             for name, function in self._loaded.signatures.items()
         }
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether the directory still has the graph that was loaded, and not another export of the same number."""
+        return self._look == _look(self.path)
 
     def signature(self, name: str) -> Signature:
         """Returns a signature by name, "" meaning "serving_default"; a `ServingError` if there is none of this name."""
@@ -139,8 +147,16 @@ def ready_model(path: pathlib.Path, version: int, substitutes: Substitutes = no_
     return model
 
 
+def _look(path: pathlib.Path) -> tuple[int, int] | None:
+    """What tells one graph's file from another."""
+    with contextlib.suppress(OSError):
+        stat = (path / GRAPH_FILE).stat()
+        return stat.st_size, stat.st_mtime_ns
+    return None
+
+
 def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
-    file = path / "saved_model.pb"
+    file = path / GRAPH_FILE
     try:
         proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     except FileNotFoundError as error:

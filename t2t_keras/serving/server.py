@@ -192,8 +192,9 @@ def listen(host: str, port: int) -> socket.socket:
         OSError: the address is not available; the message names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    is_dual = host == "::" and socket.has_dualstack_ipv6()  # as gRPC has it: IPv4 too
     try:
-        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
         raise OSError(f"cannot listen at {_address(host, port)}: {error.strerror or error}") from error
     # Inherited by connections. Without it an answer's body waits up to 40 ms until the client acknowledges its head.

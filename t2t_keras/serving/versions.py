@@ -9,6 +9,7 @@ import os
 import pathlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -93,6 +94,7 @@ class Versions:
         self._statuses: dict[int, VersionStatus] = {}
         self._failed: dict[int, _Failure] = {}
         self._complaint = ""
+        self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # of which was said that they have other files
         self._changed = False  # whether versions came or went since `_set_aside`
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -208,12 +210,15 @@ class Versions:
                 "" if directories else f"{self.export_dir}: no version, that is no directory with a number for a name"
             )
         self._forget_gone(directories)
+        self._warn_of_replaced(directories)
         for version in policy.candidates(directories):
             if policy.most is not None and len(kept) >= policy.most:
                 break
             if version in self._served or self._try(directories[version], version):
                 kept.add(version)
         if kept:
+            with self._lock:  # what a label goes on to stand for
+                kept |= {number for label, number in self._labels_before.items() if label in self._labels}
             self._retire(kept)
 
     def _follow(self, poll_seconds: float) -> None:
@@ -229,6 +234,19 @@ class Versions:
         if message and message != self._complaint:
             _LOG.warning("%s", message)
         self._complaint = message
+
+    def _warn_of_replaced(self, directories: dict[int, pathlib.Path]) -> None:
+        """Says once of a served version that its files are others now; as in TensorFlow Serving it is not reloaded."""
+        for version in self._served.keys() & directories.keys():
+            model = self._served[version]
+            if not model.is_as_loaded and model not in self._replaced:
+                self._replaced.add(model)
+                _LOG.warning(
+                    "version %d of %s has other files than were loaded, and stays as it is: give them a new number, or "
+                    "restart the server",
+                    version,
+                    self._name,
+                )
 
     def _forget_gone(self, directories: dict[int, pathlib.Path]) -> None:
         """Forgets versions whose directories have disappeared, except those that are still loaded."""

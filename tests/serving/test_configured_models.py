@@ -150,6 +150,15 @@ def test_reload_config(folder):
                 calls.reload(text)
             assert caught.value.code().name == "INVALID_ARGUMENT" and words in caught.value.details()
         assert [calls.rest("mine"), calls.rest("other")] == [1, 2]
+        (folder / "empty").mkdir()
+        with pytest.raises(grpc.RpcError) as caught:
+            calls.reload(
+                config(f'name: "mine" base_path: "{folder}/empty"', f'name: "new" base_path: "{folder}/empty"')
+            )
+        assert caught.value.code().name == "UNKNOWN"
+        places = f"mine from {folder}/empty, new from {folder}/empty"
+        assert caught.value.details() == f"no version could be loaded of {places}; see the log"
+        assert calls.rest("mine") == 1 and calls.rest("new")[0] == calls.rest("other")[0] == 404
 
 
 @pytest.mark.integration

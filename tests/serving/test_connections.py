@@ -305,12 +305,21 @@ def test_requests_ahead_of_their_answers_are_bounded(address):
     assert any(part.startswith(b"HTTP/1.1 400") for part in Watched.written[client])
 
 
-@pytest.mark.parametrize("ahead", [b"", GET % b"x"])
-def test_that_a_client_is_gone_is_told_whatever_it_has_sent(address, ahead):
+@pytest.mark.parametrize(
+    ("request_", "ahead"),
+    [
+        (GET % b"gone", b""),
+        (GET % b"gone", GET % b"x"),
+        (b"POST /gone HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nUpgrade: h2c\r\n\r\n", b"{}"),
+    ],
+    ids=["one", "two", "one that offers HTTP/2"],
+)
+def test_that_a_client_is_gone_is_told_whatever_it_has_sent(address, request_, ahead):
     LEFT.clear()
     with connected(address) as connection:
-        connection.sendall(GET % b"gone")
+        connection.sendall(request_)
         wait_until(lambda: connection.getsockname() in Watched.accepted)
+        time.sleep(0.1)
         connection.sendall(ahead)
         assert not LEFT.wait(0.2)
     assert LEFT.wait(PATIENCE)

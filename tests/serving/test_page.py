@@ -261,10 +261,13 @@ def test_an_answer_that_comes_late_never_stands_beside_another_text(page):
     page.shows_pieces("SECOND")
 
 
-def test_a_busy_server_is_asked_again(page):
-    page.meddle('return body ? new Response(\'{"error": "full"}\', {status: 503}) : null')
+@pytest.mark.parametrize(
+    ("status", "words"), [(503, "The server is busy."), (404, "The server has not loaded the model yet.")]
+)
+def test_a_busy_server_is_asked_again(page, status, words):
+    page.meddle(f'return body ? new Response(\'{{"error": "full"}}\', {{status: {status}}}) : null')
     page.type("one")
-    page.wait(lambda: page.shown("problem-text").startswith("The server is busy. Trying again in"))
+    page.wait(lambda: page.shown("problem-text").startswith(f"{words} Trying again in"))
     assert page.element("problem").get_attribute("role") == "alert"
     page.run("window.meddle = null")
     page.shows("ONE")

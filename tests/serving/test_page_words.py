@@ -70,6 +70,11 @@ def test_a_word_that_is_clicked_can_be_another(page):
     page.browser.find_elements(By.CSS_SELECTOR, "#words-others button")[1].click()
     page.shows("ONE OLD SIX")
     assert others(page) == [] and chosen(page) == "OLD"
+    page.choose("kind", "Translation to translation")
+    page.shows_pieces("ONE", "OLD", "SIX")
+    assert page.element("words-back").is_displayed() and page.lines() == ["ONE OLD SIX"]
+    assert [word.text for word in words(page)] == ["ONE", "OLD", "SIX"]
+    click_on(page, 0, 5)
     click_on(page, 0, 9)
     shows_others(page, "NEW", "OLD")
     page.browser.find_elements(By.CSS_SELECTOR, "#words-others button")[0].click()

@@ -36,7 +36,11 @@ class Light:
     def __init__(self, path, version):
         if (path / "model").read_text() != "good":
             raise ValueError("not\n good")
-        self.version = version
+        self.path, self.version, self.look = path, version, (path / "model").stat().st_ino
+
+    @property
+    def is_as_loaded(self):
+        return (self.path / "model").exists() and (self.path / "model").stat().st_ino == self.look
 
 
 @pytest.fixture
@@ -271,6 +275,38 @@ def test_a_label_stands_for_its_version_until_its_new_one_is_served(folder):
     assert versions.number("other") == 2
     with pytest.raises(ServingError, match="Unrecognized servable version label: stable"):
         versions.number("stable")
+
+
+def test_a_label_keeps_its_version_though_another_one_is_served(folder):
+    for number in (3, 4, 5):
+        write(folder, number, "damaged" if number == 4 else "good")
+    versions = Versions(folder, "mine", max_retries=0, load=Light)
+    for number in (3, 4):
+        wanted = VersionPolicy(most=None, specific=frozenset({number, 5}))
+        versions.choose(wanted, {"stable": number, "canary": 5})
+        versions.poll()
+    for label, number in (("stable", 3), ("canary", 5)):
+        with versions.lend(label) as model:
+            assert model.version == number
+    write(folder, 4)
+    versions.poll()
+    assert versions.number("stable") == 4
+    versions.poll()
+    assert states(versions)[3] == "END"
+
+
+def test_files_that_are_replaced_under_a_number_are_said_to_be_ignored(folder, caplog):
+    write(folder, 1)
+    versions = following(folder)
+    shutil.rmtree(folder / "1")
+    versions.poll()
+    write(folder, 2)
+    (folder / "2").rename(folder / "1")
+    for _ in range(3):
+        versions.poll()
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line for line in said if line.startswith("version 1 of mine has other files than were loaded")] == said[-1:]
+    assert states(versions) == {1: "AVAILABLE"}
 
 
 def test_a_model_that_is_withdrawn_is_unloaded_after_its_last_request(folder):

@@ -52,9 +52,14 @@ class Glossaries:
         self._made: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
 
     def of(self, model: Model) -> ReadTexts:
-        """That of a version; an `InputError` if it does not go with glossaries."""
+        """That of a version; an `InputError` if it does not go with glossaries.
+
+        A `ServingError` says that its files, which are read at the first glossary, are no longer what was loaded.
+        """
         with self._lock:
             if model not in self._made:
+                if not model.is_as_loaded:
+                    raise ServingError(Code.UNAVAILABLE, f"the files of version {model.version} are gone, or others")
                 self._made[model] = self._reader(model.path)
             return self._made[model]
 

@@ -64,6 +64,9 @@ class MarkedCall:
         raw = json_tensors.read_inputs(content, default)["text"]
         if raw.ndim != 1 or not raw.size:
             raise invalid("'text' must be a list of documents")
+        limit = core.options.limits.max_sentences
+        if raw.size > limit:
+            raise invalid(f"{raw.size} documents in a request: the limit is max_sentences={limit}")
         # Python reads some HTML in a time that grows with the square of its length.
         most_bytes = core.options.max_batch_bytes
         if (num_bytes := sum(map(len, raw))) > most_bytes:
@@ -73,7 +76,6 @@ class MarkedCall:
         except InputError as error:
             raise invalid(str(error)) from error
         texts = [text.encode() for text in self._documents.texts]
-        limit = core.options.limits.max_sentences
         if len(texts) > limit:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
         self._groups = _groups(texts, core.options.max_batch_bytes)

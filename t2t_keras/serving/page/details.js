@@ -17,6 +17,7 @@ export class Details {
     this.model = null;
     this.sentence = "";
     this.translation = "";
+    this.isChosen = false;
     this.asking = false;
     this.timer = 0;
     this.controller = new AbortController();
@@ -96,8 +97,8 @@ export class Details {
   }
 
   /**
-   * Shows a sentence, whose translation is given, with whether the reader has had a part in it; "" shows none. Asks for what is not known once the sentence has stayed
-   * for a moment.
+   * Shows a sentence, whose translation is given, with whether the reader has had a part in it; "" shows none. Asks for
+   * what is not known once the sentence has stayed for a moment.
    */
   of(sentence, translation, isChosen = false) {
     const cards = this.cards.filter((card) => card.there);
@@ -105,9 +106,12 @@ export class Details {
     element("details").hidden = !sentence || !(cards.length || picture || this.model?.offersWords);
     this.words.of(sentence, sentence && translation, isChosen);
     if (sentence && picture) picture.draw(element("picture-frame"), sentence, translation);
+    const isNew = translation !== this.translation;
+    [this.translation, this.isChosen] = [translation, isChosen];
+    // Which words attention is between depends on the translation, where the reader says what to show.
+    if (sentence && sentence === this.sentence && isNew && this.choice.chosen) return this.askAnew("attention");
     if (sentence === this.sentence) return this.busy(this.asking);
     this.sentence = sentence;
-    this.translation = translation;
     clearTimeout(this.timer);
     this.controller.abort();
     this.controller = new AbortController();
@@ -120,10 +124,10 @@ export class Details {
 
   /** Forgets the answers of a card and asks again, because another choice has been made. */
   askAnew(name) {
-    const { sentence, translation } = this;
+    const { sentence, translation, isChosen } = this;
     this.cards.find((card) => card.name === name).known.clear();
     this.sentence = "";
-    if (sentence) this.of(sentence, translation);
+    if (sentence) this.of(sentence, translation, isChosen);
   }
 
   showAnew(name) {

@@ -186,8 +186,8 @@ function introduce() {
 function use(found) {
   model = found;
   showTrouble(null);
-  if (!model.translates) {
-    source.disabled = true;
+  source.disabled = !model.translates;
+  if (source.disabled) {
     showTrouble({ message: "The model that is served has no signature that takes a text and gives a translation." });
     return;
   }
@@ -212,7 +212,7 @@ async function start(seconds = 1) {
 async function refresh() {
   if (document.hidden || !model) return;
   const found = await Model.load().catch(() => model);
-  if (found.version !== model.version) use(found);
+  if (found.version !== model.version || found.name !== model.name) use(found);
 }
 
 source.addEventListener("input", typed);

@@ -199,6 +199,7 @@ async function* events(path, options) {
 function failure(status, message) {
   if (status === 429 || status === 503) return new Failure("busy", "The server is busy.");
   if (status === 502 || status === 504) return new Failure("away", "The server does not answer in time.");
+  if (status === 404) return new Failure("busy", "The server has not loaded the model yet.");
   if (status === 413) return new Failure("refused", "This is too long for one request.");
   if (status >= 400 && status < 500) return new Failure("refused", message || `The server refuses this (${status}).`);
   return new Failure("broken", message || `The server’s answer cannot be read (${status}).`);

@@ -73,6 +73,7 @@ def test_documents_are_translated_sentence_by_sentence(client):
             400,
             "21 sentences in the documents: the limit is",
         ),
+        ({"markup": "brackets", "inputs": [""] * 1000}, 400, "1000 documents in a request: the limit is max_sentences"),
         ({"markup": "brackets", "inputs": []}, 400, "'text' must be a list of documents"),
         (
             {"markup": "brackets", "inputs": ["[a]"], "signature_name": "align"},
