@@ -138,7 +138,7 @@ def report(workers: list[Worker], sizes: dict, batches: int, tokens: int, fill: 
             f"| {worker.median('cpu_seconds') / batches:.2f} | {worker.median('peak_gib'):.2f} "
             f"| {worker.about['parameters']:,} | {len(worker.turns)} |"
         )
-    peers = [rate for name, rate in rates.items() if name not in ("ours", "products")]
+    peers = [rate for name, rate in rates.items() if not name.startswith("ours") and name != "products"]
     if peers and "ours" in rates:
         print(f"\nours / best peer: {rates['ours'] / max(peers):.2f}")
     if output:

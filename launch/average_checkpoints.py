@@ -77,7 +77,7 @@ def _named(run: Run, names: list[str]) -> list[pathlib.Path]:
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
     """Refuses a checkpoint of a run with other settings or another vocabulary, because equal shapes are not enough."""
-    other = Run(path.resolve().parents[1])
+    other = Run(path.resolve().parent.parent)
     if not other.exists:
         return
     if changed := lasting_differences(config, other.config):

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from . import helping, program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 
@@ -34,6 +34,8 @@ from t2t_keras.machine.processor import num_cores
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
+from t2t_keras.tasks.registry import task
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of_name
 
 _SOURCE = flags.DEFINE_string(
@@ -68,6 +70,7 @@ def main(argv: list[str]) -> None:
     output = pathlib.Path(_OUTPUT.value)
     if output.is_file():
         raise InputError(f"--output={output} is a file; give a new folder")
+    task(config.task).check([], ScoringSettings(config.target_language))
     places = Places(output / "data", output / "run", output / "serving" / pathlib.Path(os.path.abspath(output)).name)
     steps = FitSteps(places, program.say)
     _check_free(output, steps)
@@ -120,7 +123,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command goes on from here.")
         return
     version = steps.export()
-    card = write_card(steps, version, licence, f"python -m launch.fit {shlex.join(sys.argv[1:])}")
+    card = write_card(steps, version, licence, shlex.join(sys.argv[1:]), _as_typed)
     steps.record.update(finished=True, licence=licence or None)
     program.say(f"model card: {card}")
     program.title("What next")
@@ -219,6 +222,10 @@ def _table(choices: Sequence[Choice]) -> str:
     return "\n".join(f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {reason}" for name, value, reason in rows)
 
 
+def _as_typed(words: str) -> str:
+    return helping.as_typed(words, sys.argv[0])
+
+
 def _advice(steps: FitSteps) -> str:
     longer = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
     lines = [
@@ -228,7 +235,7 @@ def _advice(steps: FitSteps) -> str:
         ("more text of the same kind, or a higher model.dropout_rate where there is none", "improves it most"),
         ("docs/getting_started.md", "the steps behind this one"),
     ]
-    return "\n".join(f"  {line}  # {meaning}" for line, meaning in lines)
+    return _as_typed("\n".join(f"  {line}  # {meaning}" for line, meaning in lines))
 
 
 run = program.command(main)

@@ -40,7 +40,7 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
         sections[group].append(_entry(*_described(flag, flag.name in paths)))
     sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
     listed = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
-    return "\n\n".join([_as_typed((module.__doc__ or "").strip(), called), *listed])
+    return "\n\n".join([as_typed((module.__doc__ or "").strip(), called), *listed])
 
 
 def _search_settings() -> set[str]:
@@ -83,7 +83,7 @@ def _entry(form: str, words: str) -> str:
     return "\n".join([f"  {form:<{_INDENT - 2}}{first}".rstrip(), *(" " * _INDENT + line for line in rest)])
 
 
-def _as_typed(words: str, called: str) -> str:
+def as_typed(words: str, called: str) -> str:
     """The examples with the command that was typed, where that is not `python -m launch.NAME`."""
     name = pathlib.Path(called).name
     for module, command in _commands().items():

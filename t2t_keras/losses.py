@@ -63,6 +63,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         if self.reduction == "mean_with_sample_weight":  # Keras divides by the sum of the weights
             real = ops.cast(ops.not_equal(y_true, 0), "float32")
             sample_weight = real if sample_weight is None else ops.cast(sample_weight, "float32") * real
+        if getattr(y_pred, "_keras_mask", None) is not None:
+            # Without the mask, by which Keras would divide once more.
+            y_pred = ops.reshape(y_pred, ops.shape(y_pred))
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:

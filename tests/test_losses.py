@@ -87,6 +87,15 @@ def test_the_keras_loss_is_the_mean_over_tokens(logits, dtype):
     assert float(loss) == pytest.approx(float(total) / float(count), rel=1e-6)
 
 
+def test_a_mask_of_the_logits_changes_nothing():
+    ids = keras.Input([None], dtype="int32")
+    states = keras.layers.LSTM(4, return_sequences=True)(keras.layers.Embedding(8, 8, mask_zero=True)(ids))
+    model = keras.Model(ids, keras.layers.Dense(8, kernel_initializer="zeros")(states))
+    model.compile("sgd", SmoothedCrossEntropy())
+    text = np.array([[3, 4, 0, 0, 0, 0, 0, 0]])
+    assert model.evaluate(text, text, verbose=0) == pytest.approx(np.log(8))
+
+
 def test_both_names_of_the_mean_are_the_mean_over_tokens(logits):
     usual, other = (
         SmoothedCrossEntropy(0.1, reduction=name)(TARGETS, logits) for name in ("sum_over_batch_size", "mean")

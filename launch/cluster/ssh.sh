@@ -8,6 +8,10 @@
 # --data_dir; ssh must ask for no password. Each worker's output goes to LOGS/HOST.log. Ctrl-C or SIGTERM stops all
 # workers, who save first; if one worker fails, the others are stopped. The same command goes on afterwards.
 set -euo pipefail
+if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # "wait -n -p"
+  echo "error: bash 5.1 or later is needed, this is $BASH_VERSION" >&2
+  exit 1
+fi
 
 # ---- settings: environment variables, with what they are if they are not set ----
 : "${HOSTS:?the names of the hosts, the first of which writes the run: HOSTS=\"gpu1 gpu2\"}"

@@ -188,10 +188,27 @@ class TrainingSplit:
             chosen_in_shard = chosen[(chosen >= before) & (chosen < before + len(stays))]
             drawn.append(stays[chosen_in_shard - before])
             before += len(stays)
+        if task(self._config.task).has_known_labels:
+            drawn = self._with_known_labels(duplicates, drawn)
+            if not any(map(len, drawn)):
+                raise InputError("no validation set can be drawn, every label is too rare: give --valid_source")
         numbered = enumerate(drawn)
         sample = (pair for number, rows in numbered for pair in shards.selected_pairs(self._data_dir, number, rows))
         shards.write_text(self._data_dir, "valid", sample)
         return drawn
+
+    def _with_known_labels(self, duplicates: list[np.ndarray], drawn: list[np.ndarray]) -> list[np.ndarray]:
+        """Those of the drawn rows all of whose labels have rows that stay in training."""
+        symbols_of, known = task(self._config.task).symbols, set[str]()
+        for number, rows in enumerate(drawn):
+            kept = np.arange(self._journal.done[f"cleaning {number}"]["kept"])
+            left = np.delete(kept, np.concatenate([duplicates[number], rows]).astype(int))
+            known.update(symbols_of(reference for _, reference in shards.selected_pairs(self._data_dir, number, left)))
+        chosen = []
+        for number, rows in enumerate(drawn):
+            pairs = shards.selected_pairs(self._data_dir, number, rows)
+            chosen.append(rows[np.array([known.issuperset(symbols_of([reference])) for _, reference in pairs], bool)])
+        return chosen
 
     def _run(self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], workers: Workers) -> None:
         """Runs a step for shards and records each in the journal."""

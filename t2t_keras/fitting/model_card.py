@@ -1,7 +1,7 @@
 """The model card, a README.md beside an exported model: what it was made of, how good it is, and where it ends."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from t2t_keras.fitting.fit_steps import FitSteps
@@ -18,15 +18,16 @@ _LICENCES = {
 }
 
 
-def write_card(steps: FitSteps, version: Path, licence: str, command: str) -> Path:
+def write_card(steps: FitSteps, version: Path, licence: str, arguments: str, as_typed: Callable[[str], str]) -> Path:
     """Writes README.md into the directory of the exported model, for its newest version; returns its path.
 
     All steps are done. `version` is the directory of that version, `licence` what the user says of the text's, "" for
-    what is known, `command` what made the model.
+    what is known, `arguments` those of the program that made the model. `as_typed` makes of commands for a clone those
+    that there are where the package is installed.
     """
     path = steps.places.export_dir / "README.md"
     sections = [_title(steps, version), _data(steps, licence), _sizes(steps), _choices(steps), _scores(steps)]
-    text = "\n\n".join([*sections, _examples(steps), _limits(steps), _commands(steps, command)])
+    text = "\n\n".join([*sections, _examples(steps), _limits(steps), as_typed(_commands(steps, arguments))])
     with replacing(path) as file:
         file.write(text + "\n")
     return path
@@ -94,8 +95,8 @@ def _limits(steps: FitSteps) -> str:
     )
 
 
-def _commands(steps: FitSteps, command: str) -> str:
-    lines = [command, *(line for line, _ in commands(steps))]
+def _commands(steps: FitSteps, arguments: str) -> str:
+    lines = [f"python -m launch.fit {arguments}", *(line for line, _ in commands(steps))]
     return "## Commands\n\n```\n" + "\n".join(lines) + "\n```"
 
 

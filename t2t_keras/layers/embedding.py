@@ -72,8 +72,9 @@ class TiedEmbedding(Layer):
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             return self._projected(inputs)
-        # Keras builds models that are loaded with placeholders of floats.
-        token_ids = inputs if "int" in keras.backend.standardize_dtype(inputs.dtype) else ops.cast(inputs, "int32")
+        # Bytes are ids too, and Keras builds models that are loaded with placeholders of floats.
+        is_index = keras.backend.standardize_dtype(inputs.dtype) in ("int32", "int64")
+        token_ids = inputs if is_index else ops.cast(inputs, "int32")
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
         scale = self.d_model**0.5 if self.scale is None else self.scale
         scale = ops.where(ops.equal(token_ids, 0), 0.0, scale)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -20,10 +21,20 @@ class Layer(keras.layers.Layer):
     compute_output_shape: Any = _shape_of_first  # of any signature in a subclass
 
     def get_config(self) -> dict[str, Any]:
-        _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # all but self
-        values = {each.name: getattr(self, each.name) for each in arguments if each.kind is not each.VAR_KEYWORD}
+        values = {name: getattr(self, name) for name in _arguments(type(self))}
         plain = {name: dataclasses.asdict(each) if _is_settings(each) else each for name, each in values.items()}
         return {**super().get_config(), **plain}
+
+
+def _arguments(kind: type) -> Iterator[str]:
+    """The names of the arguments that `__init__` takes, with those that it hands on to the class above as `kwargs`."""
+    for each in (each for each in kind.__mro__ if "__init__" in vars(each)):
+        if each is Layer or not issubclass(each, Layer):
+            return
+        _, *arguments = inspect.signature(each.__init__).parameters.values()  # all but self
+        yield from (argument.name for argument in arguments if argument.kind is not argument.VAR_KEYWORD)
+        if not any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+            return
 
 
 def _is_settings(value: Any) -> bool:

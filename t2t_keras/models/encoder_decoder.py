@@ -115,6 +115,11 @@ class EncoderDecoder(keras.Model):
                 embedding.build()
         self.build_layers()
 
+    def ensure_built(self) -> None:
+        """Builds the whole model for a part that is called before it, so that weights have the same paths."""
+        if not self.built:
+            self.build()
+
     def build_layers(self) -> None:
         """Builds what a family has besides the embeddings; `build` calls it once."""
         raise NotImplementedError
@@ -174,8 +179,7 @@ class EncoderDecoder(keras.Model):
         """Saves the model as Keras does, built; a ValueError for the old format, which could not be loaded."""
         if pathlib.Path(filepath).suffix in (".h5", ".hdf5"):
             raise ValueError(f"{filepath}: Keras cannot load this model from its old format; give a .keras file")
-        if not self.built:
-            self.build()
+        self.ensure_built()
         super().save(filepath, *args, **kwargs)
 
     def export(self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **kwargs: Any) -> None:

@@ -71,6 +71,7 @@ class Transformer(EncoderDecoder):
         Arguments are those of the call. `skip_padding` leaves padding out of the feed-forward networks, which is faster
         and changes no token's state, but makes shapes depend on the data, which XLA does not allow.
         """
+        self.ensure_built()
         source, target = inputs["source"], inputs["target"]
         source_mask, mode = padding_mask(source), {} if training is None else {"training": training}
 
@@ -94,6 +95,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, source: Tensor) -> Tensor:
         """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model]."""
+        self.ensure_built()
         x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
         if can_fold_encoder(self.encoder):
             return FoldedEncoder(self.encoder)(x, padding_mask(source))
@@ -118,6 +120,7 @@ class Transformer(EncoderDecoder):
         That layer best tells which source token a target token comes from: row t is the pass that predicts target t.
         Layers above it are not computed.
         """
+        self.ensure_built()
         source, target = inputs["source"], inputs["target"]
         x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
         target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
@@ -136,6 +139,7 @@ class Transformer(EncoderDecoder):
         `COVERAGE` sums the last layer's attention to the source, mean over heads; `BFLOAT16` multiplies with the
         weights in bfloat16.
         """
+        self.ensure_built()
         dtype, logits_of = self.step_products(wanted)
         folds = not wanted and can_fold(self.decoder)
         decoder = FoldedDecoderStep(self.decoder, beam_size) if folds else DecoderStep(self.decoder, dtype, beam_size)

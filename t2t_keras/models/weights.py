@@ -3,7 +3,7 @@
 import fnmatch
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,14 @@ _LISTED = 20  # names of weights in an account
 _LISTED_IN_AN_ERROR = 3
 
 
+def name_below(model: SequenceModel, weight: Any) -> str:
+    """A weight's path below the model, whether it was built with the whole model, alone, or within another one."""
+    return weight.path.removeprefix(f"{model.path}/")
+
+
 def weight_names(model: SequenceModel) -> list[str]:
     """Stable names of a model's weights, in order: their paths below the model; a ValueError if two are equal."""
-    names = [weight.path.partition("/")[2] for weight in model.trainable_variables]
+    names = [name_below(model, weight) for weight in model.trainable_variables]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"weights must have different paths, got several {', '.join(repeated[:5])}: name the layers")
     return names

@@ -7,7 +7,7 @@ from typing import Any
 from t2t_keras.errors import optional_module
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task, two_columns
-from t2t_keras.text.languages import words_and_characters
+from t2t_keras.text.languages import base_language, words_and_characters
 
 _NAMES = {"rougeL": "ROUGE-L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}
 _COMPARABLE_TO = "ROUGE (Lin, 2004) of the package rouge-score with the same words"
@@ -41,7 +41,7 @@ class SummarisationTask(Task):
         package = _rouge()
         letters = [character for line in references for character in line if character.isalpha()]
         is_latin = 2 * sum(map(str.isascii, letters)) >= len(letters)
-        if language == "en" or (not language and is_latin):
+        if base_language(language) == "en" or (not language and is_latin):
             scorer, words = package.RougeScorer(list(_NAMES), use_stemmer=True), "words of a-z and digits, stemmed"
         else:
             words_of_any = types.SimpleNamespace(tokenize=lambda text: words_and_characters(text.casefold()))

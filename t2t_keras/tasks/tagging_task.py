@@ -140,9 +140,10 @@ class TaggingTask(Task):
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
         found, expected = (_segmented(lines) for lines in (hypotheses, references))
-        if not _are_spans(expected) or {OUTSIDE}.issuperset(itertools.chain(*found, *expected)):
+        metrics = _seqeval()
+        if not _are_spans(expected) or not (metrics.sequence_labeling.get_entities(found + expected)):
             return ""
-        return f"\n{_seqeval().classification_report(expected, found, digits=3, zero_division=0)}"
+        return f"\n{metrics.classification_report(expected, found, digits=3, zero_division=0)}"
 
 
 def _words_in_graph(texts: Any) -> Any:

@@ -150,6 +150,10 @@ class Task(abc.ABC):
         """Raises an `InputError` if outputs cannot be scored with these settings."""
         del references, settings
 
+    def check_monitored(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        """Raises an `InputError` if `monitored` cannot score outputs."""
+        self.check(references, settings)
+
     @abc.abstractmethod
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         """The scores of outputs; raises an `InputError` if there are none, or not as many references."""

@@ -13,7 +13,7 @@ import sacrebleu.metrics
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.text.languages import east_asian, written_in
+from t2t_keras.text.languages import base_language, east_asian, written_in
 
 # As in the paper's evaluation: consecutive matches do not overlap, so "a-b-c" keeps its second hyphen.
 _COMPOUND = re.compile(r"(\S)-(\S)")
@@ -88,11 +88,12 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
         return [lowercased]
     import sacremoses  # imported here because it takes a third of a second
 
-    moses = sacremoses.MosesTokenizer(lang=target_language)
+    language = base_language(target_language)
+    moses = sacremoses.MosesTokenizer(lang=language)
     tokenised, tokenised_references = (
         [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
     )
-    before, others = f"moses:{target_language}+lowercase|", "multi-bleu.perl on lowercased, tokenised text"
+    before, others = f"moses:{language}+lowercase|", "multi-bleu.perl on lowercased, tokenised text"
     sides = (tokenised, tokenised_references, before, f"{others}; not sacreBLEU scores")
     return [lowercased, _score("BLEU tokenised lowercased", _multi_bleu(), *sides)]
 
@@ -110,7 +111,8 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
     check_language(target_language, paper_bleu=True)
     import sacremoses
 
-    moses, punctuation = sacremoses.MosesTokenizer(lang=target_language), sacremoses.MosesPunctNormalizer()
+    language = base_language(target_language)
+    moses, punctuation = sacremoses.MosesTokenizer(lang=language), sacremoses.MosesPunctNormalizer()
     plain = ([punctuation.replace_unicode_punct(line) for line in lines] for lines in (hypotheses, references))
     split, split_references = ([split_compounds(_moses(moses, line)) for line in lines] for lines in plain)
     return _score(
@@ -118,7 +120,7 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
         _multi_bleu(),
         split,
         split_references,
-        f"moses:{target_language}+punctuation+compounds|",
+        f"moses:{language}+punctuation+compounds|",
         "the paper's table 2; not sacreBLEU scores, which are mostly lower",
     )
 

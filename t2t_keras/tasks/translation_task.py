@@ -23,6 +23,9 @@ class TranslationTask(Task):
 
         check_language(_language(references, settings), paper_bleu=settings.paper_bleu)
 
+    def check_monitored(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        """Without a tokeniser of its language, text is compared by characters."""
+
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         from t2t_keras.tasks.translation_scores import lowercased_scores, paper_bleu_score, sacrebleu_scores
 

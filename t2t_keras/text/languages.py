@@ -21,9 +21,14 @@ _EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "jpn": "ja", "ko": "
 _SMALLEST_SHARE_OF_KANA = 0.05
 
 
+def base_language(code: str) -> str:
+    """A language code without its region or script: "pt" of "pt_BR"."""
+    return re.split("[-_]", code.lower())[0]
+
+
 def east_asian(language: str) -> str | None:
     """The one of "zh", "ja" and "ko" that a language code means ("zh_TW", "cmn-Hans"), or None for other languages."""
-    return _EAST_ASIAN.get(re.split("[-_]", language.lower())[0])
+    return _EAST_ASIAN.get(base_language(language))
 
 
 def words(text: str) -> list[str]:

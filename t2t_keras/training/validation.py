@@ -12,6 +12,8 @@ from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.pipeline import EncodedPairs, dataset_of, validation_batches
 from t2t_keras.inference.translator import Translator
+from t2t_keras.tasks.registry import task
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
@@ -55,6 +57,8 @@ class Validator:
         count = config.train.validation_sentences
         self._sources, self._references = (list(side[:count]) for side in texts)
         self._language = language_of(self._references, config.data.target_language)
+        if count:
+            task(config.data.task).check_monitored(self._references, ScoringSettings(self._language))
         cut = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
         if cut.num_cut and workers.is_chief:
             warning = "%d validation pairs are longer than %d tokens; their loss is of the first %d"

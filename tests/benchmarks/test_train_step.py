@@ -1,11 +1,13 @@
 """The network that a training step is compared with is the same network."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
 
 from benchmarks import conv_s2s_in_keras, rnn_attention_in_keras
-from benchmarks.train_step import sizes_of
+from benchmarks.train_step import report, sizes_of
 from benchmarks.train_step_engines import shifted
 from t2t_keras.models import families
 from tests.training.tiny_families import tiny_family
@@ -14,6 +16,18 @@ pytestmark = pytest.mark.integration
 
 SOURCE = np.array([[5, 6, 7, 1], [9, 1, 0, 0]], np.int32)
 TARGET = np.array([[3, 4, 5, 6, 1], [8, 1, 0, 0, 0]], np.int32)
+
+
+def test_only_others_are_peers(capsys):
+    def worker(name, seconds):
+        values = {"seconds": seconds, "cpu_seconds": 1.0, "peak_gib": 1.0}
+        return SimpleNamespace(name=name, turns=[1], about={"parameters": 1}, median=values.get)
+
+    workers = [worker("ours", 1.0), worker("ours_bfloat16", 0.5), worker("products", 0.1)]
+    report(workers, {}, 1, 100, 1.0, None)
+    assert "best peer" not in capsys.readouterr().out
+    report([*workers, worker("keras", 2.0)], {}, 1, 100, 1.0, None)
+    assert "ours / best peer: 2.00" in capsys.readouterr().out
 
 
 def check_equal(model, network, weights: list[np.ndarray]) -> None:

@@ -51,6 +51,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The folder that the runs worked in, and what each of the first three printed, which export and serve."""
     folder = tmp_path_factory.mktemp("quickstart")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment |= {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}  # of no use on this machine
     finished = programs.run(["-c", SESSION], cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert finished.returncode == 0, finished.stderr
     *outputs, last = finished.stdout.split("=====\n")

@@ -222,6 +222,16 @@ def test_it_runs_in_training_with_and_without_a_seed(case, rng):
         np.testing.assert_array_equal(once, layer(*inputs, seed=seed, training=True))
 
 
+def test_a_subclass_keeps_what_it_hands_on():
+    class Scaled(layers.FeedForward):
+        def __init__(self, d_ff, gain=1.0, **settings):
+            super().__init__(d_ff, **settings)
+            self.gain = gain
+
+    made = Scaled.from_config(Scaled(8, gain=2.0, activation="gelu", dropout_rate=0.3, name="mine").get_config())
+    assert (made.d_ff, made.gain, made.activation, made.dropout_rate, made.name) == (8, 2.0, "gelu", 0.3, "mine")
+
+
 def test_a_residual_keeps_its_configuration():
     config = {"norm_position": "pre", "dropout_rate": 0.1, "epsilon": 1e-3}
     copy = Residual.from_config(Residual(**config).get_config())

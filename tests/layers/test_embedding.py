@@ -66,6 +66,12 @@ def test_ids_that_come_as_floats_are_ids(policy):
     np.testing.assert_array_equal(layer(np.array([[3.0, 399.0, 0.0]], np.float32)), layer(np.array([[3, 399, 0]])))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int64"])
+def test_ids_may_be_any_integers(dtype):
+    layer = TiedEmbedding(100, 8)
+    np.testing.assert_array_equal(layer(np.array([[3, 99]], dtype)), layer(np.array([[3, 99]], "int32")))
+
+
 def test_id_0_embeds_to_zero_and_learns_nothing():
     layer = TiedEmbedding(11, 4)
     token_ids = tf.constant([[0, 3, 0]])

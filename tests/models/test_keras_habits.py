@@ -100,6 +100,30 @@ def test_a_saved_preset_is_the_model(model, tmp_path):
         Run(tmp_path / "mine").check_trainable()
 
 
+@pytest.mark.parametrize("policy", ["bfloat16", "float16"])
+def test_weights_of_half_precision_are_saved_as_float32(policy, tmp_path):
+    made = Transformer(TransformerConfig(vocab_size=13, **SIZES), dtype=policy)
+    made.build()
+    made.save_to_preset(tmp_path / "preset")
+    for found, weight in zip(Transformer.from_preset(tmp_path / "preset").weights, made.weights, strict=True):
+        np.testing.assert_array_equal(found.numpy(), np.array(weight.numpy(), "float32"))
+
+
+def test_a_model_within_another_is_saved_under_its_own_names(tmp_path):
+    class Outer(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = Transformer(TransformerConfig(vocab_size=13, **SIZES))
+
+        def call(self, inputs):
+            return self.inner(inputs)
+
+    outer, inputs = Outer(), {"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}
+    expected = outer(inputs)
+    outer.inner.save_to_preset(tmp_path / "preset")
+    np.testing.assert_allclose(Transformer.from_preset(tmp_path / "preset")(inputs), expected, atol=1e-6)
+
+
 def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
     with pytest.raises(InputError, match="runs/none is neither a folder nor a preset"):
         Transformer.from_preset("runs/none")

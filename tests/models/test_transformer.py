@@ -19,6 +19,7 @@ from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
 from t2t_keras.layers.stepping.decoder_step import OwnEntries
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import weight_names
 from tests.baselines.untrained import assert_steps_are_teacher_forcing
 
 SMALL = TransformerConfig(
@@ -398,10 +399,12 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
 
 
-@pytest.mark.parametrize("name", ["states", "logits_and_attention", "encode"])
+@pytest.mark.parametrize("name", ["states", "logits_and_attention", "alignment_attention", "encode", "begin"])
 def test_a_part_may_be_asked_for_before_the_whole(name):
-    model = Transformer(SMALL)
+    model, whole = Transformer(SMALL), Transformer(SMALL)
     inputs = {"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}
-    getattr(model, name)(inputs["source"] if name == "encode" else inputs)
-    assert model(inputs).shape == (1, 2, SMALL.vocab_size)
+    arguments = {"encode": (inputs["source"],), "begin": (inputs["source"], np.zeros([1, 3, SMALL.d_model], "f"), 1)}
+    getattr(model, name)(*arguments.get(name, (inputs,)))
+    assert model(inputs).shape == whole(inputs).shape == (1, 2, SMALL.vocab_size)
     assert model.count_params() == sum(model.config.parameter_counts().values())
+    assert weight_names(model) == weight_names(whole)

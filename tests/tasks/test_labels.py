@@ -103,6 +103,7 @@ def test_entities_are_scored():
 def test_sentences_without_any_entity():
     assert [score.value for score in TaggingTask().scores(["O O", "O"], ["O O", "O"])] == [0, 0, 0]
     assert TaggingTask().report(["O O", ""], ["O O", ""]) == ""
+    assert TaggingTask().report(["X X", "O"], ["O O", "O"]) == ""
     assert "PER" in TaggingTask().report(["O"], ["B-PER"]) and "PER" in TaggingTask().report(["I-PER"], ["O"])
 
 

@@ -28,6 +28,7 @@ def test_other_languages_have_letters_too():
     assert values(["кот спит"], ["Кот спит"], "en")["ROUGE-1"] == 0
     assert values(["кот спит"], ["Кот спит"], "ru")["ROUGE-1"] == 100
     assert values(["Katzen"], ["Katze"], "de")["ROUGE-L"] == 0
+    assert values(["the cats"], ["the cat"], "en_GB")["ROUGE-L"] == 100
 
 
 def test_vowel_signs_are_parts_of_words():

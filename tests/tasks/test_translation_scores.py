@@ -75,6 +75,16 @@ def test_moses_tokens():
     assert tokenised.value == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
 
 
+def test_a_region_changes_no_tokens():
+    lines = (
+        ["L'homme n'est pas l'ami d'un z.B. genannten.", "Il n'y a qu'une dog."],
+        ["L'homme est l'ami.", "Il y a un dog."],
+    )
+    for language, region in (("fr", "fr_FR"), ("de", "de-AT")):
+        assert lowercased_scores(*lines, region)[1] == lowercased_scores(*lines, language)[1]
+        assert paper_bleu_score(*lines, region) == paper_bleu_score(*lines, language)
+
+
 def test_split_compounds():
     assert split_compounds("rot-blau , - x") == "rot ##AT##-##AT## blau , - x"
     assert split_compounds("E-Mail-Adresse") == "E ##AT##-##AT## Mail ##AT##-##AT## Adresse"

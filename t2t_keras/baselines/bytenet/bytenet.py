@@ -103,8 +103,7 @@ class ByteNet(EncoderDecoder):
 
         Its length is that of the batch's padded length. In each sentence it is 0 beyond the sentence's own.
         """
-        if not self.built:  # called before the whole is
-            self.build()
+        self.ensure_built()
         batch, length = ops.shape(source)[:2]
         unfolded = self.config.unfolded_length(length)
         tokens = ops.cast(ops.count_nonzero(source, axis=1), "int32")

@@ -98,8 +98,7 @@ class ConvS2S(EncoderDecoder):
         return States(hidden, ops.zeros(()))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> ConvolutionalMemory:
-        if not self.built:  # called before the whole is
-            self.build()
+        self.ensure_built()
         is_token = ops.not_equal(source, 0)
         embedded = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
         embedded = self.dropout(embedded, seed=fold_in(seed, 0), training=training)

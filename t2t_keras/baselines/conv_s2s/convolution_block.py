@@ -145,6 +145,9 @@ class AttentiveConvolutionBlock(_Block):
         self.query = normalised_linear(d_model, name="query", dtype=self.dtype_policy)
         self.output_linear = normalised_linear(width, name="output", dtype=self.dtype_policy)
 
+    def get_config(self) -> dict[str, Any]:
+        return {name: value for name, value in super().get_config().items() if name != "causal"}
+
     def build(self, inputs_shape: tuple) -> None:
         super().build(inputs_shape)
         self.query.build((*inputs_shape[:-1], self.width))

@@ -92,8 +92,7 @@ class MoERNN(EncoderDecoder):
         self, source: Tensor, seed: Tensor | None = None, training: bool | None = False, skip_padding: bool = False
     ) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
-        if not self.built:  # called before the whole is
-            self.build()
+        self.ensure_built()
         is_token = ops.not_equal(source, 0)
         embedded = self.dropout(self.source_embedding(source), seed=fold_in(seed, 0), training=training)
         x = embedded

@@ -105,8 +105,7 @@ class RNNAttention(EncoderDecoder):
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, memory_width]."""
-        if not self.built:  # called before the whole is
-            self.build()
+        self.ensure_built()
         is_token = ops.not_equal(source, 0)
 
         def stacked(layers: list[LSTM], x: LayerOutputs, first: int, seed: Tensor | None) -> LayerOutputs:

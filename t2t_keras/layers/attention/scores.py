@@ -124,4 +124,5 @@ def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
     """
     if mask is None:
         return None
-    return ops.cast(ops.where(mask, 0.0, -3e4 if dtype == "float16" else -1e9), dtype)
+    lowest = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e9
+    return ops.cast(ops.where(mask, 0.0, lowest), dtype)

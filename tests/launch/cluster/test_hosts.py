@@ -56,6 +56,16 @@ def test_ssh_starts_a_worker_on_every_host(hosts, tmp_path):
         assert arguments == ["-m", "launch.train", *flags]
 
 
+def test_ssh_says_that_bash_is_too_old(hosts, tmp_path):
+    text = (CLUSTER / "ssh.sh").read_text(encoding="utf-8")
+    assert text.count("BASH_VERSINFO") == 2
+    (tmp_path / "old.sh").write_text(text.replace("BASH_VERSINFO", "OLD_VERSION"), encoding="utf-8")
+    command = ["bash", "-c", f"OLD_VERSION=(5 0); source {tmp_path / 'old.sh'}"]
+    done = subprocess.run(command, env=hosts, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: bash 5.1 or later is needed, this is ")
+
+
 def test_ssh_stops_all_workers_if_one_fails(hosts, tmp_path):
     done = run("ssh.sh", env={**hosts, "FAILING": "two", "DIRECTORY": str(tmp_path)})
     assert done.returncode == 9

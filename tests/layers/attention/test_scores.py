@@ -33,6 +33,16 @@ def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
     return [inner.sum(3), inner.sum(2), (upstream[..., None] * hidden).sum((1, 2, 3))[:, None]]
 
 
+def test_half_precision_of_any_backend_has_a_number_for_a_mask(monkeypatch):
+    class Half:
+        def __str__(self):
+            return "torch.float16"
+
+    monkeypatch.setattr(scores.ops, "cast", lambda values, dtype: values)
+    for dtype in ("float16", np.dtype("float16"), tf.float16, Half()):
+        assert np.min(scores.mask_bias(np.array([True, False]), dtype)) == -3e4
+
+
 def test_queries_may_be_divided_by_the_root_of_the_width_before(rng):
     queries, keys, values = (tf.constant(rng.standard_normal((2, 5, 6)), tf.float32) for _ in range(3))
     divided = over_root_of_width(queries, 6)
