@@ -198,6 +198,9 @@ class SequenceModel(SearchedModel, Protocol):
     def output_head(self) -> OutputHead: ...
 
     @property
+    def path(self) -> str: ...
+
+    @property
     def trainable_variables(self) -> list[Any]: ...
 
     @property
