@@ -9,17 +9,23 @@ from t2t_keras.errors import InputError
 from t2t_keras.models.weights import assign_known_weights, weight_names
 
 
-def model_of(*paths: str):
-    return types.SimpleNamespace(trainable_variables=[types.SimpleNamespace(path=path) for path in paths])
+def model_of(*weights, path: str = "mine"):
+    """A model of weights, or of what has their paths."""
+    variables = [types.SimpleNamespace(path=each) if isinstance(each, str) else each for each in weights]
+    return types.SimpleNamespace(trainable_variables=variables, path=path)
 
 
 def test_names_are_paths_below_the_model():
-    assert weight_names(model_of("mine/encoder/kernel", "mine/bias")) == ["encoder/kernel", "bias"]
+    """Also of a model within another, and of parts that were built before it."""
+    names = ["encoder/kernel", "bias"]
+    assert weight_names(model_of("mine/encoder/kernel", "mine/bias")) == names
+    assert weight_names(model_of("outer/mine/encoder/kernel", "outer/mine/bias", path="outer/mine")) == names
+    assert weight_names(model_of(*names)) == names
 
 
 def test_two_weights_of_one_name_would_lose_one():
     with pytest.raises(ValueError, match="different paths, got several expert/kernel: name the layers"):
-        weight_names(model_of("m/expert/kernel", "m/gate", "m/expert/kernel"))
+        weight_names(model_of("mine/expert/kernel", "mine/gate", "mine/expert/kernel"))
 
 
 class Weight:
@@ -38,7 +44,7 @@ def arrays(**shapes: tuple) -> dict:
 
 def test_known_weights_are_taken_and_the_rest_is_listed():
     ours = Weight("mine/a", 2, 3), Weight("mine/b", 4), *(Weight(f"mine/new{i}", 1) for i in range(22))
-    account = assign_known_weights(types.SimpleNamespace(trainable_variables=ours), arrays(a=(2, 3), old_b=(5,)))
+    account = assign_known_weights(model_of(*ours), arrays(a=(2, 3), old_b=(5,)))
     assert ours[0].value.all() and not any(weight.value.any() for weight in ours[1:])
     taken, new, left_out = account.lines()
     assert taken == "taken: 1 weight (6 numbers)"
@@ -52,7 +58,7 @@ def test_weights_of_other_shapes_are_named_as_far_as_three():
     weights = {f"w{number}": np.ones(3) for number in range(170)}
     names = ", ".join(f"w{number} (3,) -> (2,)" for number in range(3))
     with pytest.raises(InputError) as error:
-        assign_known_weights(types.SimpleNamespace(trainable_variables=ours), weights)
+        assign_known_weights(model_of(*ours), weights)
     assert str(error.value) == f"weights of other shapes cannot be taken: {names} and 167 more"
 
 
@@ -66,5 +72,5 @@ def test_weights_of_other_shapes_are_named_as_far_as_three():
 def test_weights_that_do_not_fit_leave_all_as_it_was(weights, message):
     ours = Weight("mine/a", 2, 3), Weight("mine/b", 4), Weight("mine/c")
     with pytest.raises(InputError, match=message):
-        assign_known_weights(types.SimpleNamespace(trainable_variables=ours), weights)
+        assign_known_weights(model_of(*ours), weights)
     assert not any(weight.value.any() for weight in ours)
