@@ -76,13 +76,15 @@ def test_a_label_is_not_drawn_from_training_as_a_whole(tmp_path, shard_pairs):
     rare = [f"text {number} alone\trare{number}" for number in range(60)]
     train = [*rare, *(f"word{number} is it\t{'odd' if number % 2 else 'even'}" for number in range(600))]
     for seed in range(4):
-        data = prepared(tmp_path / str(seed), train, splits=("train",), shard_pairs=shard_pairs, seed=seed)
+        data = prepared(
+            tmp_path / str(seed), train, splits=("train",), shard_pairs=shard_pairs, seed=seed, vocab_size=420
+        )
         assert set(data.text("valid")[1]) <= {"odd", "even"}
         assert data.counts["train"]["validation"] == len(data.text("valid")[1]) > 0
     with pytest.raises(
         InputError, match="no validation set can be drawn, every label is too rare: give --valid_source"
     ):
-        prepared(tmp_path / "rare", rare, splits=("train",))
+        prepared(tmp_path / "rare", rare, splits=("train",), vocab_size=420)
 
 
 def test_labels_are_not_lowercased(tmp_path):

@@ -280,6 +280,15 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.integration
+def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
+    write_text(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/a").touch()
+    assert error(tmp_path, "--output=new", *flags).startswith(message)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.integration
 def test_what_scores_need_is_looked_for_before_anything_is_made(tmp_path: Path) -> None:
     for name in ("a.en", "a.ja"):
         (tmp_path / name).write_text("text\n" * 200)
@@ -288,15 +297,6 @@ def test_what_scores_need_is_looked_for_before_anything_is_made(tmp_path: Path) 
         patch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         message = error(tmp_path, "--source=a.en", "--target=a.ja", "--output=new")
     assert "sacrebleu[ja]" in message and not (tmp_path / "new").exists()
-
-
-@pytest.mark.integration
-def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
-    write_text(tmp_path)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/a").touch()
-    assert error(tmp_path, "--output=new", *flags).startswith(message)
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.integration

@@ -36,11 +36,11 @@ class Light:
     def __init__(self, path, version):
         if (path / "model").read_text() != "good":
             raise ValueError("not\n good")
-        self.path, self.version, self.look = path, version, (path / "model").stat().st_ino
+        self.path, self.version, self.look = path, version, (path / "model").stat().st_mtime_ns
 
     @property
     def is_as_loaded(self):
-        return (self.path / "model").exists() and (self.path / "model").stat().st_ino == self.look
+        return (self.path / "model").exists() and (self.path / "model").stat().st_mtime_ns == self.look
 
 
 @pytest.fixture

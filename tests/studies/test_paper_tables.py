@@ -153,7 +153,6 @@ def test_every_small_system_has_the_same_updates_batches_and_search():
     assert {line.name for line in table.lines} >= {"transformer", "transformer_ensemble", "gnmt", "gnmt_ensemble"}
 
 
-@pytest.mark.parametrize("scale", SCALES)
 def test_what_has_no_test_set_is_not_drawn(tmp_path):
     results = {"transformer_tenth": [{"flops_by_count": 1e12, "valid_bleu": 3.0}]}
     equal_cost._draw(tmp_path / "empty.svg", results)
@@ -163,6 +162,7 @@ def test_what_has_no_test_set_is_not_drawn(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() != (tmp_path / "empty.svg").read_bytes()
 
 
+@pytest.mark.parametrize("scale", SCALES)
 def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows(scale, tmp_path):
     table = TABLES["2_equal_cost"](StudySettings("2_equal_cost", scale), DATA)
     configs = {line.name: job.config for line, job in zip(table.lines, table.jobs, strict=True)}
