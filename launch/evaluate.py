@@ -92,9 +92,9 @@ def main(argv: list[str]) -> None:
     if not _TARGET_LANGUAGE.value and language != config.data.target_language:
         configured = config.data.target_language
         print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
-    print("replaced:" if (output_dir / "scores.json").exists() else "written:", end=" ", flush=True)
+    what = "replaced:" if (output_dir / "scores.json").exists() else "written:"
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
-    print(*(remote.with_urls(str(path)) for path in paths))
+    print(what, *(remote.with_urls(str(path)) for path in paths))
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
