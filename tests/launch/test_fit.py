@@ -292,10 +292,9 @@ def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: 
 def test_what_scores_need_is_looked_for_before_anything_is_made(tmp_path: Path) -> None:
     for name in ("a.en", "a.ja"):
         (tmp_path / name).write_text("text\n" * 200)
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['MeCab'] = None")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        message = error(tmp_path, "--source=a.en", "--target=a.ja", "--output=new")
+    code = "import sys; sys.modules['MeCab'] = None; from launch import fit; fit.run()"
+    status, output, message = fit(tmp_path, "--source=a.en", "--target=a.ja", "--output=new", code=code)
+    assert (status, output) == (1, "") and message.count("\n") == 1
     assert "sacrebleu[ja]" in message and not (tmp_path / "new").exists()
 
 

@@ -248,7 +248,8 @@ def test_another_engine_answers_for_each_model_that_it_can(folder, versions_1_an
     with serving_with(options, substitutes) as calls:
         assert [calls.rest(name) for name in ("both", "one", "both/versions/2")] == [400, 300, 400]
         # A model that it cannot answer for is added: the others go on, and its status says why.
-        calls.reload(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
+        with pytest.raises(grpc.RpcError, match=f"no version could be loaded of odd from {folder}/odd"):
+            calls.reload(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
         assert [calls.rest(name) for name in ("both", "one")] == [400, 300]
         assert calls.rest("odd") == (404, "Servable not found for request: Latest(odd)")
         status = calls.http.get(f"http://{calls.server.rest_address}/v1/models/odd")
