@@ -17,52 +17,22 @@ import pytest
 
 from t2t_keras.serving import versions as module
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
 from tests.inference import tiny
+from tests.serving.light_versions import Light, following, states, write
 from tests.vocabularies import train_tokenizer
 from tests.waiting import wait_until
 
 SET_ASIDE = module._set_aside  # before a fixture takes its place
 
 
-class Light:
-    """A stand-in for a model, of which the directory holds a file that says whether it can be loaded."""
-
-    def __init__(self, path, version):
-        if (path / "model").read_text() != "good":
-            raise ValueError("not\n good")
-        self.path, self.version, self.look = path, version, (path / "model").stat().st_mtime_ns
-
-    @property
-    def is_as_loaded(self):
-        return (self.path / "model").exists() and (self.path / "model").stat().st_mtime_ns == self.look
-
-
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "mine"
-
-
-def write(folder, version, content="good"):
-    path = folder / str(version)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "model").write_text(content)
-
-
-def states(versions):
-    return {status.version: status.state for status in versions.statuses()}
-
-
-def following(folder, **settings):
-    folder.mkdir(exist_ok=True)
-    versions = Versions(folder, "mine", load=Light, **settings)
-    versions.poll()
-    return versions
 
 
 def test_the_latest_number_is_served(folder):
@@ -208,105 +178,6 @@ def test_a_version_in_use_outlives_its_successor(folder):
     gone = weakref.ref(model)
     del model
     assert gone() is None
-
-
-@pytest.mark.parametrize(
-    ("policy", "wanted"),
-    [
-        (VersionPolicy(), {5}),
-        (VersionPolicy(most=2), {5, 3}),
-        (VersionPolicy(most=9), {5, 3, 1}),
-        (VersionPolicy(most=None), {5, 3, 1}),
-        (VersionPolicy(most=None, specific=frozenset({1, 3})), {3, 1}),
-    ],
-)
-def test_a_policy_chooses_among_those_that_can_be_loaded(folder, policy, wanted):
-    for version in (1, 3, 5):
-        write(folder, version)
-    write(folder, 4, "bad")
-    versions = following(folder)
-    versions.choose(policy, {})
-    versions.poll()
-    assert {version for version, state in states(versions).items() if state == "AVAILABLE"} == wanted
-    assert versions.served == max(wanted)
-    for version in wanted:
-        with versions.lend(version) as model:
-            assert model.version == version
-
-
-def test_versions_that_a_policy_asks_for_in_vain(folder, caplog):
-    """What is served goes on, and a label of a version that is not served is told from an unknown one."""
-    write(folder, 1)
-    versions = following(folder)
-    versions.choose(VersionPolicy(most=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
-    versions.poll()
-    versions.poll()
-    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the policy asks for") == 1
-    with versions.lend("now") as model:
-        assert model.version == 1
-    for label, code in (("next", Code.NOT_FOUND), ("other", Code.INVALID_ARGUMENT)):
-        with pytest.raises(ServingError) as caught, versions.lend(label):
-            pass
-        assert caught.value.code is code
-
-
-def test_a_label_stands_for_its_version_until_its_new_one_is_served(folder):
-    """However long that takes to load, and whether or not the old one stays."""
-    write(folder, 1)
-    seen = []
-
-    def load(path, version):
-        seen.append(versions.number("stable"))
-        if version == 3:
-            raise OSError("away")
-        return Light(path, version)
-
-    versions = Versions(folder, "mine", max_retries=0, load=load)
-    versions.choose(VersionPolicy(most=None, specific=frozenset({1})), {"stable": 1})
-    versions.poll()
-    for number in (2, 3):
-        write(folder, number)
-        versions.choose(VersionPolicy(most=None, specific=frozenset({number})), {"stable": number})
-        versions.poll()
-    assert seen == [1, 1, 2]
-    with versions.lend("stable") as model:
-        assert model.version == 2
-    versions.choose(VersionPolicy(most=None, specific=frozenset({2})), {"other": 2})
-    assert versions.number("other") == 2
-    with pytest.raises(ServingError, match="Unrecognized servable version label: stable"):
-        versions.number("stable")
-
-
-def test_a_label_keeps_its_version_though_another_one_is_served(folder):
-    for number in (3, 4, 5):
-        write(folder, number, "damaged" if number == 4 else "good")
-    versions = Versions(folder, "mine", max_retries=0, load=Light)
-    for number in (3, 4):
-        wanted = VersionPolicy(most=None, specific=frozenset({number, 5}))
-        versions.choose(wanted, {"stable": number, "canary": 5})
-        versions.poll()
-    for label, number in (("stable", 3), ("canary", 5)):
-        with versions.lend(label) as model:
-            assert model.version == number
-    write(folder, 4)
-    versions.poll()
-    assert versions.number("stable") == 4
-    versions.poll()
-    assert states(versions)[3] == "END"
-
-
-def test_files_that_are_replaced_under_a_number_are_said_to_be_ignored(folder, caplog):
-    write(folder, 1)
-    versions = following(folder)
-    shutil.rmtree(folder / "1")
-    versions.poll()
-    write(folder, 2)
-    (folder / "2").rename(folder / "1")
-    for _ in range(3):
-        versions.poll()
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [line for line in said if line.startswith("version 1 of mine has other files than were loaded")] == said[-1:]
-    assert states(versions) == {1: "AVAILABLE"}
 
 
 def test_a_model_that_is_withdrawn_is_unloaded_after_its_last_request(folder):

@@ -25,17 +25,22 @@ def data(tmp_path_factory):
     return make_data(tmp_path_factory.mktemp("data"))
 
 
-@pytest.mark.integration
-def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
-    del scripted
+def failing_at(monkeypatch, step: int, error: int) -> None:
+    """The checkpoint of a step cannot be written."""
     save = checkpoint_files.write_arrays
 
     def write(path, arrays):
-        if "step_00000008" in str(path):
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        if f"step_{step:08}" in str(path):
+            raise OSError(error, os.strerror(error), str(path))
         return save(path, arrays)
 
     monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+
+
+@pytest.mark.integration
+def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
+    del scripted
+    failing_at(monkeypatch, 8, errno.ENOSPC)
     assert train(tmp_path, data).step == 12
     assert saved_steps(tmp_path) == [4, 12]
     assert "step_00000008: No space left on device; the earlier ones" in caplog.text
@@ -45,14 +50,7 @@ def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog
 @pytest.mark.integration
 def test_a_best_checkpoint_that_found_no_room_is_no_longer_the_best(monkeypatch, tmp_path, data, scripted):
     scripted(5.0, 3.0, 3.5)
-    save = checkpoint_files.write_arrays
-
-    def write(path, arrays):
-        if "step_00000008" in str(path):
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return save(path, arrays)
-
-    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+    failing_at(monkeypatch, 8, errno.ENOSPC)
     train(tmp_path, data)
     assert saved_steps(tmp_path) == [4, 12]
     assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.Best(12, "loss", 3.5)
@@ -60,14 +58,7 @@ def test_a_best_checkpoint_that_found_no_room_is_no_longer_the_best(monkeypatch,
 
 def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     del scripted
-    save = checkpoint_files.write_arrays
-
-    def write(path, arrays):
-        if "step_00000004" in str(path):
-            raise OSError(errno.EIO, "Input/output error", str(path))
-        return save(path, arrays)
-
-    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+    failing_at(monkeypatch, 4, errno.EIO)
     with pytest.raises(InputError, match="step_00000004: Input/output error"):
         train(tmp_path, data)
     assert saved_steps(tmp_path) == []
