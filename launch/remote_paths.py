@@ -10,7 +10,7 @@ from absl import flags
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote_exports
 from t2t_keras.machine.object_store import is_url
-from t2t_keras.machine.remote import Mirror
+from t2t_keras.machine.remote import Mirror, files_of
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.checkpoint_files import STEP_NAME
 
@@ -102,6 +102,9 @@ def served(url: str) -> Iterator[str]:
     """An export whose newest version is fetched now and whenever the server looks for one."""
     mirror, ended = Mirror(url), threading.Event()
     _check_any(mirror)
+    if remote_exports.is_version(mirror.store):
+        parent = mirror.url.rpartition("/")[0]
+        raise InputError(f"--export_dir={url} has no numbered versions in it; give --export_dir={parent}")
     remote_exports.fetch_newest(mirror.store, mirror.path)
 
     def follow() -> None:
@@ -162,6 +165,9 @@ def _fetch(mirror: Mirror, wanted: Callable[[list[str]], Collection[str]]) -> No
     if remote_exports.is_version(mirror.store):
         remote_exports.fetch_version(mirror.store, mirror.path)
     elif remote_exports.is_export(mirror.store):
+        for name, path in files_of(mirror.path):
+            if not name.partition("/")[0].isdecimal():  # of a run that had this URL before
+                path.unlink()
         remote_exports.fetch_newest(mirror.store, mirror.path)
     else:
         mirror.fetch(lambda names: _chosen(names, wanted))

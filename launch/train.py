@@ -80,11 +80,13 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run) -> Outcome:
-    run.check_trainable()
+    if remote.mirror_of(run.path) is None:  # a mirror may still hold what had its URL before
+        run.check_trainable()
     found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
     strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value, _MODEL_PARALLEL.value)
     workers = make_workers(strategy)
     with remote_training.held(run.path, workers):
+        run = Run(run.path)  # as it was fetched
         with workers.watched(), workers.alike():
             data = PreparedData.open(_data_dir(run))
             config, init_from = _config(run, data), _init_from(run)

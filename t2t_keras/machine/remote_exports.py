@@ -82,13 +82,19 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
 def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     """Downloads a version into a local folder, which is made if it is missing, and the list of its files at last.
 
+    Other files in the folder are removed.
+
     Raises:
         InputError: a file is missing or damaged in the store, or the version was not published by `publish_version`.
     """
     listed = store.read(f"{prefix}{_FILES}")
     if listed is None:
         raise InputError(f"{store.url}/{prefix}{_FILES} is missing: publish the version with launch.export")
-    for name, (sha256, size) in json.loads(listed).items():
+    wanted = json.loads(listed)
+    for name, path in files_of(folder) if folder.exists() else ():
+        if name not in wanted:  # of what had this URL before
+            path.unlink()
+    for name, (sha256, size) in wanted.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and measured(path) == (sha256, size):

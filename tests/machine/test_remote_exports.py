@@ -8,6 +8,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from launch import remote_paths
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote_exports
 from t2t_keras.machine.object_store import Store
@@ -78,7 +79,28 @@ def test_a_version_alone(store, version, tmp_path):
     assert remote_exports.is_version(alone) and remote_exports.is_export(alone) and not remote_exports.is_version(store)
     for _ in range(2):
         remote_exports.fetch_version(alone, tmp_path / "fetched")
-    assert files(tmp_path / "fetched") == listed(version)
+        assert files(tmp_path / "fetched") == listed(version)
+        for name in ("assets/vocab.source.model", "config.json"):  # of what had this URL before
+            (tmp_path / "fetched" / name).touch()
+
+
+def test_an_export_is_not_read_as_the_run_that_had_its_url_before(store, version, tmp_path, monkeypatch):
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
+    remote_exports.publish_version(store, version)
+    mirror = Mirror(URL)
+    (mirror.path / "checkpoints").mkdir(parents=True)
+    for name in ("config.json", "vocab.model", "checkpoints/best.json"):
+        (mirror.path / name).touch()
+    remote_paths._fetch(mirror, lambda folders: [])
+    assert files(mirror.path) == [f"1/{name}" for name in listed(version)]
+
+
+def test_a_server_is_not_given_a_single_version(store, version, tmp_path, monkeypatch):
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
+    remote_exports.publish_version(store, version)
+    message = f"^--export_dir={URL}/1 has no numbered versions in it; give --export_dir={URL}$"
+    with pytest.raises(InputError, match=message), remote_paths.served(f"{URL}/1"):
+        raise AssertionError("it would wait for ever")
 
 
 @pytest.mark.parametrize("last", range(1, 6))
