@@ -24,10 +24,10 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
     """Writes a Transformer in ONNX, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization={quantization}: ONNX takes {', '.join(QUANTIZATIONS)}")
+    graphs = TokenGraphs(model, "ONNX")
     tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
     rounding = _package("onnxruntime.quantization") if quantization == "int8" else None
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    graphs = TokenGraphs(model, "ONNX")
     for name, function in (("encoder", graphs.encode), ("step", graphs.step)):
         path = folder / f"{name}.onnx"
         with tempfile.TemporaryDirectory() as temporary, without_notices():
