@@ -86,7 +86,7 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
         max_lengths: int32 [batch], most tokens of an output; 0 skips a sentence.
         min_lengths: int32 [batch], tokens required before the end symbol.
     """
-    batch, most = tf.shape(max_lengths)[0], tf.maximum(tf.reduce_max(max_lengths), 0)
+    batch = tf.shape(max_lengths)[0]
     start = _Open(
         length=tf.constant(0),
         done=max_lengths <= 0,
@@ -96,7 +96,8 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
         cache=cache._replace(source=()),
     )
     fixed = _Fixed(tf.range(batch), max_lengths, min_lengths, cache.source)
-    results = GreedyResult(tf.zeros([batch, most], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
+    room = tf.maximum(tf.reduce_max(max_lengths), 1)  # TensorFlow refuses to scatter into nothing
+    results = GreedyResult(tf.zeros([batch, room], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
     return GreedyState(start, fixed, results)
 
 

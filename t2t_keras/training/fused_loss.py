@@ -54,7 +54,7 @@ def fused_loss(
     chunks = _Chunks(head, label_smoothing, hidden.dtype, for_cpu)
     rows = tf.reshape(hidden, [-1, head.table.shape[1]])  # --> [batch * target_len, d_model]
     labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
-    scales = tf.reshape(tf.broadcast_to(tf.cast(scale, hidden.dtype), tf.shape(targets)), [-1])
+    scales = tf.reshape(tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets)), [-1])
     if skip_padding:
         kept = tf.where(labels != 0)  # --> [tokens, 1]
         loss_sum, d_rows, d_head = chunks.loss(*(tf.gather_nd(values, kept) for values in (rows, labels, scales)))
@@ -76,7 +76,7 @@ class _Chunks:
     def loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
         """Sum of the losses, and scaled gradients, of rows, [rows, d_model], with labels, int32 [rows].
 
-        `scales`, [rows], has the rows' dtype.
+        `scales` are float32 [rows].
         """
         num_chunks = self._number_of(tf.shape(rows)[0])
         unsmoothed = self._all(rows, labels, scales, num_chunks, is_static=False)
@@ -85,8 +85,8 @@ class _Chunks:
 
     def static_loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
         """Like `loss`, with rows of padding, which have label 0, in chunks of one size that XLA knows in advance."""
-        real = tf.cast(labels != 0, rows.dtype)
-        rows, scales = rows * real[:, None], scales * real  # padding adds nothing to any gradient
+        real = tf.cast(labels != 0, tf.float32)
+        rows, scales = rows * tf.cast(real, rows.dtype)[:, None], scales * real  # padding adds nothing to any gradient
         count = rows.shape[0] if rows.shape[0] is not None else tf.shape(rows)[0]
         num_chunks = self._number_of(count)
         missing = num_chunks * self._chunk_rows - count
@@ -94,7 +94,7 @@ class _Chunks:
         padded_labels, padded_scales = (tf.pad(values, [[0, missing]]) for values in (labels, scales))
         losses, d_rows, d_head = self._all(padded_rows, padded_labels, padded_scales, num_chunks, is_static=True)
         losses, d_rows, d_head = self._smoothed(rows, losses[:count], d_rows[:count], d_head, scales)
-        return tf.reduce_sum(losses * tf.cast(real, tf.float32)), d_rows, d_head
+        return tf.reduce_sum(losses * real), d_rows, d_head
 
     def _number_of(self, count: Tensor | int) -> Tensor:
         """Number of chunks for `count` rows; at least one, because no rows have gradients too: zeros."""
@@ -148,9 +148,9 @@ class _Chunks:
             errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
         d_bias = []
         if self._head.bias is not None:
-            d_bias = [tf.linalg.matvec(errors, tf.cast(scales, tf.float32), transpose_a=True)]  # --> [vocab]
+            d_bias = [tf.linalg.matvec(errors, scales, transpose_a=True)]  # --> [vocab]
         errors = tf.cast(errors, h.dtype)
-        d_table = tf.matmul(errors, h * scales[:, None], transpose_a=True)  # --> [vocab, d_model]
+        d_table = tf.matmul(errors, _scaled(h, scales), transpose_a=True)  # --> [vocab, d_model]
         d_table = tf.cast(d_table, tf.float32)
         return losses, tf.matmul(errors, self._matrix), [d_table, *d_bias]
 
@@ -160,18 +160,23 @@ class _Chunks:
         """Adds the uniform part of the target, the same for all rows, and scales the rows' gradients."""
         table, bias = self._head
         mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
-        rows, real_scales = tf.cast(rows, tf.float32), tf.cast(scales, tf.float32)
+        rows = tf.cast(rows, tf.float32)
         losses -= self._smoothing * tf.linalg.matvec(rows, mean_row)  # --> [rows]
-        d_rows = (d_rows - tf.cast(self._smoothing * mean_row, d_rows.dtype)) * scales[:, None]
+        d_rows = _scaled(d_rows - tf.cast(self._smoothing * mean_row, d_rows.dtype), scales)
         share = self._smoothing / table.shape[0]
-        d_table = d_head.table - share * tf.linalg.matvec(rows, real_scales, transpose_a=True)
+        d_table = d_head.table - share * tf.linalg.matvec(rows, scales, transpose_a=True)
         if bias is None:
             return losses, d_rows, Head(d_table)
         return (
             losses - self._smoothing * tf.reduce_mean(bias),
             d_rows,
-            Head(d_table, d_head.bias - share * tf.reduce_sum(real_scales)),
+            Head(d_table, d_head.bias - share * tf.reduce_sum(scales)),
         )
+
+
+def _scaled(rows: Tensor, scales: Tensor) -> Tensor:
+    """Each of `rows`, [rows, d_model], times its scale, float32 [rows], which is not rounded to the rows' dtype."""
+    return tf.cast(tf.cast(rows, tf.float32) * scales[:, None], rows.dtype)
 
 
 def _log_normalisers(logits: Tensor, probabilities: Tensor, label_logits: Tensor, labels: Tensor) -> Tensor:
