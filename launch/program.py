@@ -6,10 +6,12 @@ import gc
 import os
 import platform
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # Before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -25,6 +27,20 @@ from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import with_urls
 
 from . import helping
+
+_UNRAISABLE = sys.unraisablehook
+
+
+def _heard(ignored: Any) -> None:
+    """Interrupts again, later, where Python ignores it: in what JAX calls after each collection of garbage."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        again = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
+        threading.Timer(0.1, again).start()
+    else:
+        _UNRAISABLE(ignored)
+
+
+sys.unraisablehook = _heard
 
 # Flags of all programs that name files or folders.
 PATHS = (

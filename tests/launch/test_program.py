@@ -20,9 +20,11 @@ Example:
     python -m example --number=3
 """
 
+import gc
 import os
 import signal
 import sys
+import time
 
 from launch import program
 
@@ -45,6 +47,14 @@ def main(argv):
     if _NUMBER.value == 4:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         os.kill(os.getpid(), signal.SIGINT)
+    if _NUMBER.value == 8:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        gc.callbacks.append(lambda phase, info: gc.callbacks.clear() or os.kill(os.getpid(), signal.SIGINT))
+        gc.collect()
+        time.sleep(60)
+    if _NUMBER.value == 9:
+        gc.callbacks.append(lambda phase, info: gc.callbacks.clear() or 1 / 0)
+        gc.collect()
     if _NUMBER.value == 5:
         raise RuntimeError("a mistake of the program")
     if _NUMBER.value == 6:
@@ -159,6 +169,14 @@ def test_flags_that_are_missing_are_named():
 def test_an_interrupt(call):
     done = call("--number=4")
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
+
+
+def test_an_interrupt_where_python_ignores_errors(call):
+    """As in what JAX calls after each collection of garbage."""
+    done = call("--number=8")
+    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
+    other = call("--number=9")
+    assert other.returncode == 0 and "ZeroDivisionError" in other.stderr
 
 
 def test_a_mistake_of_the_program_is_not_hidden(call):
