@@ -12,7 +12,8 @@ VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # pip would compile one module after the other; here all cores do so. A few files are of other versions of Python.
-export PIP_NO_COMPILE := 1
+# The variable sets what `--no-compile` would make false: with 1 pip compiles.
+export PIP_NO_COMPILE := 0
 COMPILE := python -m compileall -qq -j 0 $(VENV)/lib
 SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 

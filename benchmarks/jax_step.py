@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
-from benchmarks.transformer_preset import transformer_preset
+from benchmarks.transformer_preset import plain_sizes, transformer_preset
 from benchmarks.turns import Worker, processor_name, serve, take_turns
 
 ENGINES = ("ours", "torch", "products")
@@ -201,8 +201,8 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
     flags = parser.parse_args()
     model = transformer_preset(flags.preset)
-    sizes = {name: getattr(model, name) for name in ("d_model", "d_ff", "num_heads", "dropout_rate")}
-    sizes |= {"num_layers": model.num_encoder_layers, "vocab_size": flags.vocab_size, "dtype": flags.dtype}
+    sizes = {**plain_sizes(model), "dropout_rate": model.dropout_rate}
+    sizes |= {"vocab_size": flags.vocab_size, "dtype": flags.dtype}
     rows = max(flags.tokens_per_batch // flags.length // 8, 1) * 8  # as `train.static_shapes` has them
     sizes |= {"rows": rows, "length": flags.length, "steps": flags.steps}
     workers = []

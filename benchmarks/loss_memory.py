@@ -62,7 +62,7 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for vocab_size in map(int, flags.vocab_sizes.split(",")):
         command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--worker={vocab_size}"]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         numbers = json.loads(lines[-1])
         rests.append(numbers["the rest"])
         logits = 4 * flags.tokens * vocab_size / 2**20

@@ -53,9 +53,13 @@ def main() -> None:
         return
     results_path = folder / "results.json"
     results = json.loads(results_path.read_text()) if results_path.exists() else {}
+    settings = {name: getattr(flags, name) for name in ("vocab_size", "processes", "open_files")}
     for pairs in flags.pairs.split(","):
+        if results.get(pairs, {}).get("flags", settings) != settings:
+            raise SystemExit(f"{results_path}: {pairs} pairs were measured with other flags: take another --folder")
         if pairs not in results:
-            results[pairs] = _measured(folder / pairs, int(pairs), flags)
+            shutil.rmtree(folder / pairs, ignore_errors=True)  # of a run that was interrupted
+            results[pairs] = {**_measured(folder / pairs, int(pairs), flags), "flags": settings}
             results_path.write_text(json.dumps(results, indent=1))
             shutil.rmtree(folder / pairs)
     print(_table(results))
@@ -76,6 +80,7 @@ def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> di
 
 def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]:
     """Opening, planning and the first batches of many shards, which are copies of one, under limits of open files."""
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
     _generate(folder, _REPEATED_PAIRS)
     prepared = _prepared(folder, flags)
     files = sorted((folder / "data").glob("train.*.npy"))

@@ -108,7 +108,11 @@ class Contestant:
         self.name = name
         self.served = Served(export_dir, os.path.join(folder, f"{name}.log"), *flags)
         self._requests_path = os.path.join(folder, f"{name}.txt")
-        write_requests(self.served, sentences, self._requests_path)
+        try:
+            write_requests(self.served, sentences, self._requests_path)
+        except BaseException:
+            self.served.stop()
+            raise
 
     def turn(self, clients: int, seconds: int) -> Turn:
         """See `take_turn`."""
@@ -129,7 +133,8 @@ class Peer:
     def __init__(self, export_dir: str, text_path: str, compute_type: str, seconds: int, folder: str) -> None:
         model = os.path.join(folder, "converted")
         convert = ["-m", "launch.convert", "--to=ctranslate2", f"--model_dir={os.path.abspath(export_dir)}"]
-        subprocess.run([sys.executable, *convert, f"--output={model}"], cwd=_ROOT, check=True, capture_output=True)
+        command = [sys.executable, *convert, f"--output={model}"]
+        subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)  # it says itself what is wrong
         script = os.path.join(_ROOT, "benchmarks", "serving_direct.py")
         self._workers = {}
         for role in ("alone", "batches"):

@@ -43,9 +43,13 @@ def print_faults(export_dir: str, sentences: Sequence[str], folder: str) -> None
     with Served(copy, os.path.join(folder, "server.log"), "--poll_seconds=0.5") as server:
         alone = Alone(server, sentences)
         for name, fault in faults(server, alone, copy):
-            answer = fault()
-            after = "answers as before" if alone.still_answers() else "**answers otherwise**"
+            answer, after = "none", "**does not answer**"
+            with contextlib.suppress(OSError, http.client.HTTPException, RestError, grpc.RpcError):
+                answer = fault()
+                after = "answers as before" if alone.still_answers() else "**answers otherwise**"
             print(f"| {name} | {answer} | {after if server.alive else '**is gone**'} |", flush=True)
+            if not server.alive:
+                return
         print(f"| SIGTERM under load | {stopped_under_load(server, alone)} | exit status {server.stop()} |")
 
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -47,7 +48,8 @@ class Served:
         match = _READY.match(self._process.stdout.readline())
         if not match:
             self._process.wait()
-            raise RuntimeError(f"the server does not start; see {log_path}")
+            said = pathlib.Path(log_path).read_text(encoding="utf-8").strip().splitlines() or ["no output"]
+            raise RuntimeError(f"the server does not start: {said[-1]}")  # its log may be gone with its folder
         self.rest, self.grpc = match.groups()
         self.pid, self.log_path = self._process.pid, log_path
 

@@ -21,7 +21,7 @@ from typing import NamedTuple, TextIO
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from benchmarks.train_step import write_batches
+from benchmarks.train_step import sizes_of, write_batches
 from benchmarks.transformer_preset import transformer_preset
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -98,13 +98,13 @@ def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
 
 def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
     """The same network elsewhere, with one batch to train on."""
+    if not flags.peers:
+        return
     batches, sizes = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
     vocab_size, *_ = write_batches(flags.data_dir, "planned", flags.tokens_per_batch, 1, batches)
     model = transformer_preset(flags.preset)
-    names = ("d_model", "d_ff", "num_heads", "dropout_rate")
     with open(sizes, "w") as file:
-        values = {name: getattr(model, name) for name in names}
-        json.dump({**values, "num_layers": model.num_encoder_layers, "vocab_size": vocab_size}, file)
+        json.dump(sizes_of(model, vocab_size, model.dropout_rate), file)
     script = os.path.join(ROOT, "benchmarks", "train_step_engines.py")
     for name in filter(None, flags.peers.split(",")):
         yield Engine(f"{name}, fit", [sys.executable, script, name, batches, sizes], ROOT, "")
@@ -149,16 +149,9 @@ def wait_for_metrics(process: subprocess.Popen, path: str, begun: float) -> bool
 
 
 def train_once(process: subprocess.Popen) -> bool:
-    """Tells a peer to begin, and waits until it has trained on its batch; False if it does not."""
-    assert process.stdin and process.stdout
-    for expected in ('{"ready"', '{"done"'):
-        while not (line := process.stdout.readline()).startswith(expected):
-            if not line:
-                return False
-        if expected == '{"ready"':
-            process.stdin.write("go\n")
-            process.stdin.flush()
-    return True
+    """Waits until a peer has trained on its batch, before it says that it is ready; False if it does not."""
+    assert process.stdout
+    return any(line.startswith('{"ready"') for line in process.stdout)
 
 
 def report(starts: dict[str, list[Start]]) -> None:

@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
+from benchmarks.transformer_preset import plain_sizes
 from benchmarks.turns import Worker, take_turns
 from t2t_keras.config import ModelConfig, TransformerConfig
 from t2t_keras.data.batching import plan_epoch
@@ -40,6 +41,8 @@ def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: in
     corpus = data.split("train")
     make = planned_batches if batching == "planned" else bucketed_batches
     batches = list(itertools.islice(make(corpus, tokens_per_batch), count))
+    if len(batches) < count:
+        raise SystemExit(f"an epoch has {len(batches)} batches of {tokens_per_batch} tokens, and {count} are asked for")
     sides = zip(("source", "target"), zip(*batches, strict=True), strict=True)
     np.savez(path, **{f"{side}_{i}": array for side, arrays in sides for i, array in enumerate(arrays)})
     tokens = sum(int((target != 0).sum()) for _, target in batches)
@@ -120,8 +123,7 @@ def sizes_of(model: ModelConfig, vocab_size: int, dropout_rate: float) -> dict:
     changes = {"family": model.family, "vocab_size": vocab_size, "dropout_rate": dropout_rate}
     if not isinstance(model, TransformerConfig):
         return {**dataclasses.asdict(model), **changes}
-    sizes = {key: getattr(model, key) for key in ("d_model", "d_ff", "num_heads")}
-    return {**sizes, "num_layers": model.num_encoder_layers, **changes}
+    return {**plain_sizes(model), **changes}
 
 
 def report(workers: list[Worker], sizes: dict, batches: int, tokens: int, fill: float, output: str | None) -> None:

@@ -50,7 +50,7 @@ class Worker:
             log_path: for its standard error.
             variables: of its environment, beside those of this process.
         """
-        self.name = name
+        self.name, self._log_path = name, log_path
         self.turns: list[dict[str, Any]] = []
         self.noisy_turns: list[dict[str, Any]] = []
         with open(log_path, "w") as log:
@@ -67,8 +67,7 @@ class Worker:
         self.about: Any = (self._answer() or {}).get("ready")
         self.failure = ""
         if self.about is None:
-            with open(log_path) as log:
-                self.failure = (log.read().strip().splitlines() or ["no output"])[-1]
+            self.failure = self._last_words()
 
     def turn(self, tries: int = _TRIES) -> None:
         """Has the work done once, or until the machine was quiet, so many times at most."""
@@ -78,7 +77,7 @@ class Worker:
             self._orders.flush()
             done = (self._answer() or {}).get("done")
             if done is None:
-                raise RuntimeError(f"{self.name} died; see its log")
+                raise RuntimeError(f"{self.name} died: {self._last_words()}")
             wall = time.perf_counter() - begun
             foreign = (busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
             if foreign < _FOREIGN_LIMIT:
@@ -94,6 +93,10 @@ class Worker:
         """Ends the process."""
         self._orders.close()
         self._process.wait()
+
+    def _last_words(self) -> str:
+        with open(self._log_path) as log:
+            return (log.read().strip().splitlines() or ["no output"])[-1]
 
     def _answer(self) -> dict[str, Any] | None:
         while line := self._answers.readline():

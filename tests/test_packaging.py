@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import venv
+import zipfile
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
@@ -89,6 +90,29 @@ def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_pa
     assert os.access(tmp_path / "t2t_keras/launch/cluster/slurm.sh", os.X_OK)
     code = "from t2t_keras.launch import program; print(program.__file__)"
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
+
+
+def test_make_leaves_compiling_to_all_cores(tmp_path: Path) -> None:
+    """pip sets with its variable what the flag would make false, so that 1 compiles."""
+    (value,) = re.findall(r"^export PIP_NO_COMPILE := (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    wheel = tmp_path / "made-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("made.py", "")
+        file.writestr("made-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: made\nVersion: 1\n")
+        file.writestr("made-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("made-1.dist-info/RECORD", "made.py,,\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-index",
+        "--no-deps",
+        f"--target={tmp_path / 'to'}",
+        str(wheel),
+    ]
+    subprocess.run(command, env={**os.environ, "PIP_NO_COMPILE": value}, capture_output=True, check=True)
+    assert (tmp_path / "to" / "made.py").exists() and not list((tmp_path / "to").rglob("*.pyc"))
 
 
 @pytest.mark.integration

@@ -125,14 +125,16 @@ install() {
     touch .installed"
 }
 
-# Ends the VM's training, if there is one, and waits until it has saved.
+# Ends the VM's training, if there is one, and waits until it has saved. One that is only about to start has as many
+# seconds as $1 says to do so.
 stop() {
   # shellcheck disable=SC2016  # the VM's shell is to expand these
-  on_vm 'pid=$(cat worker.pid 2>/dev/null) && kill -TERM $pid 2>/dev/null || exit 0
+  on_vm 'for i in $(seq '"${1:-0}"'); do test -e worker.pid && break; sleep 1; done
+    pid=$(cat worker.pid 2>/dev/null) && rm -f worker.pid && kill -TERM $pid 2>/dev/null || exit 0
     while kill -0 $pid 2>/dev/null; do sleep 1; done' || true
 }
 
-# One run of the training. What may be left of one whose connection broke is ended first.
+# One run of the training.
 run() {
   local command="cd t2t_keras && rm -f ../worker.status
     KERAS_BACKEND=jax JAX_COMPILATION_CACHE_DIR=/t2t/compiled T2T_KERAS_CACHE=/t2t/mirrors \
@@ -142,7 +144,6 @@ run() {
   # shellcheck disable=SC2016  # the VM's shell is to expand these
   command+=' &
     echo $! > ../worker.pid; wait $!; status=$?; echo $status > ../worker.status; exit $status'
-  stop
   on_vm "$command"
 }
 
@@ -156,9 +157,13 @@ train() {
   while true; do
     if up && [[ -z $stopped ]]; then
       status=0 failed=0
+      stop # what may be left of a run whose connection broke
+      [[ -z $stopped ]] || return 130
       # In the background, for a signal to this script is seen only while it waits.
+      running=1
       run "$@" &
       wait $! || status=$?
+      running=''
       if ((status == 0)); then
         echo "done; $0 down deletes the VM" >&2
         return
@@ -177,11 +182,11 @@ train() {
 
 on_signal() {
   stopped=1
-  stop
+  stop ${running:+60}
 }
 
 action=${1:-}
-stopped=''
+stopped='' running=''
 (($# == 0)) || shift
 case $action in
   up) up ;;

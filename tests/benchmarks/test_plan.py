@@ -34,6 +34,28 @@ def test_so_few_repeated_pairs_that_they_are_one_shard_are_refused(pairs, tmp_pa
     assert not (tmp_path / "made").exists()
 
 
+def test_other_flags_are_not_given_what_was_measured_before(tmp_path, monkeypatch, capsys):
+    calls = []
+
+    def measured(folder, pairs, flags):
+        folder.mkdir()
+        calls.append((pairs, flags.vocab_size))
+        return {}
+
+    def run(*flags):
+        monkeypatch.setattr(sys, "argv", ["plan", "--pairs=2000", f"--folder={tmp_path}", *flags])
+        plan.main()
+
+    monkeypatch.setattr(plan, "_measured", measured)
+    monkeypatch.setattr(plan, "_table", lambda results: "the table")
+    (tmp_path / "2000").mkdir()  # of a run that was interrupted
+    for _ in range(2):
+        run("--vocab_size=2000")
+    with pytest.raises(SystemExit, match="2000 pairs were measured with other flags"):
+        run("--vocab_size=3000")
+    assert calls == [(2000, 2000)] and capsys.readouterr().out == "the table\n" * 2
+
+
 @pytest.mark.slow
 def test_a_table_and_a_picture_of_all_sizes(tmp_path):
     command = [sys.executable, "-m", "benchmarks.plan", "--pairs=2000,4000", f"--folder={tmp_path / 'made'}"]

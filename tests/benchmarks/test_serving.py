@@ -87,3 +87,59 @@ def test_mixed_requests_are_compared_with_what_was_answered_alone(served):
     assert serving_faults.mixed(served, alone, 40) == "40 of 40 as when sent alone"
     alone.answers.reverse()
     assert serving_faults.mixed(served, alone, 40) == "0 of 40 as when sent alone"
+
+
+class Gone:
+    """A server that a fault ends."""
+
+    alive = True
+    rest = grpc = "127.0.0.1:9"
+
+    def __init__(self, *arguments):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def die(self):
+        self.alive = False
+        return "503"
+
+
+def test_a_fault_that_ends_the_server_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "export" / "1").mkdir(parents=True)
+
+    class Unanswered:
+        def __init__(self, *arguments):
+            pass
+
+        def still_answers(self):
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(serving_faults, "Served", Gone)
+    monkeypatch.setattr(serving_faults, "Alone", Unanswered)
+    monkeypatch.setattr(serving_faults, "faults", lambda server, *arguments: [("a fault", server.die), ("next", None)])
+    serving_faults.print_faults(str(tmp_path / "export"), ["x"], str(tmp_path))
+    assert capsys.readouterr().out.splitlines()[-1] == "| a fault | 503 | **is gone** |"
+
+
+def test_a_server_of_which_a_sentence_is_refused_is_stopped(tmp_path, monkeypatch):
+    stopped = []
+
+    class Refusing(Gone):
+        def stop(self):
+            stopped.append(self)
+
+    monkeypatch.setattr(serving, "Served", Refusing)
+    monkeypatch.setattr(serving, "post", lambda *arguments: (400, {"error": "too long"}))
+    with pytest.raises(RuntimeError, match="'a' is refused"):
+        serving.Contestant("name", "export", ["a"], str(tmp_path))
+    assert len(stopped) == 1
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path):
+    with pytest.raises(RuntimeError, match="^the server does not start: error: .*/nothing"):
+        serving_process.Served(str(tmp_path / "nothing"), str(tmp_path / "log"))

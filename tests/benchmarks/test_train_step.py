@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks import conv_s2s_in_keras, rnn_attention_in_keras
-from benchmarks.train_step import report, sizes_of
+from benchmarks import train_step as module
+from benchmarks.train_step import report, sizes_of, write_batches
 from benchmarks.train_step_engines import shifted
+from benchmarks.transformer_preset import transformer_preset
 from t2t_keras.models import families
 from tests.training.tiny_families import tiny_family
 
@@ -28,6 +30,27 @@ def test_only_others_are_peers(capsys):
     assert "best peer" not in capsys.readouterr().out
     report([*workers, worker("keras", 2.0)], {}, 1, 100, 1.0, None)
     assert "ours / best peer: 2.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("preset", "others"), [("moe_tiny", "num_experts, .*"), ("table3_b_dk16", "d_key"), ("t2t_base", ".*use_attent.*")]
+)
+def test_a_preset_that_the_engines_cannot_build_is_refused(preset, others):
+    assert sizes_of(transformer_preset("tiny"), 100, 0.1)["num_layers"] == 4
+    with pytest.raises(SystemExit, match=f"^the engines of this benchmark have no {others}, which the preset sets$"):
+        sizes_of(transformer_preset(preset), 100, 0.1)
+
+
+def test_an_epoch_of_fewer_batches_is_refused(tmp_path, monkeypatch):
+    batch = np.ones((2, 3), np.int32)
+    data = SimpleNamespace(tokenizer=SimpleNamespace(vocab_size=10), split=lambda name: None)
+    monkeypatch.setattr(module.PreparedData, "open", lambda *arguments: data)
+    monkeypatch.setattr(module, "bucketed_batches", lambda corpus, tokens: iter([(batch, batch)] * 3))
+    arguments = "data", "bucketed", 100
+    with pytest.raises(SystemExit, match="^an epoch has 3 batches of 100 tokens, and 8 are asked for$"):
+        write_batches(*arguments, 8, str(tmp_path / "batches.npz"))
+    write_batches(*arguments, 3, str(tmp_path / "batches.npz"))
+    assert len(np.load(tmp_path / "batches.npz").files) == 6
 
 
 def check_equal(model, network, weights: list[np.ndarray]) -> None:

@@ -91,7 +91,7 @@ def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):
 # ---- Cloud TPU VM ----
 
 # Keeps the VM's state in a file and its home in a folder. What is for root there or installs is only noted down. Each
-# training takes one line of `runs`: the status of its end, or `preempted`.
+# training takes one line of `runs`: the status of its end, or `preempted`. With a file `slow`, all takes a second.
 FAKE_GCLOUD = """
 cd "$FOLDER"
 case "$*" in
@@ -105,7 +105,8 @@ case "$*" in
       *sudo*) echo mount >> log ;;
       *"uv pip"*) echo install >> log; [[ ! -e broken ]] || exit 1
         mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
-      *) (cd home && bash -c "$command"); status=$?
+      *) [[ ! -e slow ]] || { grep -q "kill -TERM" <<< "$command" && touch stopping || touch connecting; sleep 1; }
+        (cd home && bash -c "$command"); status=$?
         [[ -e home/preempted ]] && { echo PREEMPTED > state; exit 255; }
         exit $status ;;
     esac ;;
@@ -172,6 +173,26 @@ def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
     assert script.wait(timeout=300) == STOPPED
     assert events(tmp_path) == [*FRESH, "train"]
     assert lines(tmp_path / "home" / "worker.status") == [str(STOPPED)]
+
+
+@pytest.mark.parametrize("moment", ["stopping", "connecting"])
+def test_tpu_is_stopped_before_its_training_has_begun(cloud, tmp_path, moment):
+    """A training that nobody watches would cost on and on."""
+    (tmp_path / "slow").touch()
+    (tmp_path / "runs").write_text("0\n" if moment == "stopping" else "wait\n", encoding="utf-8")
+    command = ["bash", CLUSTER / "tpu_vm.sh", "train"]
+    script = subprocess.Popen(command, env=cloud, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 300
+    while not (tmp_path / moment).exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    script.send_signal(signal.SIGTERM)
+    script.communicate(timeout=300)  # until whatever it has started has ended too
+    if moment == "stopping":
+        assert (script.returncode, events(tmp_path)) == (130, FRESH)
+    else:
+        assert (script.returncode, events(tmp_path)) == (STOPPED, [*FRESH, "train"])
+        assert lines(tmp_path / "home" / "worker.status") == [str(STOPPED)]
 
 
 def test_tpu_up_and_down(cloud, tmp_path):
