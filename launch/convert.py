@@ -80,7 +80,9 @@ def _export() -> None:
     config, weights = run.config, load_weights(weights_path(run, _CHECKPOINT.value))
     model = PortableModel(config, weights, Tokenizer.load(run.vocab_path))
     with new_folder(_OUTPUT.value) as folder:
-        notes = WRITERS[_TO.value](model, folder, _QUANTIZATION.value)
+        notes = list(WRITERS[_TO.value](model, folder, _QUANTIZATION.value))
+    if run.excluded:
+        notes.append(f"nothing bars there what this export excludes: {', '.join(run.excluded)}")
     _report(model, notes, _OUTPUT.value)
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.export.ready_weights import KeptWeights
 from t2t_keras.models.contract import SequenceModel
-from t2t_keras.models.weights import weight_names
+from t2t_keras.models.weights import named_weights
 
 Storage = Literal["float32", "bfloat16"]
 
@@ -27,7 +27,7 @@ class Weights:
     """
 
     def __init__(self, model: SequenceModel, storage: Storage = "float32") -> None:
-        self._originals = list(zip(weight_names(model), model.trainable_variables, strict=True))
+        self._originals = list(named_weights(model).items())
         self.variables = {
             name: tf.Variable(tf.cast(weight.numpy(), storage), trainable=False, name=name)
             for name, weight in self._originals

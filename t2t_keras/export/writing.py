@@ -45,12 +45,14 @@ def export_translator(
         origin: where the weights come from, recorded in the export; values that JSON can hold.
 
     Raises:
-        ValueError: the model is an ensemble, the storage is unknown, or the call is in the
-            scope of a `tf.distribute.Strategy`, whose variables no server could read.
+        ValueError: the model is an ensemble, the translator has a glossary, the storage is unknown, or the call is in
+            the scope of a `tf.distribute.Strategy`, whose variables no server could read.
         InputError: the package for the warm-up requests is not installed.
         OSError: the version cannot be written.
     """
     model = translator.single_model
+    if translator.glossary is not None:
+        raise ValueError("translator.glossary must be None: an export has none, and its server takes one a request")
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():

@@ -42,7 +42,7 @@ LAYERS = LayerNames(
 )
 MISSING = "the package ctranslate2 is missing: pip install '.[fast]'"
 MAX_POSITIONS = 2048  # of a model that is written
-_NEVER = -1e9  # a logit
+_NEVER = -6e4  # a logit, which float16 holds
 
 
 def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:

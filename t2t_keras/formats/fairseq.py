@@ -53,8 +53,9 @@ _SEARCH = DecodeConfig(
     length_normalization="average",
     patience=1.0,
     ends_within_beam=True,
+    min_length=1,
     max_length_factor=0.0,
-    max_length_offset=200,
+    max_length_offset=201,  # with the end symbol
 )
 
 

@@ -28,7 +28,8 @@ from t2t_keras.formats.files.setting_files import (
 from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
 from t2t_keras.formats.tensor_names import Arrays, LayerNames
-from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
+from t2t_keras.formats.vocabularies import BARRED, NamedIds, mapped_vocabulary
+from t2t_keras.symbols import UNK_ID
 from t2t_keras.text.given_entries import parsed
 
 _SETTINGS = "special:model.yml"
@@ -97,6 +98,10 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     search = _search(folder)
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
     tables = vocabulary.tables(path, _tables(path, tensors, has_bias=not settings.get("output-omit-bias", False)))
+    if not search.get("allow-unk", False):  # Marian never writes it then
+        bias = np.zeros(len(tables.target), np.float32) if tables.bias is None else np.array(tables.bias, np.float32)
+        bias[UNK_ID] = BARRED
+        tables = tables._replace(bias=bias)
     activation, factor = _ACTIVATIONS[settings["transformer-ffn-activation"]]
     learned = tensors.get(_POSITIONS)
     if learned is not None and (learned.ndim != 2 or learned.shape[1] != settings["dim-emb"]):
@@ -127,6 +132,8 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     exponent = float(search.get("normalize", 0.0))
     decode = DecodeConfig(beam_size=search.get("beam-size") or 12, ends_within_beam=True, **normalization(exponent))
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
+    if penalty := search.get("word-penalty"):
+        notes += (f"word-penalty={penalty} has no name here: some translations differ",)
     return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(known) == 2)
 
 

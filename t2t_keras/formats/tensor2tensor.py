@@ -52,8 +52,10 @@ LAYERS = LayerNames(
 _EPSILON = 1e-6
 _FIRST_SUBWORD = 2  # their id; <pad> is 0 and <EOS> is 1
 # The rows of their table of target languages for their oldest problems, which had words of these in vocabularies like
-# vocab.ende.32768. Problems with a vocabulary like vocab.translate_ende_wmt32k.32768.subwords all have the first row.
+# vocab.ende.32768. All problems have the first row since release 1.5.2, which has the names of vocabularies like that
+# still; those like vocab.translate_ende_wmt32k.32768.subwords came later.
 _TARGET_SPACES = {"en": 3, "fr": 6, "de": 8, "zh": 16, "mk": 20, "cs": 21}
+_SINCE_1_5_3 = "optimizer_adafactor_factored"
 _ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}
 _EXPECTED = {
     "pos": "timing",
@@ -77,7 +79,8 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     settings = _settings(folder)
     vocabulary = only_file(folder, "vocab.*")
     source, target = _languages(folder, vocabulary, settings, languages or {})
-    space = 0 if vocabulary.name.startswith("vocab.translate_") else _TARGET_SPACES.get(target, 0)
+    is_oldest = not vocabulary.name.startswith("vocab.translate_") and _SINCE_1_5_3 not in settings
+    space = _TARGET_SPACES.get(target, 0) if is_oldest else 0
     tables, tokenizer = _tables(path, tensors, space, vocabulary)
     usual = {"preprocess": "n", "postprocess": "da"}
     order = tuple(str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in usual.items())

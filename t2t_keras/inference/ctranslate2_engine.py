@@ -21,7 +21,7 @@ from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.ctranslate2 import MAX_POSITIONS, MISSING, with_positions, write_spec
 from t2t_keras.formats.portable_model import check_expressible
 from t2t_keras.machine.streams import num_streams, threads_per_stream
-from t2t_keras.models.weights import weight_names
+from t2t_keras.models.weights import named_weights
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.restrictions.form import Form
@@ -100,10 +100,10 @@ class CTranslate2Engine:
             raise InputError(f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does")
         package, device = package_and_device(self._compute_type)
         sizes = model.config
-        variables = zip(weight_names(model), model.trainable_variables, strict=True)
         longest_output = int(output_limits([self._longest_source], config)[0])
         positions = max(MAX_POSITIONS, self._longest_source, longest_output)
-        weights = with_positions({name: variable.numpy() for name, variable in variables}, sizes, positions)
+        arrays = {name: variable.numpy() for name, variable in named_weights(model).items()}
+        weights = with_positions(arrays, sizes, positions)
         with tempfile.TemporaryDirectory() as folder:
             names = _names(sizes.source_entries), _names(sizes.vocab_size)
             write_spec(weights, sizes, names, pathlib.Path(folder))

@@ -16,14 +16,18 @@ _LISTED = 20  # names of weights in an account
 _LISTED_IN_AN_ERROR = 3
 
 
-def name_below(model: SequenceModel, weight: Any) -> str:
-    """A weight's path below the model, whether it was built with the whole model, alone, or within another one."""
-    return weight.path.removeprefix(f"{model.path}/")
-
-
 def weight_names(model: SequenceModel) -> list[str]:
     """Stable names of a model's weights, in order: their paths below the model; a ValueError if two are equal."""
-    names = [name_below(model, weight) for weight in model.trainable_variables]
+    return _names(model, model.trainable_variables)
+
+
+def named_weights(model: SequenceModel) -> dict[str, Any]:
+    """All weights by their names, those of frozen layers too, which are not trainable; raises as `weight_names`."""
+    return dict(zip(_names(model, model.weights), model.weights, strict=True))
+
+
+def _names(model: SequenceModel, weights: Sequence[Any]) -> list[str]:
+    names = [weight.path.removeprefix(f"{model.path}/") for weight in weights]  # wherever the model was built
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"weights must have different paths, got several {', '.join(repeated[:5])}: name the layers")
     return names

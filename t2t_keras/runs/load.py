@@ -12,7 +12,7 @@ from t2t_keras.machine.files import new_folder, write_json
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.models.families import make_model
-from t2t_keras.models.weights import assign_weights, name_below
+from t2t_keras.models.weights import assign_weights, named_weights
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_weights
 from t2t_keras.runs.run import IMPORTED, Run
@@ -86,10 +86,7 @@ def save_model(
     config = Config(model=model.config) if like is None else Run(like).config
     if config.model != model.config:
         raise InputError(f"{like} has a model with other settings than the one to save")
-    # Of frozen layers too, which are not among the trainable ones.
-    weights = {name_below(model, weight): ops.convert_to_numpy(ops.cast(weight, "float32")) for weight in model.weights}
-    if len(weights) != len(model.weights):
-        raise ValueError("the weights of the model must have different paths")
+    weights = {name: ops.convert_to_numpy(ops.cast(weight, "float32")) for name, weight in named_weights(model).items()}
     origin = {"format": "keras"} if like is None else {"format": "keras", "like": os.fspath(like)}
     with new_folder(folder) as temporary:
         run = Run(temporary)

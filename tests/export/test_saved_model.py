@@ -19,6 +19,7 @@ from t2t_keras.machine.files import sha256
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
 from t2t_keras.serving.answer_cache import repeatable
+from t2t_keras.text.terms import Glossary
 from tests.export import exporting
 
 pytestmark = pytest.mark.integration
@@ -130,6 +131,16 @@ def test_bytes_on_disk_and_back(tmp_path, storage, bytes_each):
         np.testing.assert_array_equal(tf.cast(tf.cast(before, storage), tf.float32), after)
 
 
+def test_frozen_layers_are_weights_too(tmp_path):
+    translator = exporting.translator()
+    translator.model.encoder.trainable = False
+    frozen = exporting.Translator(translator.tokenizer, translator.model, translator.config)
+    export(frozen, tmp_path)
+    loaded, *_ = load_model(tmp_path)
+    for before, after in zip(translator.model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_files_beside_it(translator, version):
     assert {path.name for path in version.iterdir()} >= {"saved_model.pb", "variables", "assets", "assets.extra"}
     assert (version / "assets" / "vocab.model").read_bytes() == translator.tokenizer.serialized
@@ -227,6 +238,9 @@ def test_what_cannot_be_exported(quick, translator, tmp_path):
         export_translator(other, exporting.config_of(translator), tmp_path)
     with pytest.raises(ValueError, match="storage must be one of float32, bfloat16; got 'int8'"):
         export(translator, tmp_path, "int8")
+    with pytest.raises(ValueError, match="glossary must be None"):
+        terms = exporting.Translator(translator.tokenizer, translator.model, glossary=Glossary(()))
+        export_translator(terms, exporting.config_of(translator), tmp_path)
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside of the scope"):
         export(translator, tmp_path)
     assert list(tmp_path.iterdir()) == []

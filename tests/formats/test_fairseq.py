@@ -132,6 +132,8 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     np.testing.assert_allclose(found, network.logits(theirs(source), theirs(target))[:, columns], atol=2e-5)
     data = model.config.data
     assert (data.source_language, data.target_language, model.config.model.dropout_rate) == ("en", "de", 0.2)
+    decode = model.config.decode  # `fairseq-generate` has 1, and 200 without the end symbol
+    assert (decode.min_length, decode.max_length_factor, decode.max_length_offset) == (1, 0, 201)
     assert model.tokenizer.has_one_id_space == choices.get("joined", True)
     if "with_model" not in choices:
         assert "tokens between blanks" in model.notes[0]

@@ -1,11 +1,17 @@
 """Models that Marian trained: made up, and compared with NumPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import yaml
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import marian
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.families import make_model
+from t2t_keras.models.weights import assign_weights
+from t2t_keras.symbols import UNK_ID
 from tests.formats import foreign
 from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
 from tests.formats.numpy_transformer import Network, relu, sines_then_cosines, swish
@@ -138,8 +144,9 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     for text in foreign.TEXTS:
         source, target = [*model.tokenizer.source.encode(text), 1], [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
         found = foreign.logits(model, source, target)
-        np.testing.assert_allclose(found[:, 1:], network.logits(theirs(source), theirs(target)), atol=5e-5)
-        assert np.all(found[:, 0] < -9e3)  # Marian has no padding to predict
+        expected = network.logits(theirs(source), theirs(target))
+        np.testing.assert_allclose(np.delete(found, UNK_ID, 1)[:, 1:], np.delete(expected, UNK_ID - 1, 1), atol=5e-5)
+        assert np.all(found[:, [0, UNK_ID]] < -9e3)  # Marian has no padding to predict, and never writes <unk>
 
 
 def test_settings_of_the_search_come_along(tmp_path):
@@ -154,6 +161,23 @@ def test_settings_of_the_search_come_along(tmp_path):
     model = marian.read(tmp_path, {"source_language": "fi", "target_language": "sv"})
     assert model.config.decode.length_penalty == 0.6 and "length^0.6" in model.notes[0]
     assert model.config.data.source_language == "fi" and model.knows_languages
+
+
+def test_unknown_tokens_are_written_only_where_marian_does(tmp_path):
+    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
+    bias = tensors["decoder_ff_logit_out_b"].copy()
+    bias[0, UNK_ID - 1] = 30  # it would write nothing else
+    change_tensor(tmp_path, "decoder_ff_logit_out_b", bias)
+    written = {}
+    for allowed in (False, True):
+        (tmp_path / "decoder.yml").write_text(yaml.safe_dump({"allow-unk": allowed, "word-penalty": 0.5}))
+        model = marian.read(tmp_path)
+        assert "word-penalty=0.5 has no name here" in model.notes[0]
+        network = make_model(model.config.model)
+        assign_weights(network, dict(model.weights))
+        translator = Translator(model.tokenizer, network, dataclasses.replace(model.config.decode, beam_size=2))
+        written[allowed] = translator.translate(foreign.ENGLISH[:1])[0].token_ids[0]
+    assert UNK_ID in written[True] and UNK_ID not in written[False]
 
 
 def test_entries_are_read_as_they_were_written(tmp_path):
@@ -288,6 +312,7 @@ def test_the_converter_of_ctranslate2_agrees_but_for_the_positions(tmp_path, mon
     wanted = {"transformer-postprocess-emb": "d", "transformer-guided-alignment-layer": "last"}
     make_folder(tmp_path / "marian", np.random.default_rng(1), **wanted, **changes)
     vocabularies = [str(tmp_path / "marian" / "vocab.yml")] * 2
+    (tmp_path / "marian" / "decoder.yml").write_text(yaml.safe_dump({"allow-unk": True}))  # it is there too
     converter.MarianConverter(str(tmp_path / "marian" / "model.npz"), vocabularies).convert(str(tmp_path / "ct2"))
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", compute_type="float32", intra_threads=1)
     model = marian.read(tmp_path / "marian")

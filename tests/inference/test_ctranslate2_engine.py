@@ -100,6 +100,19 @@ def test_a_beam_finds_the_same(changes):
 
 
 @needs_ctranslate2
+def test_frozen_layers_are_weights_too():
+    model = tiny.transformer()
+    sources = np.array([[5, 6, 7, EOS_ID]], np.int32)
+    expected = CTranslate2Engine().searches(model, ALIKE)(sources)
+    model.encoder.trainable = False
+    try:
+        found = CTranslate2Engine().searches(model, ALIKE)(sources)
+    finally:
+        model.encoder.trainable = True
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+
+
+@needs_ctranslate2
 def test_less_patience_than_one_finds_fewer():
     assert {len(nbest) for nbest in translator("ctranslate2", patience=0.5).translate_nbest(LINES[:9], 4)} == {2}
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -109,6 +110,15 @@ def test_nothing_but_the_result_is_said_of_an_onnx_model(folder, results):
     ((status, output, errors),) = run_cases("launch.convert", [(arguments, b"")])
     assert (status, errors) == (0, "") and output.startswith(f"{folder / 'onnx'}: ")
     assert {path.suffix for path in (folder / "onnx").iterdir()} == {".onnx", ".json", ".model", ".py"}
+
+
+def test_what_an_export_excludes_is_noted(folder, results):
+    shutil.copytree(folder / "ours", folder / "excluding")
+    config = json.loads((folder / "excluding" / "config.json").read_text())
+    (folder / "excluding" / "config.json").write_text(json.dumps({**config, "export": {"excluded": ["dogs", "a cat"]}}))
+    arguments = ["--to=litert", f"--model_dir={folder / 'excluding'}", f"--output={folder / 'excluding_out'}"]
+    ((status, output, _),) = run_cases("launch.convert", [(arguments, b"")])
+    assert status == 0 and "note: nothing bars there what this export excludes: dogs, a cat\n" in output
 
 
 def test_a_run_goes_where_there_is_no_tensorflow(folder, results):

@@ -21,7 +21,7 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
     """Writes a Transformer for LiteRT, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization={quantization}: LiteRT takes {', '.join(QUANTIZATIONS)}")
-    graphs = TokenGraphs(model, "LiteRT")
+    graphs = TokenGraphs(model, "LiteRT", in_one_file=True)
     signatures = {name: getattr(graphs, name).get_concrete_function() for name in ("encode", "step")}
     with tempfile.TemporaryDirectory() as saved, without_notices():
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)

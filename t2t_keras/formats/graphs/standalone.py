@@ -204,11 +204,12 @@ def main() -> None:
     )
     for number, line in enumerate(sys.stdin.buffer, start=1):
         text = line.decode("utf-8", "replace")
-        ids = source.encode(cleaned(lowercased(text) if settings["lowercase"] else text))
+        text = cleaned(lowercased(text) if settings["lowercase"] else text)
+        ids = source.encode(text)
         if len(ids) >= settings["max_length"]:
             warning = f"line {number} has {len(ids)} tokens; the model has seen fewer than {settings['max_length']}"
             print(warning, file=sys.stderr)
-        output_ids = search(graphs, [*ids, EOS_ID], settings)[0] if ids else []
+        output_ids = search(graphs, [*ids, EOS_ID], settings)[0] if text.strip() else []
         sys.stdout.buffer.write(f"{cleaned(target.decode(output_ids))}\n".encode())
         sys.stdout.buffer.flush()
 

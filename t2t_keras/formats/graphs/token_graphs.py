@@ -47,12 +47,13 @@ class TokenGraphs:
     Args:
         model: the model.
         format: what they are made for, in messages.
+        in_one_file: whether both graphs go into one file.
 
     Raises:
-        InputError: the model has settings that these graphs have no place for, or they would take 2 GB.
+        InputError: the model has settings that these graphs have no place for, or a file would take 2 GB.
     """
 
-    def __init__(self, model: PortableModel, format: str) -> None:
+    def __init__(self, model: PortableModel, format: str, *, in_one_file: bool) -> None:
         config = model.sizes
         if config.num_experts or config.attention_window or config.attention_score == "additive":
             raise InputError(f"{format} takes no model with experts, windows or additive scores")
@@ -60,9 +61,10 @@ class TokenGraphs:
         assign_weights(network, dict(model.weights))
         functions = _encoder(network), _step(network)
         values = [_values_read(function, network) for function in functions]
-        size = sum(array.nbytes for arrays in values for _, array in arrays)
+        sizes = [sum(array.nbytes for _, array in arrays) for arrays in values]
+        size, what = (sum(sizes), "both graphs") if in_one_file else (max(sizes), "a graph")
         if size >= _MOST_BYTES:
-            raise InputError(f"{format} files end at 2 GB, but the weights of both graphs take {size / 1e9:.1f} GB")
+            raise InputError(f"{format} files end at 2 GB, but the weights of {what} take {size / 1e9:.1f} GB")
         self.encode, self.step = map(_with_constants, functions, values)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.formats.graphs import litert, onnx, standalone
+from t2t_keras.formats.graphs import litert, onnx, standalone, token_graphs
 from t2t_keras.formats.graphs.standalone_folder import write_beside
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.known_formats import WRITERS
@@ -51,7 +51,7 @@ class OurGraphs:
     """The functions before they are converted."""
 
     def __init__(self, model: PortableModel) -> None:
-        graphs = TokenGraphs(model, "no format")
+        graphs = TokenGraphs(model, "no format", in_one_file=True)
         self._encode, self._step = graphs.encode, graphs.step
         self._names = [spec.name for spec in graphs.step.input_signature]
         specs = {spec.name: spec.shape for spec in graphs.step.input_signature}
@@ -213,7 +213,7 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     for package in ("tensorflow", "keras", "t2t_keras"):
         (tmp_path / "barred" / package).mkdir(parents=True)
         (tmp_path / "barred" / package / "__init__.py").write_text("raise ImportError('barred')")
-    texts = [foreign.TEXTS_TO_COPY[0], "", f" {foreign.TEXTS_TO_COPY[1]}\r", "x" * 500]
+    texts = [foreign.TEXTS_TO_COPY[0], "", f" {foreign.TEXTS_TO_COPY[1]}\r", "x" * 500, "\u00a0", "\u3000 "]
     done = subprocess.run(
         [sys.executable, folder / "translate.py", "--beam_size=2"],
         input="".join(f"{text}\n" for text in texts),
@@ -224,8 +224,25 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     )
     assert done.returncode == 0, done.stderr
     expected = searched(standalone.load_graphs(folder), foreign.trained(), beam_size=2)
-    assert done.stdout.split("\n")[:3] == [expected[0], "", expected[1]] and done.stdout.count("\n") == 4
+    lines = done.stdout.split("\n")
+    assert lines[:3] == [expected[0], "", expected[1]] and lines[4:] == ["", "", ""]
     assert re.search(r"^line 4 has \d+ tokens; the model has seen fewer than \d+$", done.stderr, re.MULTILINE)
+
+
+def test_two_gigabytes_are_those_of_a_file(tmp_path, monkeypatch):
+    model, sizes, values_read = foreign.trained(), [], token_graphs._values_read
+
+    def measured(*arguments):
+        values = values_read(*arguments)
+        sizes.append(sum(array.nbytes for _, array in values))
+        return values
+
+    monkeypatch.setattr(token_graphs, "_values_read", measured)
+    TokenGraphs(model, "LiteRT", in_one_file=True)
+    monkeypatch.setattr(token_graphs, "_MOST_BYTES", (max(sizes) + sum(sizes)) // 2)
+    TokenGraphs(model, "ONNX", in_one_file=False)
+    with pytest.raises(InputError, match="LiteRT files end at 2 GB, but the weights of both graphs take"):
+        TokenGraphs(model, "LiteRT", in_one_file=True)
 
 
 def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path):
