@@ -8,6 +8,7 @@ Examples:
     python -m launch.study --study_dir=runs/table3 --print
 """
 
+import dataclasses
 import pathlib
 import re
 import sys
@@ -72,6 +73,9 @@ def main(argv: list[str]) -> None:
 def _plan(study: Study) -> str:
     """The plan, with a sentence on how hours are estimated."""
     states, length = study.states(), study.data.length
+    names = set(study.selected(_ONLY.value, _shard()))
+    lines = [line for line in study.table.lines if names & {*line.jobs} or not (line.jobs or _ONLY.value)]
+    table = dataclasses.replace(study.table, lines=tuple(lines))
     if _DEVICES.value:
         share = _UTILISATION.value or USUAL_UTILISATION
         devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=share, **KINDS[_DEVICE.value])
@@ -80,15 +84,20 @@ def _plan(study: Study) -> str:
     else:
         with without_notices():
             seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value or 0.5, length)
-    return f"{plan(study.table, states, length, seconds)} {source}"
+    return f"{plan(table, states, length, seconds)} {source}"
+
+
+def _shard() -> tuple[int, int]:
+    """Which part of the rows, and of how many."""
+    numbers = re.fullmatch(r"(\d+)/(\d+)", _SHARD.value)
+    if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
+        raise InputError(f"--shard={_SHARD.value}: expected I/N with I from 1 to N, such as 2/8")
+    return int(numbers[1]), int(numbers[2])
 
 
 def _perform(study: Study) -> None:
     """Performs the selected rows; the exit status says what became of them."""
-    numbers = re.fullmatch(r"(\d+)/(\d+)", _SHARD.value)
-    if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
-        raise InputError(f"--shard={_SHARD.value}: expected I/N with I from 1 to N, such as 2/8")
-    names = study.selected(_ONLY.value, (int(numbers[1]), int(numbers[2])))
+    names = study.selected(_ONLY.value, _shard())
     performed = study.perform(names, lambda line: print(line, file=sys.stderr, flush=True))
     print(study.table.markdown(study.states()), end="")
     if performed.signal:

@@ -30,14 +30,15 @@ def tree_svg(tree: Tree) -> str:
     texts: list[_Text] = []
     lines: list[tuple[_Text, _Text]] = []
     finished: list[list[_Text]] = [[]]
-    waiting: list[tuple[Tree, int, bool]] = [(tree, 0, False)]
+    waiting: list[tuple[Tree, int, bool, int]] = [(tree, 0, False, 0)]
     right = float(_GAP)
     while waiting:
-        part, depth, is_done = waiting.pop()
+        part, depth, is_done, least = waiting.pop()  # the last: characters that its column must be wide
         if part.word is None and part.children and not is_done:
             finished.append([])
-            waiting.append((part, depth, True))
-            waiting += [(child, depth + 1, False) for child in reversed(part.children)]
+            waiting.append((part, depth, True, 0))
+            least = max(least, len(part.label)) if len(part.children) == 1 else 0
+            waiting += [(child, depth + 1, False, least) for child in reversed(part.children)]
             continue
         if is_done:
             below = finished.pop()
@@ -45,19 +46,19 @@ def tree_svg(tree: Tree) -> str:
             texts.append(label)
             lines += [(label, child) for child in below]
         else:
-            label, *others = shown = _at_the_bottom(part, depth, right)
-            right += _CHARACTER * max(len(text.text) for text in shown) + _GAP
+            label, *others = shown = _at_the_bottom(part, depth, right, least)
+            right += _CHARACTER * max(least, *(len(text.text) for text in shown)) + _GAP
             texts += shown
             lines += [(label, other) for other in others]
         finished[-1].append(label)
     return _svg(texts, lines, right)
 
 
-def _at_the_bottom(part: Tree, depth: int, left: float) -> list[_Text]:
+def _at_the_bottom(part: Tree, depth: int, left: float, least: int) -> list[_Text]:
     """A word below its part of speech, or the label of a constituent without parts."""
     shown = [("label", part.label), ("word", part.word or "")]
     shown = [(kind, text) for kind, text in shown if text and (kind == "word" or part.word is None or text != "XX")]
-    middle = left + _CHARACTER * max(len(text) for _, text in shown) / 2
+    middle = left + _CHARACTER * max(least, *(len(text) for _, text in shown)) / 2
     return [_Text(middle, depth + level, kind, text) for level, (kind, text) in enumerate(shown)]
 
 

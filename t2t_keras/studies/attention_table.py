@@ -56,6 +56,7 @@ _COLUMNS = (
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """The table of a study: scores of attention by the width of keys, and windows around a position."""
+    data.check_task(settings.table, "translation", "denoising")
     rows = ROWS[settings.scale]
     recipe = Recipe(settings, data, rows[0], _COMMON, _USUAL_STEPS[settings.scale])
     jobs: list[Job] = []

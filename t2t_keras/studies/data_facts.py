@@ -2,14 +2,16 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 
 from t2t_keras.config import Config, DataConfig, ModelConfig
 from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
 from t2t_keras.machine.files import read_json, write_json
 
-_FILE = "data.json"
+FACTS = "data.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +27,7 @@ class DataFacts:
         pairs: training pairs.
         source_tokens: tokens of all their sources, end symbols included.
         target_tokens: tokens of all their targets, end symbols included.
+        text: checksum of what identifies the text of all splits; "" if it is not known.
     """
 
     directory: str = ""
@@ -35,6 +38,7 @@ class DataFacts:
     pairs: int = 1
     source_tokens: int = 32
     target_tokens: int = 32
+    text: str = ""
 
     @classmethod
     def of(cls, data: PreparedData) -> "DataFacts":
@@ -50,7 +54,18 @@ class DataFacts:
             pairs=counts["kept"],
             source_tokens=counts["source_tokens"],
             target_tokens=counts["target_tokens"],
+            text=hashlib.sha256(json.dumps(data.identity, sort_keys=True).encode()).hexdigest()
+            if data.identity
+            else "",
         )
+
+    def check_task(self, table: str, *tasks: str) -> None:
+        """Raises an InputError for data of another task than a table's; data that are not there yet are of any."""
+        if self.directory and self.config.task not in tasks:
+            wanted = " or ".join(tasks)
+            raise InputError(
+                f"{self.directory}: --table={table} needs data of --task={wanted}, not of {self.config.task}"
+            )
 
     @property
     def length(self) -> int:
@@ -65,7 +80,7 @@ class DataFacts:
 
 def write_facts(study_dir: pathlib.Path, facts: DataFacts) -> None:
     """Keeps them in a study's folder, so that its records can be printed where the data are not."""
-    write_json(study_dir / _FILE, {**dataclasses.asdict(facts), "directory": ""})
+    write_json(study_dir / FACTS, {**dataclasses.asdict(facts), "directory": ""})
 
 
 def read_facts(study_dir: pathlib.Path) -> DataFacts:
@@ -74,4 +89,4 @@ def read_facts(study_dir: pathlib.Path) -> DataFacts:
     def made(kept: dict) -> DataFacts:
         return DataFacts(**{**kept, "config": Config.from_dict({"data": kept["config"]}).data})
 
-    return read_json(study_dir / _FILE, made, "; delete it and give --data_dir") or DataFacts()
+    return read_json(study_dir / FACTS, made, "; delete it and give --data_dir") or DataFacts()

@@ -34,6 +34,7 @@ _COLUMNS = ("system", "share", "updates", *table2.SCORES, table2.HOURS)
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """The table for a study: each system of Table 2 that begins anew, once for each share of the time."""
+    data.check_task(settings.table, "translation", "denoising")
     systems = [row for row in table2.ROWS[settings.scale] if not row.begins_from]
     first = Recipe(settings, data, systems[0], table2.COMMON[settings.scale], table2.USUAL_STEPS[settings.scale])
     costs = SECONDS
@@ -56,7 +57,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     return Table(
         "table2_equal_cost",
         "The systems of Table 2, each trained for as long as the others: for a tenth, a fifth and the whole of the "
-        f"time that the slowest of them takes for its updates in Table 2. One seed. {first.caption()}",
+        "time that the slowest of them takes for its updates in Table 2. Warm-up and checkpoints are in proportion to "
+        f"a row's updates, and the highest rate is its preset's. One seed. {first.data_caption()}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,

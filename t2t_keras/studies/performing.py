@@ -1,6 +1,7 @@
 """Performs a study's jobs one after the other, each phase in a process of its own, whose end frees all it took."""
 
 import multiprocessing
+import os
 import pathlib
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -127,6 +128,7 @@ class _HandedOnSignals(StopSignals):
 
 def answer_of_phase(phase: str, job: Job, study_dir: pathlib.Path) -> _Answer:
     """Runs one phase of a job, in the process that it has for itself."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # which the phases need, whatever it says
     import_tensorflow()
     function = pkgutil.resolve_name(phase)
     try:

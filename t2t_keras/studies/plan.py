@@ -74,10 +74,13 @@ def seconds_here(
     seconds: dict[str, float] = {}
     for job in table.jobs:
         if job.config and not job.needs and states[job.name].kind == "finished":
+            results, most = states[job.name].results, job.config.train.max_steps
+            made = results.get("updates", most) / most  # patience or minutes may have ended it before
             for kind in (job.config.model.family, _ALL):
-                taken = 3600 * states[job.name].results["hours"]
-                flops[kind] = flops.get(kind, 0.0) + planned_flops(job.config, length)
-                seconds[kind] = seconds.get(kind, 0.0) + max(taken - _for_scores(job.config, length), taken / 2)
+                taken = 3600 * results["hours"]
+                flops[kind] = flops.get(kind, 0.0) + made * planned_flops(job.config, length)
+                scores = made * _for_scores(job.config, length)
+                seconds[kind] = seconds.get(kind, 0.0) + max(taken - scores, taken / 2)
     if seconds:
         rates = {kind: flops[kind] / seconds[kind] for kind in flops}
         source = f"Hours are at what the finished rows reached: {scientific(rates[_ALL])} FLOP/s on average."

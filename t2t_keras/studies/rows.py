@@ -96,6 +96,7 @@ class Recipe:
                     config=self.config(row, number + 1),
                     data_dir=self.data.directory,
                     vocabulary=self.data.vocabulary,
+                    text=self.data.text,
                     begins_from=begins_from,
                 )
             )
@@ -103,13 +104,14 @@ class Recipe:
 
     def caption(self) -> str:
         """What all rows have in common, as sentences."""
-        config, data = self.config(self.first), self.data.config
+        config = self.config(self.first)
         decode, train = config.decode, config.train
         updates = f"{train.max_steps:,} updates of at most {train.tokens_per_batch:,} tokens a side"
         shortened = ""
         if self.steps != self.full_steps:
+            change = "shortened" if self.steps < self.full_steps else "lengthened"
             shortened = (
-                f" instead of the preset's {self.full_steps:,}; warm-up and checkpoints are shortened in proportion "
+                f" instead of the preset's {self.full_steps:,}; warm-up and checkpoints are {change} in proportion "
                 f"(warm-up of {self.first.name}: {train.warmup_steps:,}), and the highest rate is the preset's"
             )
         search = f"a beam of {decode.beam_size}, length penalty {decode.length_penalty:g}"
@@ -120,16 +122,20 @@ class Recipe:
                 f"training ends after {self.patience} validations, every {train.validation_steps} updates, without a "
                 "better one"
             )
-        changes = f" All rows have {', '.join(self.settings.settings)}." if self.settings.settings else ""
+        return (
+            f"Row {self.first.name}: {updates}{shortened}; {average}, {search}. {self.data_caption()} Rows with "
+            "several seeds: the mean, with the range in brackets."
+        )
+
+    def data_caption(self) -> str:
+        """The data, and what the study sets for every row, as sentences."""
+        data = self.data.config
         text = (
             f"{data.corpus}, {data.source_language} to {data.target_language}, {self.data.pairs:,} pairs, a vocabulary "
             f"of {self.data.vocab_size:,}"
         )
-        return (
-            f"Row {self.first.name}: {updates}{shortened}; {average}, {search}. Data: "
-            f"{text if self.data.vocabulary else 'none yet'}. Rows with several seeds: the mean, with the range in "
-            f"brackets.{changes}"
-        )
+        changes = f" All rows have {', '.join(self.settings.settings)}." if self.settings.settings else ""
+        return f"Data: {text if self.data.vocabulary else 'none yet'}.{changes}"
 
     def _full(self, row: Row) -> Config:
         return override(presets.preset(row.preset), [*self.common, *row.settings])

@@ -7,7 +7,7 @@ from typing import Any
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import call_apart
-from t2t_keras.studies.data_facts import DataFacts, read_facts, write_facts
+from t2t_keras.studies.data_facts import FACTS, DataFacts, read_facts, write_facts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.performing import Performed, Performer
@@ -37,7 +37,8 @@ class Study:
         self.study_dir = study_dir
         self.settings = settings
         data_dir = settings.data_dir
-        self.data = DataFacts.of(PreparedData.open(data_dir)) if data_dir else read_facts(study_dir)
+        is_kept = bool(data_dir) and not pathlib.Path(data_dir).exists() and (study_dir / FACTS).exists()
+        self.data = DataFacts.of(PreparedData.open(data_dir)) if data_dir and not is_kept else read_facts(study_dir)
         self.table = TABLES[settings.table](settings, self.data)
 
     def states(self) -> dict[str, State]:
@@ -77,6 +78,8 @@ class Study:
         """
         if self.table.needs_data and not self.settings.data_dir:
             raise InputError("--data_dir must be given to begin a study")
+        if self.table.needs_data:
+            PreparedData.open(self.settings.data_dir)
         self._check(names)
         write_settings(self.study_dir, self.settings)
         write_facts(self.study_dir, self.data)

@@ -77,6 +77,7 @@ _COLUMNS = (
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """Table 2 for a study: each system with each seed, and the ensemble of its seeds if there are several."""
+    data.check_task(settings.table, "translation", "denoising")
     rows = ROWS[settings.scale]
     recipe = Recipe(settings, data, rows[0], COMMON[settings.scale], USUAL_STEPS[settings.scale])
     jobs: list[Job] = []

@@ -58,6 +58,7 @@ _PARAMETERS = "params ×10^6"
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """Table 3 for a study: the columns are the paper's, and a cell that is equal to that of base is empty."""
+    data.check_task(settings.table, "translation", "denoising")
     rows = ROWS[settings.scale]
     recipe = Recipe(
         settings, data, rows[0], usual_steps=_USUAL_STEPS[settings.scale], patience=_PATIENCE[settings.scale]

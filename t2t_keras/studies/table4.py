@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping
 
-from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.rows import Recipe, Row
@@ -45,8 +44,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     Raises:
         InputError: the data are not for parsing.
     """
-    if data.directory and data.config.task != "parsing":
-        raise InputError(f"{data.directory}: --table=4 needs data of --task=parsing, not of {data.config.task}")
+    data.check_task(settings.table, "parsing")
     row = ROWS[settings.scale][0]
     decode = presets.preset(row.preset).decode
     names = ("beam_size", "length_penalty", "max_length_offset")

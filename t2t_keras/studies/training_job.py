@@ -31,6 +31,7 @@ class TrainingJob(Job):
     config: Config
     data_dir: str
     vocabulary: str
+    text: str = ""
     begins_from: "TrainingJob | None" = None
 
     @property
@@ -40,7 +41,7 @@ class TrainingJob(Job):
         return f"averaged_{'around_best' if train.patience else 'last'}{train.keep_checkpoints}"
 
     def settings(self) -> dict[str, Any]:
-        settings = {"config": self.config.to_dict(), "vocabulary": self.vocabulary}
+        settings = {"config": self.config.to_dict(), "vocabulary": self.vocabulary, "text": self.text}
         first = self.begins_from
         return settings if first is None else {**settings, "begins_from": {first.name: first.settings()}}
 
@@ -48,6 +49,8 @@ class TrainingJob(Job):
         changed = differences(Config.from_dict(before["config"]), self.config)
         if before["vocabulary"] != self.vocabulary:
             changed.append(f"vocabulary: {before['vocabulary']:.12}... -> {self.vocabulary:.12}...")
+        if before.get("text") and self.text and before["text"] != self.text:  # older records do not say
+            changed.append(f"text: {before['text']:.12}... -> {self.text:.12}...")
         first = [] if self.begins_from is None else [self.begins_from]
         return changed + changes_of_others("begins_from", before.get("begins_from", {}), first)
 

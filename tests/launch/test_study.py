@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import importlib
+import os
 import pathlib
 import shutil
 import signal
@@ -292,6 +293,13 @@ def test_records_are_printed_where_the_data_are_not(study, performed, settings, 
     elsewhere = Study(tmp_path / "study", dataclasses.replace(settings, data_dir=""))
     assert elsewhere.table.markdown(elsewhere.states()) == study.table.markdown(study.states())
     assert dataclasses.replace(elsewhere.data, directory=study.data.directory) == study.data
+    moved = dataclasses.replace(settings, data_dir=str(tmp_path / "moved"))
+    elsewhere = Study(tmp_path / "study", moved)
+    assert elsewhere.table.markdown(elsewhere.states()) == study.table.markdown(study.states())
+    with pytest.raises(InputError, match="moved: no prepared data here"):
+        elsewhere.perform(elsewhere.selected(), print)
+    with pytest.raises(InputError, match="moved: no prepared data here"):
+        Study(tmp_path / "new", moved)
     (tmp_path / "study" / "data.json").write_text("{}")
     with pytest.raises(InputError, match=r"data\.json is damaged: "):
         Study(tmp_path / "study", dataclasses.replace(settings, data_dir=""))
@@ -340,6 +348,8 @@ def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, st
         "print": [study_dir, "--print"],
         "rows": [study_dir, "--rows"],
         "plan": [study_dir, "--plan"],
+        "plan of a row": [study_dir, "--plan", "--only=heads"],
+        "plan of an unknown row": [study_dir, "--plan", "--only=tail"],
         "plan of the paper's": [new, "--table=3", "--scale=paper", "--plan", "--devices=8", "--device=h100", mixed],
         "again": [study_dir, "--only=base,base_ensemble"],
         "waits": [*waiting, "--only=base_ensemble"],
@@ -373,6 +383,9 @@ def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
         ("heads", "missing"),
         ("fails", "missing"),
     ]
+    status, text, _ = cases["plan of a row"]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert status == 0 and len(lines) == 3 and lines[2].startswith("| heads")
     status, text, _ = cases["plan of the paper's"]
     assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 2.1 " in text
     assert text.endswith("On 8 x h100 at 20% of their peak for each row.\n")
@@ -392,9 +405,20 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
         ("no table", "--table must be given to begin a study in "),
         ("unknown table", "unknown table '7'; valid: "),
         ("no data", "--data_dir must be given to begin a study"),
+        ("plan of an unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("shard", "--shard=3/2: expected I/N with I from 1 to N, such as 2/8"),
     ],
 )
 def test_bad_input_is_one_line(cases, name, words):
     assert_refused(cases[name], words)
+
+
+def test_any_backend_of_keras_may_be_configured(tmp_path):
+    """The phases need TensorFlow's, whatever KERAS_BACKEND says."""
+    pytest.importorskip("jax")
+    command = [sys.executable, "-m", "launch.study", "--table=1", f"--study_dir={tmp_path}", "--only=convolutional"]
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "convolutional: finished" in done.stderr

@@ -27,6 +27,13 @@ def test_constituents_stand_above_the_middle_of_their_children():
     assert lines == 8
 
 
+def test_labels_side_by_side_have_room():
+    """Also those above short words, such as of constituents of one word."""
+    x = {name: place[0] for name, place in drawn("(S (WHADVP (XX I)) (WHNP (SBAR (XX a))))")[0].items()}
+    assert x["WHADVP"] >= 8 * len("WHADVP") / 2
+    assert x["SBAR"] - x["WHADVP"] >= 8 * (len("WHADVP") + len("SBAR")) / 2
+
+
 def test_a_tree_without_words_and_a_deep_one():
     assert drawn("")[0].keys() == {"TOP"}
     deep = Tree("S", word="a")

@@ -2,8 +2,10 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
+from t2t_keras.machine.processes import call_apart
 from t2t_keras.studies import layer_costs, table1
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.states import State
@@ -28,6 +30,12 @@ def test_memory_that_a_process_takes_once_has_no_part_in_the_exponent():
     peaks = [90 * 2**20 + 3 * n**1.9 for n in lengths]
     assert layer_costs.memory_exponent(lengths, peaks) == pytest.approx(1.9)
     assert layer_costs.exponent(lengths, peaks) < 1.6
+
+
+def test_the_memory_of_a_process_is_its_own():
+    """Not that of a large process that begins it."""
+    held = np.ones(3 << 27, np.float32)  # 1.5 GiB
+    assert 0 < call_apart(layer_costs._peak_bytes) < held.nbytes
 
 
 # The ends are 11 positions apart. Two of four neighbours are on either side; dilations of 1, 3 and 9 read 3, 9 and 27.

@@ -109,6 +109,8 @@ def test_usual_steps_are_said_in_the_caption():
     assert "ends after 2 validations, every 400 updates, without a better one" in table.caption
     assert "(warm-up of base: 1,000)" in table.caption and "All rows have train.clip_norm=1." in table.caption
     paper = TABLES["3"](StudySettings("3", "paper"), DATA)
+    more = TABLES["3"](StudySettings("3", steps=16_000), DATA).caption
+    assert "warm-up and checkpoints are lengthened in proportion (warm-up of base: 4,000)" in more
     assert paper.jobs[0].config.train.max_steps == 100_000 and "instead of" not in paper.caption
 
 
@@ -175,6 +177,7 @@ def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows
         costs = {name: configs[f"{name}_whole"].train.max_steps * equal_cost.SECONDS[name] for name in systems}
         assert list(costs.values()) == pytest.approx([2500 * 1.141] * len(costs), rel=1e-3)
         assert configs["deep_att_whole"].train.max_steps == 2500
+    assert "Row transformer" not in table.caption and "10 pairs" in table.caption
     numbers = {"flops_by_count": 1e14, "test_bleu": 30.0}
     table.draw(tmp_path / "picture.svg", {line.name: [numbers] for line in table.lines[:4]})
     assert "training FLOPs, counted" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
@@ -247,9 +250,11 @@ def test_a_parser_is_searched_with_as_the_paper_has_it(scale):
     assert [job.name for job in table.jobs] == ["parser/seed_1", "parser/seed_2"]
 
 
-def test_translations_are_not_parsed():
-    with pytest.raises(InputError, match="/data: --table=4 needs data of --task=parsing, not of translation"):
-        TABLES["4"](StudySettings("4"), DATA)
+@pytest.mark.parametrize("table", ["2", "2_equal_cost", "3", "4", "attention"])
+def test_data_of_another_task_are_refused(table):
+    data, wanted = (DATA, "parsing") if table == "4" else (TREES, "translation or denoising")
+    with pytest.raises(InputError, match=f"^/data: --table={table} needs data of --task={wanted}, not of "):
+        TABLES[table](StudySettings(table), data)
 
 
 def test_a_row_that_begins_from_another_has_its_seeds():

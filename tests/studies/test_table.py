@@ -108,6 +108,9 @@ def test_hours_are_at_what_rows_of_the_same_family_reached(tmp_path):
     states = {name: finished(hours=hours) for name, hours in (("a", 2.0), ("b", 50.0), ("c", 10.0), ("d", 7.0))}
     seconds, _ = seconds_here(table, states, tmp_path, 0.5, 20)
     assert seconds(config) == pytest.approx(7200) and seconds(other) == pytest.approx(36000)
+    early = {**states, "a": finished(hours=2.0, updates=config.train.max_steps / 4)}  # for want of patience
+    seconds, _ = seconds_here(table, early, tmp_path, 0.5, 20)
+    assert seconds(config) == pytest.approx(4 * 7200)
     states["c"] = State("unfinished", "missing", {})
     seconds, _ = seconds_here(table, states, tmp_path, 0.5, 20)
     products = 7200 * planned_flops(other, 20) / planned_flops(config, 20)

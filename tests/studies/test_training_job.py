@@ -143,6 +143,15 @@ def test_another_vocabulary_is_said_by_its_checksum(study_dir):
     assert state(other, study_dir).text == "vocabulary: a... -> 0123456789ab..."
 
 
+def test_other_text_is_said_by_its_checksum_if_a_record_knows_its_own(study_dir):
+    of_text = dataclasses.replace(FIRST, text="0123456789abcdef")
+    assert state(of_text, study_dir).kind == "finished"  # records of before do not say
+    write_record(of_text, study_dir, {"score": 1.5})
+    assert state(of_text, study_dir).kind == "finished"
+    other = state(dataclasses.replace(FIRST, text="fedcba9876543210"), study_dir)
+    assert (other.kind, other.text) == ("outdated", "text: 0123456789ab... -> fedcba987654...")
+
+
 def test_progress_is_counted_in_updates(study_dir):
     (study_dir / "one/seed_1/row.json").unlink()
     assert state(FIRST, study_dir).text == "missing"
