@@ -59,7 +59,6 @@ _SET = flags.DEFINE_multi_string(
 _LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the model card.")
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
 
-_GIVEN = "given"
 _SAVING = "train.checkpoint_minutes"  # decides little
 
 
@@ -164,14 +163,14 @@ def _given() -> list[Choice]:
     base = presets.preset(_PRESET.value or "tiny")
     configuration.override(base, _SET.value)
     flags_of = {"preset": _PRESET, "data.vocab_size": _VOCAB_SIZE, "held_out_pairs": _HELD_OUT_PAIRS}
-    chosen = [Choice(name, flag.value, _GIVEN) for name, flag in flags_of.items() if flag.value is not None]
+    chosen = [Choice(name, flag.value, fit_rules.GIVEN) for name, flag in flags_of.items() if flag.value is not None]
     for setting in _SET.value:
         name, _, value = setting.partition("=")
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: --vocab_size is the only setting of the data here")
         if name == "train.max_minutes":
             raise InputError(f"--set {setting}: --minutes says how long to train")
-        chosen.append(Choice(name.strip(), value.strip(), _GIVEN))
+        chosen.append(Choice(name.strip(), value.strip(), fit_rules.GIVEN))
     return chosen
 
 
@@ -207,7 +206,7 @@ def _other_choices(steps: FitSteps) -> str:
     if (pairs := steps.record["pairs"]) is None:
         return ""
     chosen = fit_rules.choose(pairs, _MINUTES.value, **this_machine(), preset=_PRESET.value)
-    given = [choice for choice in steps.choices if choice.reason == _GIVEN]
+    given = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
     others = list({each.name: each for each in (*chosen, *given)}.values())
     presets_of = [next(each.value for each in each_of if each.name == "preset") for each_of in (steps.choices, others)]
     if presets_of[0] != presets_of[1]:

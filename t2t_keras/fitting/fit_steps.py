@@ -27,12 +27,13 @@ from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_weights
-from t2t_keras.planning.fit_rules import Choice
+from t2t_keras.planning.fit_rules import GIVEN, Choice
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.tasks.translation_scores import sentence_chrf
+from t2t_keras.text.tokenizer import VocabularyTooLarge
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 
@@ -102,10 +103,26 @@ class FitSteps:
         self.record.check_same("text", {**corpus.identity, **files}, self.places.model_dir)
 
     def prepare(self, corpus: Corpus, config: DataConfig, processes: int = 1) -> None:
-        """Prepares the text with the chosen size of vocabulary; raises as `t2t_keras.data.prepare.prepare`."""
-        config = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
+        """Prepares the text with the chosen size of vocabulary, or the largest that works if a rule chose more.
+
+        Raises as `t2t_keras.data.prepare.prepare`.
+        """
+
+        def prepared() -> PreparedData:
+            sized = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
+            return prepare(corpus, sized, self.places.data_dir, self._say, processes)
+
         with self.preparing():
-            self.data = prepare(corpus, config, self.places.data_dir, self._say, processes)
+            try:
+                self.data = prepared()
+            except VocabularyTooLarge as error:
+                chosen = {choice.name: choice for choice in self.choices}
+                if chosen["data.vocab_size"].reason == GIVEN:
+                    raise
+                self._say(f"{error}, which is chosen instead")
+                chosen["data.vocab_size"] = Choice("data.vocab_size", error.largest, "the text allows no more")
+                self.record.update(choices=[vars(choice) for choice in chosen.values()])
+                self.data = prepared()
         self.record.update(prepared=True)
 
     @contextlib.contextmanager

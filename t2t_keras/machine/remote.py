@@ -252,7 +252,7 @@ class Mirror:
                 first = lease
                 left = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
                 report(
-                    f"{self.url} is or was being trained {_holder(lease)}: waiting whether it is heard of again, {left}"
+                    f"{self.url} is or was being trained {_holder(lease)}: waiting for a sign of it, {left}"
                 )
             elif lease != first:
                 raise self._busy(lease)

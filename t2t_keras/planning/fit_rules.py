@@ -34,6 +34,9 @@ class Choice:
     reason: str
 
 
+GIVEN = "given"  # the reason of what was not chosen by a rule
+
+
 def choose(
     pairs: int,
     minutes: float,

@@ -323,10 +323,18 @@ def _without_paths(serialized: bytes) -> bytes:
     return model.SerializeToString(deterministic=True)
 
 
+class VocabularyTooLarge(InputError):
+    """A vocabulary of more entries than a text allows; `largest` is how many it allows."""
+
+    def __init__(self, vocab_size: int, largest: int) -> None:
+        super().__init__(f"vocab_size={vocab_size} is more than the text allows; the largest that works is {largest}")
+        self.largest = largest
+
+
 def _training_error(message: str, vocab_size: int) -> InputError:
     """Translates SentencePiece's error into what the user can change."""
     if limit := _TOO_MANY_ENTRIES.search(message):
-        return InputError(f"vocab_size={vocab_size} is more than the text allows; the largest that works is {limit[1]}")
+        return VocabularyTooLarge(vocab_size, int(limit[1]))
     if limit := _TOO_FEW_ENTRIES.search(message):
         return InputError(
             f"vocab_size={vocab_size} is too small for the text's characters; the smallest that works is {limit[1]}"

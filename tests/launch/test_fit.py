@@ -325,6 +325,18 @@ def test_a_choice_that_does_not_work_can_be_put_right_before_the_text_is_prepare
 
 
 @pytest.mark.integration
+def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # whose rule is 2,000 entries
+    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
+    assert status == -signal.SIGKILL and "2. Training" in output, errors
+    said = re.search(r"vocab_size=2000 is more than the text allows; the largest that works is (\d+), which is", output)
+    assert said and said[1] == str(json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"])
+    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))  # goes on with it
+    assert status == -signal.SIGKILL and re.search(rf"data.vocab_size +{said[1]}  the text allows no more", output)
+
+
+@pytest.mark.integration
 def test_too_little_text_is_refused(tmp_path: Path) -> None:
     write_text(tmp_path, 100)
     status, _, errors = fit(tmp_path, *FILES)

@@ -266,7 +266,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(monkeypatch, tmp_path):
 
 
 HOLDER = f"by process {os.getpid()} on .+, last heard of [0-9]+ s ago"
-WAITING = f"{URL} is or was being trained {HOLDER}: waiting whether it is heard of again, [0-9]+ s at most"
+WAITING = f"{URL} is or was being trained {HOLDER}: waiting for a sign of it, [0-9]+ s at most"
 
 
 def test_the_second_trainer_gets_the_name_of_the_first_once_that_is_heard_of_again(monkeypatch):
