@@ -251,9 +251,7 @@ class Mirror:
             if first is None:
                 first = lease
                 left = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
-                report(
-                    f"{self.url} is or was being trained {_holder(lease)}: waiting for a sign of it, {left}"
-                )
+                report(f"{self.url} is or was being trained {_holder(lease)}: waiting for a sign of it, {left}")
             elif lease != first:
                 raise self._busy(lease)
             time.sleep(LEASE_SECONDS / _RENEWALS / _LOOKS)
