@@ -54,7 +54,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     def __init__(self, label_smoothing: float = 0.0, name: str = "smoothed_cross_entropy", **kwargs: Any) -> None:
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"`label_smoothing` must be in [0, 1), got {label_smoothing}")
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name, **{"dtype": "float32", **kwargs})
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:

@@ -21,7 +21,8 @@ def check_types(config: Any) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         value = value.item() if hasattr(value, "item") else value
-        checked(f"{config.section}.{field.name}", hints[field.name], value)
+        # As JSON has it: Python's numbers, and tuples for lists.
+        object.__setattr__(config, field.name, checked(f"{config.section}.{field.name}", hints[field.name], value))
 
 
 def check_positive(config: Any, *names: str) -> None:

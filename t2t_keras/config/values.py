@@ -50,7 +50,7 @@ def checked(name: str, expected: Any, value: Any) -> Any:
             valid = ", ".join(map(str, typing.get_args(expected)))
             raise InputError(f"{name} must be one of {valid}; got {value!r}")
         return value
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+    if float in (expected, *typing.get_args(expected)) and type(value) is int:
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, got {value}")

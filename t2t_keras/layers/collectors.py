@@ -51,7 +51,7 @@ class AuxiliaryLosses(Collector):
 
     def total(self) -> Tensor:
         """The sum of the layers' losses, float32 [batch]; the scalar 0 without any."""
-        return sum(self.losses) if self.losses else ops.zeros(())
+        return sum(self.losses) if self.losses else ops.zeros((), "float32")
 
 
 class AttentionWeights(Collector):

@@ -89,7 +89,7 @@ class TiedEmbedding(Layer):
     def _projected(self, states: Tensor) -> Tensor:
         # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
         logits = ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
-        return logits if self.bias is None else logits + self.bias
+        return logits if self.bias is None else logits + ops.cast(self.bias, "float32")
 
     def output_matrix(self, dtype: str) -> Tensor:
         """The matrix that turns hidden states into logits: [d_model, vocab] of the given dtype."""

@@ -152,7 +152,7 @@ class MixtureOfExperts(Layer):
 
     def build(self, inputs_shape: tuple) -> None:
         d_model = inputs_shape[-1]
-        gates = {"shape": (d_model, self.num_experts), "initializer": "zeros", "autocast": False}
+        gates = {"shape": (d_model, self.num_experts), "initializer": "zeros", "dtype": "float32", "autocast": False}
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
         self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
         limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot's, of each expert for itself

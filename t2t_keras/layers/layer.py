@@ -20,6 +20,22 @@ class Layer(keras.layers.Layer):
 
     compute_output_shape: Any = _shape_of_first  # of any signature in a subclass
 
+    def stateless_call(
+        self,
+        trainable_variables: list[Any],
+        non_trainable_variables: list[Any],
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Keras's, by `__call__` instead of `call`, which hands `training` on to the layers within."""
+        variables = [*self.trainable_variables, *self.non_trainable_variables]
+        mapping = list(zip(variables, [*trainable_variables, *non_trainable_variables], strict=True))
+        with keras.StatelessScope(state_mapping=mapping, collect_losses=return_losses) as scope:
+            outputs = self(*args, **kwargs)
+            losses = (self.losses,) if return_losses else ()
+        return outputs, [scope.get_current_value(each) for each in self.non_trainable_variables], *losses
+
     def get_config(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in _arguments(type(self))}
         plain = {name: dataclasses.asdict(each) if _is_settings(each) else each for name, each in values.items()}

@@ -59,7 +59,7 @@ class SinusoidalPositions(Layer):
             raise ValueError(f"sinusoidal positions need an even d_model, got inputs of shape {input_shape}")
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
-        positions = start + ops.arange(ops.shape(inputs)[1])
+        positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
         signal = sinusoids(positions, inputs.shape[-1], self.layout)  # --> [length, d_model]
         return inputs + ops.cast(signal, inputs.dtype)[None]
 
@@ -97,5 +97,5 @@ class LearnedPositions(Layer):
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
-        positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1]), self.max_positions - 1)
+        positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1], dtype="int32"), self.max_positions - 1)
         return inputs + kernels.embedding_lookup(self.table, positions)[None]

@@ -54,3 +54,9 @@ class Residual(Layer):
         outputs = sublayer(inputs if is_post else self.norm(inputs))
         outputs = kernels.add(inputs, self.dropout(outputs, seed=seed))
         return self.norm(outputs) if is_post else outputs
+
+    def compute_output_spec(self, inputs: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
+        raise ValueError(
+            "a functional model would neither train nor store the weights of `sublayer`; "
+            "call a `Residual` within a layer or a model of your own"
+        )

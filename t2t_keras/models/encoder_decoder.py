@@ -47,6 +47,7 @@ class EncoderDecoder(keras.Model):
 
     def __init__(self, config: Any, *, output_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.autocast = False  # ids that come as floats would be rounded
         self.config = config
         tied = config.tie_embeddings
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and output_bias)
@@ -125,17 +126,22 @@ class EncoderDecoder(keras.Model):
         raise NotImplementedError
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        self.check_inputs(inputs)
+        states = self.states(inputs, seed=seed, training=training)
+        if training:  # for Keras's `fit`: over tokens, like `SmoothedCrossEntropy`
+            tokens = ops.sum(ops.cast(ops.not_equal(inputs["target"], PAD_ID), "float32"))
+            loss = ops.cast(states.auxiliary_loss, "float32") / ops.maximum(tokens, 1.0)
+            self.add_loss(ops.cast(loss, keras.config.floatx()))  # Keras adds it up with its own losses, which are that
+        return self.logits(states.hidden)
+
+    def check_inputs(self, inputs: Any) -> None:
+        """Raises a ValueError that says what a call takes."""
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
             given = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
             raise ValueError(
                 f'`inputs` must be a dict with token ids "source" and "target", got {given}; to translate a source '
                 "alone, use t2t_keras.Translator"
             )
-        states = self.states(inputs, seed=seed, training=training)
-        if training:  # for Keras's `fit`: over tokens, like `SmoothedCrossEntropy`
-            tokens = ops.sum(ops.cast(ops.not_equal(inputs["target"], PAD_ID), "float32"))
-            self.add_loss(ops.cast(states.auxiliary_loss, "float32") / ops.maximum(tokens, 1.0))
-        return self.logits(states.hidden)
 
     @property
     def output_head(self) -> TiedEmbedding:
@@ -167,6 +173,11 @@ class EncoderDecoder(keras.Model):
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)
+
+    def compute_output_spec(self, inputs: dict[str, Tensor], *_: Any, **__: Any) -> keras.KerasTensor:
+        self.check_inputs(inputs)
+        shapes = {name: tuple(each.shape) for name, each in inputs.items()}
+        return keras.KerasTensor(self.compute_output_shape(shapes), "float32")  # whatever the compute dtype
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}

@@ -47,6 +47,17 @@ def test_the_numbers_of_numpy_are_numbers():
     assert DecodeConfig(length_penalty=1, max_length_factor=0).length_penalty == 1
 
 
+def test_settings_are_as_json_has_them():
+    """Numbers of NumPy and lists too, so that a configuration is equal to what is read back."""
+    made = Config(
+        model=TransformerConfig(vocab_size=np.int64(9), dropout_rate=np.float32(0.5)),
+        train=TrainConfig(frozen=["encoder/*"], max_steps=np.int64(4)),
+        data=DataConfig(symbols=["<2fr>"]),
+    )
+    assert Config.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert hash(made.train) == hash(TrainConfig(frozen=("encoder/*",), max_steps=4))
+
+
 def test_every_field_is_described():
     for section in SECTIONS:
         kind = type(getattr(Config(), section))

@@ -10,6 +10,11 @@ from t2t_keras.errors import InputError
 COLOUR = Literal["red", "blue"]
 
 
+def test_whole_numbers_are_numbers():
+    for expected in (float, float | None):
+        assert checked("a.b", expected, 3) == 3.0 and isinstance(checked("a.b", expected, 3), float)
+
+
 @pytest.mark.parametrize(
     ("expected", "text", "value"),
     [

@@ -222,6 +222,22 @@ def test_it_runs_in_training_with_and_without_a_seed(case, rng):
         np.testing.assert_array_equal(once, layer(*inputs, seed=seed, training=True))
 
 
+@every_layer
+def test_a_stateless_call_hands_training_on(case, rng):
+    layer, inputs = case.make(**case.config), example(case, rng)
+    expected = layer(*inputs)
+    state = [[variable.value for variable in variables] for variables in _variables(layer)]
+    outputs, _ = layer.stateless_call(*state, *inputs)
+    np.testing.assert_allclose(outputs, expected, atol=1e-6)
+    outputs, after = layer.stateless_call(*state, *inputs, training=True)
+    seeds = [value for value, before in zip(after, state[1], strict=True) if np.any(value != before)]
+    assert bool(seeds) == bool(np.abs(outputs - expected).max() > 1e-6)
+
+
+def _variables(layer: keras.layers.Layer) -> tuple[list, list]:
+    return layer.trainable_variables, layer.non_trainable_variables
+
+
 def test_a_subclass_keeps_what_it_hands_on():
     class Scaled(layers.FeedForward):
         def __init__(self, d_ff, gain=1.0, **settings):

@@ -17,6 +17,13 @@ def test_tokens_embed_to_their_row_times_the_root_of_d_model():
     np.testing.assert_allclose(vectors, 4.0 * layer.table.numpy()[token_ids], rtol=1e-6)
 
 
+@pytest.mark.parametrize("policy", ["float32", "float64", "bfloat16", "float16", "mixed_bfloat16"])
+def test_logits_are_float32_under_any_policy(policy):
+    layer = TiedEmbedding(9, 8, use_bias=True, dtype=policy)
+    logits = layer.logits(layer(np.array([[1, 2, 0]])))
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32" and tuple(logits.shape) == (1, 3, 9)
+
+
 def functional_copier() -> tuple[keras.Model, TiedEmbedding]:
     token_ids = keras.Input([6], dtype="int32")
     embedding = TiedEmbedding(20, 8, use_bias=True)

@@ -187,8 +187,9 @@ def test_the_step_is_the_layer(rng):
     assert 0 < np.abs(rounded - np.array(layer(x[None])[0])).max() < 0.05 * np.abs(rounded).max()
 
 
-def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16):
-    layer, x = make(rng), example(rng)
+@pytest.mark.parametrize("policy", [None, "bfloat16"])
+def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16, policy):
+    layer, x = make(rng, dtype=policy), example(rng)
     gating = layer.gating(ops.cast(x, "bfloat16")[0])
     rounded = np.array(ops.cast(ops.cast(x, "bfloat16"), "float32"), "float64")[0]
     gates, _ = numpy_oracle.gates(layer, rounded)

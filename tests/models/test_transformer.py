@@ -10,13 +10,14 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_keras import kernels
+from t2t_keras import kernels, losses
 from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
 from t2t_keras.layers.stepping.decoder_step import OwnEntries
+from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
@@ -25,6 +26,7 @@ from tests.baselines.untrained import assert_steps_are_teacher_forcing
 SMALL = TransformerConfig(
     vocab_size=13, num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=24, num_heads=2, dropout_rate=0.2
 )
+IDS = {"source": np.array([[301, 303, 1]]), "target": np.array([[302, 1, 0]])}
 OPTIONS = {
     "base": {},
     "t2t": {
@@ -408,3 +410,41 @@ def test_a_part_may_be_asked_for_before_the_whole(name):
     assert model(inputs).shape == whole(inputs).shape == (1, 2, SMALL.vocab_size)
     assert model.count_params() == sum(model.config.parameter_counts().values())
     assert weight_names(model) == weight_names(whole)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_ids_that_come_as_floats_are_ids(policy):
+    """bfloat16 has no 301."""
+    model = Transformer(dataclasses.replace(SMALL, vocab_size=400), dtype=policy)
+    floats = {name: ids.astype("float32") for name, ids in IDS.items()}
+    np.testing.assert_array_equal(model(floats), model(IDS))
+
+
+def test_logits_are_float32_also_before_there_are_any():
+    model = Transformer(SMALL, dtype="mixed_bfloat16")
+    inputs = {name: keras.Input([None], dtype="int32") for name in ("source", "target")}
+    logits = model(inputs)
+    assert (logits.dtype, logits.shape) == ("float32", (None, None, 13))
+    with pytest.raises(ValueError, match="got a dict with source; to translate"):
+        model({"source": inputs["source"]})
+
+
+@pytest.mark.parametrize("floatx", ["bfloat16", "float16", "float64"])
+def test_any_floatx(floatx):
+    """A model of another type goes by its own."""
+    keras.config.set_floatx(floatx)
+    try:
+        model = Transformer(dataclasses.replace(SMALL, vocab_size=400), dtype="float32")
+        model.compile("sgd", SmoothedCrossEntropy(0.1), jit_compile=False)
+        logits = model(IDS)
+        assert logits.dtype == tf.float32 and np.isfinite(model(IDS, training=True)).all()
+        expected = losses.token_losses(IDS["target"], logits, 0.1).numpy()[IDS["target"] != 0].mean()
+        assert float(SmoothedCrossEntropy(0.1)(IDS["target"], logits)) == pytest.approx(expected, rel=1e-5)
+        assert np.isfinite(model.fit(IDS, IDS["target"], verbose=0).history["loss"]).all()
+        source = ops.convert_to_tensor(IDS["source"], "int32")
+        cache = model.begin(source, model.encode(source), 2)
+        for _ in range(2):
+            logits, cache = model.step(ops.full((1, 2), 5, "int32"), cache)
+        assert np.isfinite(logits).all()
+    finally:
+        keras.config.set_floatx("float32")

@@ -50,4 +50,4 @@ def window_mask(length: Tensor, window: tuple[int, int]) -> Tensor:
 def _positions(length: Tensor | None) -> Tensor:
     if length is None:
         raise ValueError("`length` is None, as of a symbolic input; make the mask within a layer's call, or a `Lambda`")
-    return ops.arange(length)
+    return ops.arange(length, dtype="int32")

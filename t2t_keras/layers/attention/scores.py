@@ -49,7 +49,7 @@ def scaled_dot_product_attention(
 
     Returns:
         float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len]. A query that
-        may attend to nothing weighs all keys equally, without NaN.
+        may attend to nothing weighs all keys equally, without NaN; in float16, those of small scores.
     """
     if scale is None:
         queries = over_root_of_width(queries, keys.shape[-1])
@@ -124,5 +124,5 @@ def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
     """
     if mask is None:
         return None
-    lowest = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e9
-    return ops.cast(ops.where(mask, 0.0, lowest), dtype)
+    lowest = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e30
+    return ops.where(mask, ops.cast(0.0, dtype), ops.cast(lowest, dtype))

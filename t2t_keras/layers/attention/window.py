@@ -53,7 +53,8 @@ def window_attention(
     if key_mask is not None:
         exists = ops.logical_and(exists, key_mask)
     exists = ops.swapaxes(surroundings(ops.swapaxes(exists, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]
-    distance = ops.arange(before + size + after) - before - ops.arange(size)[:, None]  # --> [size, key_len]
+    places, own = ops.arange(before + size + after, dtype="int32") - before, ops.arange(size, dtype="int32")
+    distance = places - own[:, None]  # --> [size, key_len]
     mask = exists & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
     queries = in_blocks(queries, count, size)  # --> [heads, batch, blocks, size, d_key]
     bias = mask_bias(mask, queries.dtype)

@@ -212,4 +212,5 @@ def transposed(x: Tensor, batch: Tensor | int, rows: Tensor | int, columns: Tens
     By copies of `width` numbers each: oneDNN's transposition wakes all threads, which takes longer for a few sentences.
     """
     flat = ops.reshape(x, (batch, rows * columns, width))
-    return kernels.take_places(flat, ops.arange(columns)[:, None] + ops.arange(rows)[None] * columns)
+    column, row = (ops.arange(count, dtype="int32") for count in (columns, rows))
+    return kernels.take_places(flat, column[:, None] + row[None] * columns)
