@@ -55,3 +55,9 @@ def test_it_is_saved_with_an_optimizer():
     copy = keras.optimizers.Adam.from_config(config)._learning_rate
     assert isinstance(copy, PaperSchedule)
     assert copy.get_config() == schedule.get_config() == {"d_model": 256, "warmup_steps": 2000, "scale": 2.0}
+
+
+def test_the_schedule_of_keras_has_its_scale():
+    assert float(PaperSchedule(512, 100, scale=2.0)(6)) == pytest.approx(
+        float(learning_rate(7, 512, 100, 2.0)), rel=1e-6
+    )

@@ -112,6 +112,7 @@ def test_a_layer_can_be_chosen():
     layers = [[[0.9, 0.1]], [[0.1, 0.9]], [[0.8, 0.2]]]
     explanation = by_hand(["▁a", "▁b"], ["▁x"], *layers)
     assert [explanation.word_alignment(layer) for layer in (0, 1, 2, -1, -2)] == ["0-0", "1-0", "0-0", "0-0", "1-0"]
+    assert explanation.word_alignment() == "1-0"  # the last but one
     for layer in (3, -4):
         with pytest.raises(ValueError, match=rf"layer must be in \[-3, 3\), got {layer}"):
             explanation.alignment(layer)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers import Encoder, MixtureOfExperts
+from t2t_keras.layers import Encoder, MixtureOfExperts, MultiHeadAttention
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 
 EXPERTS = {"num_heads": 1, "d_key": 4, "d_ff": 9, "num_experts": 3, "experts_per_token": 1, "dropout_rate": 0.1}
@@ -99,3 +99,18 @@ def test_somebody_elses_functional_model_is_not_touched_by_it(x):
     with AuxiliaryLosses(np.ones((3, 4), bool)) as collector:
         np.testing.assert_array_equal(model(x), expected)
     assert collector.total().shape == (3,)
+
+
+@pytest.mark.parametrize("window", [None, (1, 1)])
+def test_weights_of_attention_are_those_before_dropout_by_sentence_and_head(window):
+    layer, x = (
+        MultiHeadAttention(4, 3, dropout_rate=0.5, window=window),
+        np.random.default_rng(1).normal(size=(2, 5, 6)),
+    )
+    with AttentionWeights() as collector:
+        outputs = layer(x, x, training=True, seed=np.array([1, 2], np.int32))
+    (weights,) = collector.weights
+    assert tuple(weights.shape) == (2, 4, 5, 5)  # batch, heads, queries, keys
+    np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-5)
+    assert (np.array(weights)[:, :, 0, 4] == 0).all() == (window is not None)
+    np.testing.assert_allclose(outputs, layer(x, x, training=True, seed=np.array([1, 2], np.int32)), atol=1e-5)

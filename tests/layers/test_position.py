@@ -93,3 +93,10 @@ def test_beyond_the_learned_table_its_last_row_stays(rng):
 def test_a_table_without_rows_is_refused():
     with pytest.raises(ValueError, match="`max_positions` must be at least 1, got 0"):
         LearnedPositions(0)
+
+
+@pytest.mark.parametrize(("given", "stddev"), [(None, 0.25), (2.0, 2.0)])
+def test_learned_positions_begin_with_a_deviation(given, stddev):
+    layer = LearnedPositions(500, initial_stddev=given)
+    layer.build((None, None, 16))
+    assert np.std(layer.table) == pytest.approx(stddev, rel=0.05)

@@ -26,3 +26,8 @@ def test_no_continuation_exceeds_the_bound(alpha):
             scores = normalised_score(later.astype(np.float32), np.arange(length + 1, limit + 1), alpha)
             bound = normalised_score(np.float32(log_prob), limit, alpha)
             assert np.max(scores) <= bound
+
+
+def test_an_average_over_nothing_is_no_division_by_zero():
+    """As of a sentence that is skipped."""
+    assert length_penalty([0, 1, 4], 0.6, "average").numpy().tolist() == [1, 1, 4]

@@ -12,7 +12,7 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation, joined
 from t2t_keras.inference.translator import Translator
 from t2t_keras.search.ensemble import Ensemble
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searches import Searches, output_limits
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.words import word_places
 from tests.inference import tiny
@@ -260,3 +260,8 @@ def test_no_operation_has_onednn_report_a_type_that_it_cannot_do(settings):
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     transposed = {tf.dtypes.as_dtype(node.attr["T"].type) for node in nodes if node.op.endswith("Transpose")}
     assert transposed == {tf.float32}
+
+
+def test_limits_are_lengths_times_the_factor_and_the_offset():
+    config = DecodeConfig(max_length_factor=1.5, max_length_offset=5)
+    assert output_limits([1, 2, 3, 10], config).numpy().tolist() == [7, 8, 10, 20]

@@ -21,6 +21,15 @@ def by_name(scores: list[Score]) -> dict[str, Score]:
     return {score.name: score for score in scores}
 
 
+def test_the_language_is_that_of_references():
+    """Outputs in another one are wrong, and no reason to score otherwise."""
+    found = sacrebleu_scores(["他在图书馆里看书。"], ["He reads in the library."])[0]
+    assert (
+        "tok:13a" in found.signature
+        and "tok:zh" in sacrebleu_scores(["He reads."], ["他在图书馆里看书。"])[0].signature
+    )
+
+
 def test_perfect_hypotheses():
     scores = by_name(sacrebleu_scores(REFERENCES, REFERENCES))
     assert scores["BLEU"].value == pytest.approx(100)

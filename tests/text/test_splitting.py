@@ -1,6 +1,6 @@
 """Where text is cut."""
 
-from t2t_keras.text.splitting import split_text
+from t2t_keras.text.splitting import split_context, split_text
 
 
 def test_split_text_prefers_the_end_of_a_sentence():
@@ -16,3 +16,15 @@ def test_split_text_prefers_the_end_of_a_sentence():
     assert split_text("aaa bbb ccc", lambda piece: len(piece) <= 7) == ["aaa", "bbb ccc"]
     assert split_text("aaaa", lambda piece: False) == list("aaaa")
     assert split_text("  ", lambda piece: False) == []
+
+
+def test_a_text_is_cut_near_its_middle():
+    assert split_text("a b c d e f g h", lambda piece: len(piece) < 10) == ["a b c", "d e f g h"]
+    # The end of a sentence counts only in the middle half.
+    assert split_text("Yes. One two three four five", lambda piece: len(piece) < 20)[0] == "Yes. One two"
+
+
+def test_a_head_of_which_two_do_not_fit_is_text():
+    fits = lambda piece: len(piece) < 20  # noqa: E731
+    assert split_context("who? <c> one two three four five", "<c>", fits)[1].startswith("who? <c> ")
+    assert split_context("who is it then? <c> one two", "<c>", fits) == split_text("who is it then? <c> one two", fits)
