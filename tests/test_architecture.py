@@ -54,7 +54,7 @@ BELOW_THE_LINE = {
     "fitting": GROUND
     | {
         *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),
-        "training",
+        *("text", "training"),
     },
     "serving": GROUND | {"machine"},
 }

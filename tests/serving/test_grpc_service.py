@@ -25,6 +25,7 @@ from tensorflow_serving.apis import (
 )
 
 from t2t_keras.serving import off_loop
+from t2t_keras.serving.ordering import Pace
 from tests.waiting import wait_until
 
 
@@ -354,7 +355,9 @@ def test_a_large_call_that_is_given_up_while_it_is_read_does_not_run_on(server, 
     wait_until(lambda: len(submitted) == 2 and all(future.cancelled() for future in submitted))
 
 
-def test_a_full_queue(server, prediction, tmp_path):
+def test_a_full_queue(server, prediction, tmp_path, monkeypatch):
+    # As if nothing had run: by how long the gates of other tests were shut, calls would be refused before it is full.
+    monkeypatch.setattr(server.core._batcher, "pace", Pace(server.core.options.max_batch_bytes))
     gate = tmp_path / "open"
     fit = 20_000 // (8 * (32 + len(str(gate))))
 

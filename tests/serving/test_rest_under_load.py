@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.ordering import Pace
 from t2t_keras.serving.server import Server
 from tests.serving.rest_calls import MODEL, metric, predict
 from tests.waiting import wait_until
@@ -36,7 +37,9 @@ def held(server, path, number):
     return threads, answers
 
 
-def test_a_full_queue_is_told_at_once_and_what_is_given_up_leaves_it(server, client, tmp_path):
+def test_a_full_queue_is_told_at_once_and_what_is_given_up_leaves_it(server, client, tmp_path, monkeypatch):
+    # As if nothing had run: by how long the gates of other tests were shut, calls would be refused before it is full.
+    monkeypatch.setattr(server.core._batcher, "pace", Pace(server.core.options.max_batch_bytes))
     gate = tmp_path / "open"
     # Two batches run, one in each stream; the others, of 8 sentences each, fill the queue of 20,000 bytes.
     fit = 20_000 // (8 * (32 + len(str(gate))))
