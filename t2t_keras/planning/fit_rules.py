@@ -75,7 +75,7 @@ def _vocabulary(pairs: int) -> Choice:
 
 def _held_out(pairs: int) -> Choice:
     size = min(1000, max(50, pairs // 20))
-    return Choice("held_out_pairs", size, "a twentieth each for validation and for the test, at most 1,000")
+    return Choice("held_out_pairs", size, "a twentieth each for validation and for the test, from 50 to 1,000")
 
 
 def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
