@@ -443,9 +443,8 @@ def test_any_floatx(floatx):
         assert np.isfinite(float(model.fit(IDS, IDS["target"], verbose=0).history["loss"][0]))
         source = ops.convert_to_tensor(IDS["source"], "int32")
         search = model.begin(source, model.encode(source), 2)
-        cache = search.cache
-        for _ in range(2):
-            logits, cache = search.step(np.full(2, 5), cache)
+        logits, cache = search.step(np.full(2, 5), search.cache)
+        logits, cache = search.step(np.full(2, 5), cache)
         assert np.isfinite(logits).all()
     finally:
         keras.config.set_floatx("float32")
