@@ -188,3 +188,10 @@ def test_constraints_and_searches_are_refused():
         Goal(samples(), [3], constraints=[[[2]]])
     with pytest.raises(ValueError, match=r"settings\.sampling must be true"):
         sample(model.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [3]), KEYS[:1])
+
+
+def test_large_logits_at_a_low_temperature_are_drawn_from():
+    """exp(40 / 0.1) is no float32."""
+    logits = tf.constant([[0.0, -5.0, 40.0, 39.9, -40.0]] * 2)
+    uniforms = tf.constant([[0.0] * 3, [0.999] * 3])
+    assert draw(logits, uniforms, DecodeConfig(sampling=True, temperature=0.1)).numpy().tolist() == [2, 3]

@@ -141,3 +141,17 @@ def test_what_was_done_before_an_error_arrives():
         return await task
 
     assert asyncio.run(run()) == 5
+
+
+def test_who_stops_waiting_keeps_no_other_from_its_answer():
+    async def run():
+        futures = [Future(), Future()]
+        first, second = (asyncio.create_task(arrival(future)) for future in futures)
+        await asyncio.sleep(0)
+        with together():
+            for number, future in enumerate(futures):
+                future.set_result(number)
+        first.cancel()  # before the loop is told
+        return await asyncio.wait_for(second, 300)
+
+    assert asyncio.run(run()) == 1

@@ -215,3 +215,20 @@ def test_symbols_are_one_token_at_the_beginning_of_a_word(tmp_path, vocab_type):
         assert tokenizer.graph_tokenizer().tokenize([text]).to_list() == [ids]
     plain = train_tokenizer(lines, 280, tmp_path / "plain.model", vocab_type=vocab_type)
     assert plain.symbols == {}
+
+
+def test_saving_one_vocabulary_removes_that_of_sources(tmp_path):
+    one, other = (train_tokenizer([f"{w} dogs play"] * 30, 275, tmp_path / w, must_have_size=False) for w in "ab")
+    path = tmp_path / "vocab.model"
+    Tokenizer(one.serialized, other).save(path)
+    assert Tokenizer.load(path).source.serialized == other.serialized
+    Tokenizer(one.serialized).save(path)
+    loaded = Tokenizer.load(path)
+    assert loaded.source is loaded
+
+
+def test_long_texts_are_measured_in_bytes(tmp_path):
+    line = " ".join(["Чудесный режиссёр многих фильмов."] * 100)
+    assert len(line) < 4192 < len(line.encode())
+    tokenizer = train_tokenizer([line], 330, tmp_path / "long.model")
+    assert len(tokenizer.encode("Чудесный режиссёр")) == 2
