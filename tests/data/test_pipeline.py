@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_keras.data.batching import EpochPlans, Position, plan_in_length_order
 from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.data.masked_corpus import MaskedCorpus
 from t2t_keras.data.pipeline import share_shape, shares, training_dataset, validation_batches
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID
@@ -154,3 +155,18 @@ def test_misuse_is_named(corpus, plans, num_replicas, replica_ids, rows_multiple
         training_dataset(corpus, plans, Position(), num_replicas, replica_ids, rows_multiple)
     with pytest.raises(ValueError, match=message):
         validation_batches(corpus, BUDGET, num_replicas, replica_ids, rows_multiple)
+
+
+def test_each_epoch_has_its_own_masks(corpus):
+    masked = MaskedCorpus(corpus, mask_id=5, seed=1)
+    plans = EpochPlans(masked.source_lengths, masked.target_lengths, BUDGET, seed=1)
+    elements = training_dataset(masked, plans, Position(), 1, [0]).as_numpy_iterator()
+    epochs = [list(itertools.islice(elements, plans.plan(epoch).num_batches)) for epoch in (0, 1)]
+
+    def sources(epoch):
+        pairs = [pair for element in epoch for pair in zip(element["target"], element["source"], strict=True)]
+        return {int(target[0]): tuple(source[source > 0]) for target, source in pairs}
+
+    first, second = map(sources, epochs)
+    assert first.keys() == second.keys()
+    assert sum(first[row] != second[row] for row in first) > len(first) / 4

@@ -341,3 +341,14 @@ def test_many_threads_get_their_own_answers(make):
         assert all(pool.map(client, range(16)))
     assert batcher.waiting == 0
     assert any(len(batch) == 8 for batch in functions[0].batches)
+
+
+def test_the_pace_is_measured_by_cost(make, monkeypatch):
+    batcher, function, measured = make(size=4), Doubler(), []
+    monkeypatch.setattr(batcher.pace, "measure", lambda number, cost, seconds: measured.append((number, cost)))
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, number) for number in (200, 210)]
+    function.gate.set()
+    assert [answer(future) for future in (first, *futures)] == [[0], [400], [420]]
+    wait_until(lambda: len(measured) == 2)
+    assert measured == [(0, 1), (1, 410)]

@@ -378,3 +378,9 @@ def test_who_leaves_as_the_outputs_come_does_not_cancel_what_is_done_with_them()
         return await task
 
     assert asyncio.run(called()) == "outputs"
+
+
+def test_a_body_may_be_as_large_as_the_limit(client):
+    body = b'{"instances": ["a"]}'
+    assert predict(client, body.ljust(20_000)).status_code == 200
+    assert predict(client, body.ljust(20_001)).status_code == 413
