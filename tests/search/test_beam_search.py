@@ -299,3 +299,14 @@ def test_fewer_results_are_the_same_ones_sooner(num_best):
 def test_more_results_than_hypotheses_are_refused(num_best):
     with pytest.raises(ValueError, match=f"num_best must be between 1 and beam_size=2, got {num_best}"):
         Goal(DecodeConfig(beam_size=2), [3], num_best=num_best)
+
+
+@pytest.mark.parametrize("minimum", [0, 3])
+def test_empty_slots_do_not_count_as_finished(minimum):
+    options = reference_search.Options(patience=1.0, min_length=minimum)
+    for seed in range(8):
+        model = ScriptedModel.random(seed, batch=3, vocab=4, end_bias=1.0)
+        result = search(model, [12] * 3, 5, patience=1.0, min_lengths=[minimum] * 3)
+        for row in range(3):
+            expected = reference_search.beam_search(model.next_log_probs(row), 12, 5, options=options)
+            assert_same(hypotheses(result, row), expected)
