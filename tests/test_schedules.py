@@ -61,3 +61,9 @@ def test_the_schedule_of_keras_has_its_scale():
     assert float(PaperSchedule(512, 100, scale=2.0)(6)) == pytest.approx(
         float(learning_rate(7, 512, 100, 2.0)), rel=1e-6
     )
+
+
+def test_the_schedule_is_scaled():
+    for step in (0, 6, 3999, 20_000):
+        expected = 2 * float(learning_rate(step + 1, 512, 4000))
+        assert float(PaperSchedule(512, 4000, 2.0)(step)) == pytest.approx(expected, rel=1e-6)

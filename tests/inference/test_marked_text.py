@@ -3,11 +3,13 @@
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.marked_text import aligned_text, translate_marked
+from t2t_keras.inference.marked_text import aligned, aligned_text, translate_marked
+from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import MarkedDocument
 from tests.inference import tiny
@@ -54,3 +56,20 @@ def test_the_page_runs_as_it_stands_there():
     names = {"translator": Translator(tiny.tokenizer(), tiny.transformer(), config)}
     exec(compile(code, "markup.md", "exec"), names)
     assert names["translated"].startswith("<p>") and names["translated"].count("<b>") == 1
+
+
+def test_pieces_that_do_not_spell_the_text_have_places_in_proportion():
+    found = aligned("abcd", "wxyz", [["▁ab", "cdefgh"]], [["▁wx", "yzyzyz"]], [[(0, 0), (1, 1)]])
+    assert found.links == ((0, 1, 0, 1), (1, 4, 1, 4))
+
+
+def test_a_sentence_for_which_nothing_is_found_stays_with_its_markup():
+    translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, max_length_offset=3))
+
+    def nothing(texts, scored):
+        ids = [(*translator.tokenizer.encode(text), 1) for text in texts]
+        return [Translation("", -np.inf, -np.inf, 0, 1, (each,), ((),)) for each in ids]
+
+    translator.translate = nothing
+    (out,), _ = translate_marked(translator, [MarkedDocument.parsed(DOCUMENT, "html", "in.html")])
+    assert out == DOCUMENT

@@ -76,3 +76,8 @@ def test_steps_that_lie_too_close(steps, expected):
 )
 def test_steps_that_reach_far_back(steps, expected):
     assert averaging.reach(steps) == expected
+
+
+def test_averages_keep_their_dtype(tmp_path):
+    loaded = [checkpoints.load(save(tmp_path, step, weights={"w": np.full(3, step, np.float64)})) for step in (1, 2)]
+    assert averaging.average(loaded)["w"].dtype == np.float64

@@ -310,3 +310,12 @@ def test_empty_slots_do_not_count_as_finished(minimum):
         for row in range(3):
             expected = reference_search.beam_search(model.next_log_probs(row), 12, 5, options=options)
             assert_same(hypotheses(result, row), expected)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("normalization", ["gnmt", "average", "none"])
+def test_a_skipped_sentence_has_score_0(normalization, beam):
+    model = ScriptedModel.random(10, batch=2, vocab=5)
+    goal = Goal(DecodeConfig(beam_size=beam, length_normalization=normalization), [0, 4])
+    found = beam_search(ScriptedModel.step, model.start_cache(beam), goal)
+    assert found.scores[0, 0] == 0 and np.isfinite(found.scores[1, 0])

@@ -95,3 +95,10 @@ def test_logits_that_are_no_numbers_give_no_output(scored):
         length = int(wanted.lengths[row, 0])
         np.testing.assert_array_equal(found.token_ids[row, 0, :length], wanted.token_ids[row, 0, :length])
         np.testing.assert_array_equal(found.scores[row], wanted.scores[row])
+
+
+def test_a_sentence_without_an_allowed_token_makes_no_more_steps():
+    model = ScriptedModel.random(2, batch=1, vocab=7)
+    model.tables[:] = np.nan
+    found = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [30]))
+    assert found.token_ids.shape == (1, 1, 1)

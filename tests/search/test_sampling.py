@@ -195,3 +195,10 @@ def test_large_logits_at_a_low_temperature_are_drawn_from():
     logits = tf.constant([[0.0, -5.0, 40.0, 39.9, -40.0]] * 2)
     uniforms = tf.constant([[0.0] * 3, [0.999] * 3])
     assert draw(logits, uniforms, DecodeConfig(sampling=True, temperature=0.1)).numpy().tolist() == [2, 3]
+
+
+def test_all_bits_of_a_seed_count():
+    ids = tf.constant([[5, 6, 1]] * 2)
+    keys = sentence_keys(tf.constant([1, 1 + 2**32], tf.int64), ids).numpy()
+    assert (keys[0] != keys[1]).any()
+    np.testing.assert_array_equal(keys[1], sentence_keys(1 + 2**32, ids)[0])

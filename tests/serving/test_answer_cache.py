@@ -323,3 +323,26 @@ def test_a_server_keeps_answers_of_both_interfaces_until_their_version_is_unload
             assert rest("ab", signature="single") == [2]
     finally:
         assert server.stop()
+
+
+def test_a_row_that_is_kept_does_not_hold_its_batch(ask):
+    cache = AnswerCache(10**6)
+    batch = ask(cache, Repeatable(), *range(20)).result(300)["y"]
+    kept = [outputs["y"] for outputs, _ in cache._entries.values()]
+    assert len(kept) == 20 and not any(np.shares_memory(row, batch) for row in kept)
+
+
+def test_the_order_of_inputs_makes_no_other_call():
+    cache, calls = AnswerCache(10**6), []
+
+    def run(inputs, rows):
+        calls.append(rows)
+        future = Future()
+        future.set_result({"y": np.ones(rows)})
+        return future
+
+    inputs = {"ids": np.ones([1, 2], np.int32), "length": np.ones([1], np.int32)}
+    function = Repeatable()
+    for call in (inputs, dict(reversed(inputs.items()))):
+        cache.submit(function, call, 1, run)
+    assert calls == [1]

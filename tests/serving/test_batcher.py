@@ -1,6 +1,7 @@
 """Batches with functions of known doings: order, merging, failures, a full queue, requests given up."""
 
 import random
+import time
 import weakref
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
@@ -352,3 +353,41 @@ def test_the_pace_is_measured_by_cost(make, monkeypatch):
     assert [answer(future) for future in (first, *futures)] == [[0], [400], [420]]
     wait_until(lambda: len(measured) == 2)
     assert measured == [(0, 1), (1, 410)]
+
+
+def test_large_rows_wait_for_the_streams_that_take_them(make):
+    function = Doubler()
+    batcher = make(size=1, cost=1000, streams=2)
+    for _ in range(100):
+        batcher.pace.measure(3, 5000, 20.0)
+    function.gate.clear()
+    futures = [submit(batcher, function, 5000)]
+    assert function.entered.wait(300)
+    futures += [submit(batcher, function, 5000) for _ in range(2)]
+    try:
+        with pytest.raises(ServingError, match="some 40 s, and this request has 30 s"):
+            submit(batcher, function, 5000)
+    finally:
+        function.gate.set()
+    assert [answer(future) for future in futures] == [[10000]] * 3
+
+
+def test_a_batch_may_cost_all_that_it_may(make):
+    function = Doubler()
+    assert answer(submit(make(size=100, cost=1000), function, 500, 500)) == [1000, 1000]
+    assert function.batches == [[500, 500]]
+
+
+def test_closing_ends_streams_that_wait_beside_large_rows(make):
+    large = Doubler()
+    large.gate.clear()
+    batcher = make(size=1, streams=2)
+    futures = [submit(batcher, large, 4000 + number) for number in range(2)]
+    assert large.entered.wait(300)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(batcher.close, 15)
+        wait_until(lambda: batcher._closed)
+        time.sleep(0.5)  # until the other stream has looked and waits again; without it the test shows less
+        large.gate.set()
+        assert closing.result(300)
+    assert [answer(future) for future in futures] == [[8000], [8002]]

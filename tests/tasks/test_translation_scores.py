@@ -4,6 +4,7 @@ import pytest
 import sacrebleu.metrics
 
 from t2t_keras.errors import InputError
+from t2t_keras.tasks import translation_scores
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.translation_scores import (
     bleu,
@@ -137,3 +138,19 @@ def test_chrf_of_each_sentence_tells_good_from_bad():
     assert scores[0] == pytest.approx(100) and scores[1] == 0 and 0 < scores[2] < 100
     with pytest.raises(InputError, match="nothing to evaluate"):
         sentence_chrf([], [])
+
+
+def test_without_its_tokeniser_bleu_is_of_characters(monkeypatch):
+    def missing(language, **settings):
+        raise InputError("not installed")
+
+    monkeypatch.setattr(translation_scores, "_bleu_metric", missing)
+    references, hypotheses = ["私は図書館で本を読みます。"], ["私は図書館で本を書きます。"]
+    expected = sacrebleu.metrics.BLEU(tokenize="char").corpus_score(hypotheses, [references]).score
+    assert bleu(hypotheses, references) == pytest.approx(expected) and expected > 60
+
+
+def test_text_is_tokenised_before_it_is_lowercased():
+    """Moses knows No. as an abbreviation, and no. as the end of a sentence."""
+    cased, tokenised = lowercased_scores(["see no. 5 there now"], ["See No. 5 there now"], "en")
+    assert cased.value == pytest.approx(100) and tokenised.value < 70

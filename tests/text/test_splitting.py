@@ -28,3 +28,7 @@ def test_a_head_of_which_two_do_not_fit_is_text():
     fits = lambda piece: len(piece) < 20  # noqa: E731
     assert split_context("who? <c> one two three four five", "<c>", fits)[1].startswith("who? <c> ")
     assert split_context("who is it then? <c> one two", "<c>", fits) == split_text("who is it then? <c> one two", fits)
+
+
+def test_a_cut_is_the_one_next_to_the_middle():
+    assert split_text("aa bb cc dd ee ff", lambda piece: len(piece) < 12) == ["aa bb cc", "dd ee ff"]

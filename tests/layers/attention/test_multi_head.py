@@ -182,3 +182,12 @@ def test_a_layer_without_bias_has_four_matrices():
     layer = MultiHeadAttention(2, 4, use_bias=False)
     layer.build((None, None, 8), (None, None, 8))
     assert layer.count_params() == 4 * 8 * 8
+
+
+def test_any_scale_is_a_factor_of_the_scores(rng):
+    queries, keys, values = (rng.standard_normal((length, 4)).astype("float32") for length in (3, 5, 5))
+    outputs, weights = scaled_dot_product_attention(queries, keys, values, scale=0.25)
+    expected = np.exp(0.25 * queries @ keys.T)
+    expected /= expected.sum(-1, keepdims=True)
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    np.testing.assert_allclose(outputs, expected @ values, atol=1e-5)

@@ -384,3 +384,11 @@ def test_a_body_may_be_as_large_as_the_limit(client):
     body = b'{"instances": ["a"]}'
     assert predict(client, body.ljust(20_000)).status_code == 200
     assert predict(client, body.ljust(20_001)).status_code == 413
+
+
+def test_who_reads_only_after_writing_is_told_that_its_body_is_too_large(server):
+    body = b" " * 10_000_000
+    with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
+        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")

@@ -1,0 +1,76 @@
+"""Calls of signatures, and how long they are waited for."""
+
+import asyncio
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+from t2t_keras.serving.request_errors import ServingError
+from tests.serving.http.test_streams import running
+from tests.serving.rest_calls import predict
+
+
+def texts(*values):
+    return {"text": np.array(values, object)}
+
+
+def test_calls_of_which_one_is_refused_leave_nothing_running(server, monkeypatch):
+    core, queued = server.core, []
+    queue = core._batcher.submit
+    monkeypatch.setattr(core._batcher, "submit", lambda *call: queued.append(queue(*call)) or queued[-1])
+    try:
+        with core.lend("toy", None) as lent, pytest.raises(ServingError, match="max_sentence_bytes=300"):
+            core.submit_all(lent, lent.model.signature("endless"), [texts(b"a"), texts(b"x" * 301)])
+        assert [future.cancelled() for future in queued] == [True]
+    finally:
+        for future in queued:
+            future.cancel()
+
+
+@pytest.mark.parametrize(("client", "wanted"), [(None, 30.0), (1000.0, 30.0), (2.0, 2.0)])
+def test_who_waits_longer_than_a_request_may_take_is_answered_no_later(server, monkeypatch, client, wanted):
+    core, waits = server.core, []
+    monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or Future())
+    with core.lend("toy", None) as lent:
+        core.submit(lent, lent.model.signature(""), texts(b"a"), client).cancel()
+    assert waits == [wanted]
+
+
+def test_turns_of_an_answer_that_has_begun_are_never_refused(server, monkeypatch):
+    core, waits = server.core, []
+
+    def turn(signature, inputs, costs, seconds):
+        waits.append(seconds)
+        future = Future()
+        future.set_result({"translation": np.array([b"A"], object), "done": np.array(len(waits) == 2)})
+        return future
+
+    async def both(growing):
+        return [(await growing.turn())[1] for _ in range(2)]
+
+    monkeypatch.setattr(core._batcher, "submit", turn)
+    with core.lend("toy", None) as lent:
+        growing = core.grow(lent, texts(b"a"))
+        assert asyncio.run(both(growing)) == [False, True]
+        growing.close()
+    assert waits == [core.options.request_seconds, None]
+
+
+def test_a_turn_is_waited_for_no_longer_than_all_turns_may_take(server):
+    assert server.core.options.request_seconds == 30.0
+    with pytest.raises(ServingError, match="no answer within request_seconds=30"):
+        asyncio.run(asyncio.wait_for(server.core.outputs(Future(), 0.05), 10))
+
+
+@pytest.mark.integration
+def test_a_server_that_closes_answers_from_no_cache(export_dir):
+    with running(export_dir, cache_bytes=10**6) as (server, client):
+        assert predict(client, {"instances": ["ab"]}).status_code == 200
+        core = server.core
+        with core.lend("toy", None) as lent:
+            signature = lent.model.signature("")
+            assert core.submit(lent, signature, texts(b"ab")).result(300)["translation"].tolist() == [b"BA"]
+            assert core.close(10)
+            with pytest.raises(ServingError, match="stopping"):
+                core.submit(lent, signature, texts(b"ab"))
