@@ -165,15 +165,22 @@ def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
 
 def _machine(study_dir: pathlib.Path) -> tuple[str, float]:
     """The devices that train here, and the operations a second of one of them."""
+    number, name = _devices()
+    return f"{number} x {name}" if number else name, note_rate(study_dir, name, _multiply)
+
+
+def _devices() -> tuple[int, str]:
+    """How many GPUs there are and the name of the first; 0 and the processor's where there are none."""
     gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
-    name = gpus[0].get("device_name", "GPU") if gpus else processor()
-    return f"{len(gpus)} x {name}" if gpus else name, note_rate(study_dir, name, _multiply)
+    return len(gpus), gpus[0].get("device_name", "GPU") if gpus else processor()
 
 
-def matrix_flops_per_second() -> float:
-    """What products of matrices reach on the devices at hand, with the cores shared out as in a training."""
+def matrix_flops_per_second() -> tuple[str, float]:
+    """What trains here, and what products reach on all of it, with the cores shared out as in a training."""
+    number, name = _devices()
     _share_out_cores()
-    return matrix_rate(_multiply)["flops_per_second"]
+    rate = matrix_rate(_multiply)["flops_per_second"]
+    return (f"{number} x {name}", number * rate) if number else (name, rate)
 
 
 def _multiply(size: int) -> float:

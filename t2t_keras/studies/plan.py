@@ -68,7 +68,7 @@ def seconds_here(
 
     The finished trainings say how many operations a second they reached: those of the same family of models, or all.
     Before there are any, trainings are taken to reach the share `utilisation` of what a product of matrices reaches on
-    this machine's processor. Of the trainings behind docs/tables those in float32 reached 0.40 to 0.69.
+    this machine's processor, or its GPUs. Of the trainings behind docs/tables those in float32 reached 0.40 to 0.69.
     """
     flops: dict[str, float] = {}
     seconds: dict[str, float] = {}
@@ -85,11 +85,11 @@ def seconds_here(
         rates = {kind: flops[kind] / seconds[kind] for kind in flops}
         source = f"Hours are at what the finished rows reached: {scientific(rates[_ALL])} FLOP/s on average."
     else:
-        measured = noted_rate(study_dir, processor()) or measured_rate()
+        noted = noted_rate(study_dir, processor())
+        machine, measured = (processor(), noted) if noted else measured_rate()
         rates = {_ALL: utilisation * measured}
         source = (
-            f"Hours are at {scientific(rates[_ALL])} FLOP/s, {utilisation:.0%} of a product of matrices on "
-            f"{processor()}."
+            f"Hours are at {scientific(rates[_ALL])} FLOP/s, {utilisation:.0%} of a product of matrices on {machine}."
         )
 
     def seconds_of(config: Config) -> float:
@@ -104,12 +104,12 @@ def _for_scores(config: Config, length: int) -> float:
     return config.train.max_steps * hidden_score_seconds(config, _MEMORY_RATE, length)
 
 
-def measured_rate() -> float:
-    """The operations a second of TensorFlow's products of matrices here, measured in a process of its own."""
+def measured_rate() -> tuple[str, float]:
+    """What trains here, and the operations a second of TensorFlow's products, measured in a process of its own."""
     return call_apart(_measured_rate)
 
 
-def _measured_rate() -> float:
+def _measured_rate() -> tuple[str, float]:
     with without_notices():
         from t2t_keras.studies import phases  # imports TensorFlow
     return phases.matrix_flops_per_second()

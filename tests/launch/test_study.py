@@ -328,7 +328,7 @@ def test_the_hours_of_a_plan_are_of_what_finished_rows_reached_or_of_a_product(s
     seconds, said = plan.seconds_here(study.table, study.states(), study.study_dir, 0.5, length)
     trained = [record(study, f"base/seed_{seed}")["hours"] * 3600 for seed in (1, 2)]
     assert seconds(config) == pytest.approx(sum(trained) / 2) and "at what the finished rows reached" in said
-    monkeypatch.setattr(plan, "measured_rate", lambda: 1000.0)
+    monkeypatch.setattr(plan, "measured_rate", lambda: ("2 x A Name", 1000.0))
     new = Study(tmp_path / "new", study.settings)
     seconds, said = plan.seconds_here(new.table, new.states(), new.study_dir, 0.5, length)
     flops = config.train.max_steps * 100 * sum(config.model.training_flops(length).values())

@@ -26,7 +26,8 @@ def test_a_plan_without_finished_rows_is_within_half_as_much_again_of_what_they_
     shares = {}
     for name, record in fresh.items():
         results = record["results"]
-        monkeypatch.setattr(plan, "measured_rate", lambda results=results: results["matrix_flops_per_second"])
+        measured = results["machine"], results["matrix_flops_per_second"]
+        monkeypatch.setattr(plan, "measured_rate", lambda measured=measured: measured)
         seconds, _ = plan.seconds_here(nothing, {}, tmp_path, 0.5, LENGTH)
         shares[name] = seconds(Config.from_dict(record["settings"]["config"])) / (3600 * results["hours"])
     assert {name: share for name, share in shares.items() if not 1 / 1.5 < share < 1.5} == {}
@@ -41,9 +42,9 @@ def test_gnmt_of_the_papers_size_waits_for_its_loops():
 
 
 def test_a_plan_adds_up_what_is_not_finished(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "measured_rate", lambda: 1e12)
+    monkeypatch.setattr(plan, "measured_rate", lambda: ("2 x A Name", 1e12))
     line = Line("none", (), {})
     table = Table("none", "", (), (line,), (), plotted=None)
     seconds, said = plan.seconds_here(table, {}, tmp_path, 0.25, LENGTH)
-    assert "25% of a product of matrices" in said
+    assert "25% of a product of matrices on 2 x A Name." in said
     assert "Hours of what is not finished: 0." in plan.plan(table, {}, LENGTH, seconds)
