@@ -110,7 +110,7 @@ def test_every_other_documented_command_exists() -> None:
         elif words[0].startswith("t2t-"):
             assert words[0] in commands(), f"{document}: {words[0]}"
         else:
-            others = ("cd", "curl", "diff", "git", "pip", "sacrebleu", "sbatch", "source", "tensorboard")
+            others = ("cd", "curl", "diff", "git", "pip", "sacrebleu", "sbatch", "sed", "source", "tensorboard")
             assert words[0] in others, (document, words)
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
