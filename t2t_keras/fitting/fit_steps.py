@@ -260,8 +260,12 @@ class FitSteps:
 
 def this_machine() -> dict[str, Any]:
     """What `planning.fit_rules.choose` wants to know of the machine, by the names of its arguments."""
-    has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
-    return {"has_accelerator": has_accelerator, "computes_in_bfloat16": computes_in_bfloat16()}
+    has_gpu, has_tpu = bool(tf.config.list_physical_devices("GPU")), bool(os.environ.get("TPU_NAME"))
+    return {
+        "has_accelerator": has_gpu or has_tpu,
+        "has_tpu": has_tpu,
+        "computes_in_bfloat16": computes_in_bfloat16(),
+    }
 
 
 def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:

@@ -42,13 +42,14 @@ def choose(
     minutes: float,
     *,
     has_accelerator: bool = False,
+    has_tpu: bool = False,
     computes_in_bfloat16: bool = False,
     preset: str | None = None,
 ) -> tuple[Choice, ...]:
     """The choices for so many pairs of text, and minutes of training; an InputError if there are too few pairs.
 
-    `has_accelerator`: there is a GPU or a TPU. `computes_in_bfloat16`: the processor has instructions for it. No
-    `preset` chooses one.
+    `has_accelerator`: there is a GPU or a TPU. `has_tpu`: it is a TPU. `computes_in_bfloat16`: the processor has
+    instructions for it. No `preset` chooses one.
     """
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
@@ -63,6 +64,8 @@ def choose(
         chosen.append(
             Choice("train.mixed_bfloat16", True, "this processor computes in it, and makes more updates a minute")
         )
+    if has_tpu:
+        chosen.append(Choice("train.static_shapes", True, "a TPU needs shapes that are known beforehand"))
     beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
     return (*chosen, *_validation(passes), *_saving(minutes), beam)
 

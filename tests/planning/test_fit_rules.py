@@ -64,6 +64,11 @@ def test_a_processor_that_computes_in_bfloat16_does_so_where_it_trains():
     assert "train.mixed_bfloat16" not in chosen(44_000, 5, computes_in_bfloat16=True, has_accelerator=True)
 
 
+def test_a_tpu_gets_static_shapes():
+    assert chosen(44_000, 5, has_accelerator=True, has_tpu=True)["train.static_shapes"] is True
+    assert "train.static_shapes" not in chosen(44_000, 5, has_accelerator=True)
+
+
 def test_a_given_preset_keeps_its_recipe():
     assert not {"preset", "model.dropout_rate", "train.warmup_steps"} & chosen(44_000, 5, preset="base").keys()
 
