@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import numpy as np
 import tensorflow as tf
 
-from benchmarks.turns import processor_name
+from benchmarks.turns import all_at_least_one, processor_name
 from t2t_keras.layers import MultiHeadAttention
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.state import cache_shapes
+from t2t_keras.studies.layer_costs import exponent
 
 
 def passes(attend: Callable, weights: Sequence[tf.Variable], d_model: int, jit_compile: bool) -> Callable:
@@ -90,22 +90,14 @@ def seconds_of_steps(flags: argparse.Namespace, window: int | None, positions: l
     return [statistics.median(values) for values in seconds.values()]
 
 
-def exponent(sizes: list[int], seconds: list[float]) -> float:
-    """The power of the size that the seconds grow with: the slope of a line through the logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-
-
-def numbers(text: str) -> list[int]:
-    """The numbers of a list with commas."""
-    return list(map(int, text.split(",")))
-
-
 def main() -> None:
     """Prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--window", type=int, default=16, help="positions on either side")
-    parser.add_argument("--lengths", type=numbers, default=[256, 512, 1024, 2048, 4096], help="of the sequences")
-    parser.add_argument("--positions", type=numbers, default=[64, 128, 256, 512, 1024], help="of the steps")
+    parser.add_argument(
+        "--lengths", type=all_at_least_one, default=[256, 512, 1024, 2048, 4096], help="of the sequences"
+    )
+    parser.add_argument("--positions", type=all_at_least_one, default=[64, 128, 256, 512, 1024], help="of the steps")
     parser.add_argument("--d_model", type=int, default=128)
     parser.add_argument("--num_heads", type=int, default=4)
     parser.add_argument("--beam_size", type=int, default=4)

@@ -57,7 +57,7 @@ def model_and_weights(
     flags: argparse.Namespace, vocab_size: int, rows: int
 ) -> tuple[TransformerConfig, dict[str, np.ndarray]]:
     """The model of a run, or of a preset's sizes with random weights; with tables of `rows` positions."""
-    from t2t_keras.layers.position import sinusoids
+    from t2t_keras.formats.ctranslate2 import with_positions
     from t2t_keras.models.transformer import Transformer
     from t2t_keras.models.weights import weight_names
     from t2t_keras.runs.load import load_model
@@ -76,14 +76,7 @@ def model_and_weights(
     weights = {n: np.asarray(v) for n, v in zip(weight_names(model), model.trainable_variables, strict=True)}
     if not flags.model_dir:
         weights = random_weights(weights, flags.seed)
-    for side in ("source", "target"):
-        name = f"{side}_positions/table"
-        if name not in weights:
-            layout = "interleaved" if sizes.position_encoding == "sinusoidal" else "halves"
-            weights[name] = np.asarray(sinusoids(np.arange(rows), sizes.d_model, layout))
-        elif len(weights[name]) < rows:  # what is beyond a learned table has its last row
-            weights[name] = np.pad(weights[name], ((0, rows - len(weights[name])), (0, 0)), mode="edge")
-    return sizes, weights
+    return sizes, with_positions(weights, sizes, rows)
 
 
 def random_weights(like: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -10,14 +10,13 @@ import os
 import random
 import shutil
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import grpc
 
-from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
+from benchmarks.serving_process import Clients, Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
 
 _CLIENTS = 32
 _MIXED_REQUESTS = 2000
@@ -174,28 +173,17 @@ def broken_version(server: Served, export_dir: str, version: str, files: list[st
     return ", ".join(f"version {number}: {state}" for number, state in sorted(states.items()))
 
 
-class Load:
+class Load(Clients):
     """Clients that send one request after another until they are told to stop, and look at every answer."""
 
     def __init__(self, server: Served, alone: Alone) -> None:
         self._server, self._alone = server, alone
-        self._over = threading.Event()
         self.outcomes: list[tuple[float, float, str]] = []  # begun, ended, what came of it
-        self._threads = [threading.Thread(target=self._client, args=(number,)) for number in range(_CLIENTS)]
-
-    def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(functools.partial(self._client, number) for number in range(_CLIENTS))
 
     def _client(self, number: int) -> None:
         draw = random.Random(number)
-        while not self._over.is_set():
+        while not self.over.is_set():
             at = draw.randrange(len(self._alone.requests))
             begun = time.monotonic()
             outcome = self._outcome(at)

@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -101,24 +103,47 @@ class RestError(Exception):
 
 def post(address: str, body: bytes, path: str = "/v1/models/model:predict", timeout: float = 60) -> tuple[int, Any]:
     """A request on a connection of its own: the status and the JSON of the answer."""
-    connection = http.client.HTTPConnection(address, timeout=timeout)
-    try:
-        connection.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close"})
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-    finally:
-        connection.close()
+    return _asked(address, "POST", path, body, timeout)
 
 
 def get(address: str, path: str) -> tuple[int, Any]:
     """As `post`, of a GET."""
-    connection = http.client.HTTPConnection(address, timeout=60)
+    return _asked(address, "GET", path, None, 60)
+
+
+def _asked(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(address, timeout=timeout)
     try:
-        connection.request("GET", path, headers={"Connection": "close"})
+        connection.request(method, path, body, {"Content-Type": "application/json", "Connection": "close"})
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     finally:
         connection.close()
+
+
+class Clients:
+    """Clients, each in a thread, from the beginning of a `with` block to its end.
+
+    Args:
+        works: what each client does, again and again until `over` is set.
+
+    Attributes:
+        over: set at the end of the block.
+    """
+
+    def __init__(self, works: Iterable[Callable[[], None]]) -> None:
+        self.over = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in works]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.over.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def ask_rest(address: str, signature: str, inputs: dict[str, list]) -> Outputs:

@@ -11,6 +11,7 @@ for the request alone.
 import argparse
 import collections
 import dataclasses
+import functools
 import html
 import http.client
 import json
@@ -30,7 +31,7 @@ import grpc
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
+from benchmarks.serving_process import Clients, Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
 
 # Of these signatures a row's outputs depend on the row alone; outputs of the others are as wide as the widest row.
 _BY_ROW = ("serving_default", "nbest", "score", "sample", "alternatives")
@@ -127,7 +128,7 @@ def ask_marked(address: str, body: dict[str, Any]) -> Outputs:
     return {"translation": answer["outputs"]}
 
 
-class Load:
+class Load(Clients):
     """Clients, each in a thread, until the block ends.
 
     Args:
@@ -141,30 +142,17 @@ class Load:
 
     def __init__(self, server: Served, known: Known) -> None:
         self._server, self._known = server, known
-        self._over = threading.Event()
         self._lock = threading.Lock()
         self.counts: collections.Counter[str] = collections.Counter()
         self.wrong: list[str] = []
         kinds = [self._rest_or_grpc] * _ASKERS + [self._grown, self._read_slowly, self._hung_up]
         kinds += [self._with_markup] if known.marked else []
-        self._threads = [
-            threading.Thread(target=self._client, args=(number, kind)) for number, kind in enumerate(kinds)
-        ]
-
-    def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(functools.partial(self._client, number, kind) for number, kind in enumerate(kinds))
 
     def _client(self, number: int, kind: Callable[[random.Random, grpc.Channel], str]) -> None:
         draw = random.Random(number)
         with grpc.insecure_channel(self._server.grpc) as channel:
-            while not self._over.is_set():
+            while not self.over.is_set():
                 try:
                     outcome = kind(draw, channel)
                 except RestError as error:
@@ -232,7 +220,7 @@ class Load:
             while part := connection.recv(4096):
                 parts.append(part)
                 time.sleep(0.05)
-                if self._over.is_set() or time.monotonic() > begun + patience:
+                if self.over.is_set() or time.monotonic() > begun + patience:
                     return "slow reader: gave up"
         status, _, content = b"".join(parts).partition(b"\r\n\r\n")
         if b" 200 " not in status.split(b"\r\n")[0]:
@@ -255,7 +243,7 @@ class Load:
         with socket.create_connection(place(self._server.rest)) as connection:
             connection.sendall(head(len(body), method) + body[: draw.choice([len(body) // 2, len(body), len(body)])])
             time.sleep(draw.choice((0.0, 0.05, 0.3)))
-        self._over.wait(0.3)
+        self.over.wait(0.3)
         return "hung up"
 
 

@@ -28,22 +28,16 @@ def translate_marked(
             [ids for translation in found for ids in translation.token_ids],
         )
     )
-    aligned = []
+    texts_with_links = []
     for text, translation in zip(texts, found, strict=True):
         own = [next(links) for _ in translation.source_ids]
-        aligned.append(aligned_text(translator, text, translation, own) if translation.exists else unchanged(text))
-    rows, translations = iter(aligned), iter(found)
+        sources = [translator.tokenizer.source.pieces(ids) for ids in translation.source_ids]
+        targets = [translator.tokenizer.pieces(ids) for ids in translation.token_ids]
+        both = aligned(text, translation.text, sources, targets, own) if translation.exists else unchanged(text)
+        texts_with_links.append(both)
+    rows, translations = iter(texts_with_links), iter(found)
     results = [document.filled([next(rows) for _ in document.segments]) for document in documents]
     return results, [[next(translations) for _ in document.segments] for document in documents]
-
-
-def aligned_text(
-    translator: Translator, text: str, translation: Translation, links: Sequence[Sequence[tuple[int, int]]]
-) -> AlignedText:
-    """A translation with its links as characters, given those of the tokens of each part."""
-    sources = [translator.tokenizer.source.pieces(ids) for ids in translation.source_ids]
-    targets = [translator.tokenizer.pieces(ids) for ids in translation.token_ids]
-    return aligned(text, translation.text, sources, targets, links)
 
 
 def aligned(

@@ -60,21 +60,13 @@ class Interval:
         self.learning_rate = float(metrics.learning_rate[-1])
         self.gradient_norm = float(metrics.gradient_norm[-1])
 
+    def loss(self) -> float:
+        """The mean of a target token."""
+        return self.loss_sum / self.tokens
+
     def sums(self) -> list[Any]:
         """The constructor's arguments, for a checkpoint."""
         return [self.loss_sum, self.tokens, self.seconds, self.measure_sums, self.processor_seconds]
-
-    def summary(self) -> dict[str, float]:
-        """The numbers of a log line."""
-        return {
-            "loss": self.loss_sum / self.tokens,
-            "tokens": int(self.tokens),
-            "learning_rate": self.learning_rate,
-            "gradient_norm": self.gradient_norm,
-            "seconds": self.seconds,
-            "processor_seconds": self.processor_seconds,
-            **{name: total / self.tokens for name, total in self.measure_sums.items()},
-        }
 
 
 class Monitor:
@@ -133,31 +125,20 @@ class Monitor:
             return self._total_steps
         return min(self._total_steps, int(start + (step - start) * max(minutes / elapsed, 1)))
 
-    def log_training(
-        self,
-        step: int,
-        *,
-        loss: float,
-        tokens: float,
-        learning_rate: float,
-        gradient_norm: float,
-        seconds: float,
-        processor_seconds: float = 0.0,
-        **others: float,
-    ) -> None:
-        """Records the steps since the last call: mean loss per target token, number of target tokens without padding,
-        learning rate and gradient norm of the last step, seconds, those of all cores together, and any `others`.
-        """
+    def log_training(self, step: int, interval: Interval) -> None:
+        """Records the steps since the last call."""
         rates = {
-            "steps_per_second": (step - self._last_step) / max(seconds, 1e-9),
-            "tokens_per_second": tokens / max(seconds, 1e-9),
+            "steps_per_second": (step - self._last_step) / max(interval.seconds, 1e-9),
+            "tokens_per_second": interval.tokens / max(interval.seconds, 1e-9),
         }
-        times = {"seconds": seconds, "processor_seconds": processor_seconds}
         self._last_step = step
-        numbers = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm, **others}
-        self._record(step, "train", {**numbers, "tokens": tokens, **times, **rates})
-        others_text = "".join(f", {name.replace('_', ' ')} {float(value):.3f}" for name, value in others.items())
-        numbers_text = f"loss {float(loss):.3f}{others_text}, learning rate {float(learning_rate):.1e}"
+        loss, learning_rate, gradient_norm = interval.loss(), interval.learning_rate, interval.gradient_norm
+        measures = {name: total / interval.tokens for name, total in interval.measure_sums.items()}
+        numbers = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm, **measures}
+        times = {"seconds": interval.seconds, "processor_seconds": interval.processor_seconds}
+        self._record(step, "train", {**numbers, "tokens": int(interval.tokens), **times, **rates})
+        measures_text = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in measures.items())
+        numbers_text = f"loss {loss:.3f}{measures_text}, learning rate {learning_rate:.1e}"
         rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"
         steps_left, steps_per_second = self._total_steps - self._last_step, rates["steps_per_second"]
         left = min(steps_left / steps_per_second if steps_per_second else math.inf, self._ends_at - time.monotonic())
@@ -166,7 +147,7 @@ class Monitor:
             expected = self._expected_steps(step)
             total_text = f"/{expected:,}" if expected == self._total_steps else f" of some {expected:,}"
             self.say(
-                f"step {step:,}{total_text}: {numbers_text}, gradient norm {float(gradient_norm):.2f}, "
+                f"step {step:,}{total_text}: {numbers_text}, gradient norm {gradient_norm:.2f}, "
                 f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {left_text}"
             )
         else:  # fits in 80 columns

@@ -214,7 +214,7 @@ class Trainer:
             self.interval.add(metrics, now - started, time.process_time() - processor_started)
             monitor.progress(self.step)
             if self.step % train.log_steps == 0:
-                monitor.log_training(self.step, **self.interval.summary())
+                monitor.log_training(self.step, self.interval)
                 self.interval = Interval()
             decided = self._decide((now - begun) / 60, (now - saved) / 60)
             reason = self._reason_to_stop(decided)

@@ -134,7 +134,7 @@ def test_an_answer_that_is_cut_is_counted_and_its_client_goes_on():
         while load.counts["JSONDecodeError"] < 2:
             assert client.is_alive()
             time.sleep(0.01)
-        load._over.set()
+        load.over.set()
         client.join()
         listening.shutdown(socket.SHUT_RDWR)
 

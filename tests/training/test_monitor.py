@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from t2t_keras.models import presets
 from t2t_keras.runs.records import RecordFile, read_metrics
 from t2t_keras.runs.run import Run
-from t2t_keras.training.monitor import Monitor, SilentMonitor
+from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
 from tests import programs
 
 
@@ -22,9 +22,12 @@ def drawn() -> None:
     programs.be_quick(False)
 
 
-def log(monitor, step: int, **changes):
-    numbers = {"loss": 8 - step / 100, "tokens": 4000, "learning_rate": 1e-4, "gradient_norm": 1.5, "seconds": 5.0}
-    monitor.log_training(step, **{**numbers, **changes})
+def log(monitor, step: int, loss: float | None = None, gradient_norm: float = 1.5, **measures: float):
+    tokens, loss = 4000, 8 - step / 100 if loss is None else loss
+    sums = {name: tokens * value for name, value in measures.items()}
+    interval = Interval(tokens * loss, tokens, 5.0, sums)
+    interval.learning_rate, interval.gradient_norm = 1e-4, gradient_norm
+    monitor.log_training(step, interval)
 
 
 def steps_and_kinds(run: Run) -> list[tuple[int, str]]:
