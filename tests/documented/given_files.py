@@ -74,7 +74,8 @@ def write(folder: Path) -> None:
     for name, pairs in SPLITS.items():
         for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
             (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / "m.fr").write_bytes((folder / "m.de").read_bytes())
+        # Stands for French: no two languages may have the same text.
+        (folder / f"{name}.fr").write_text("".join(f"Oui: {line}\n" for _, line in pairs), encoding="utf-8")
     for ending, (task, names) in TASKS.items():
         for name in names:
             examples = EXAMPLES[task](random.Random(name), 60 if name.startswith("train") else 6)
