@@ -15,6 +15,7 @@ import attention_study  # noqa: E402
 import cost_and_score  # noqa: E402
 import draw  # noqa: E402
 import engines  # noqa: E402
+import equal_cost  # noqa: E402
 import global_batch  # noqa: E402
 import layer_types  # noqa: E402
 import plan_costs  # noqa: E402
@@ -114,6 +115,21 @@ def test_every_row_of_the_attention_study_is_drawn_as_its_table_has_it() -> None
         for row in attention_study.rows()
     ]
     assert sorted(table) == sorted(drawn) and len(drawn) >= 8
+
+
+def test_every_system_at_equal_cost_is_drawn_as_its_table_has_it() -> None:
+    page = (ROOT / "docs/other_systems.md").read_text(encoding="utf-8").partition("## At equal cost")[2]
+    table = re.findall(r"^\| ([^|]+) \| (tenth|fifth|whole) \| [\d,]+ \| ([\d.]+) \|", page, re.MULTILINE)
+    drawn = [
+        (cost_and_score.SYSTEMS[system][0], share, f"{bleu:.2f}")
+        for system, shares in equal_cost.measured().items()
+        for share, (_, bleu) in shares.items()
+    ]
+    assert sorted(table) == sorted(drawn) and len(drawn) >= 9
+
+
+def test_names_that_would_overlap_are_moved_apart() -> None:
+    assert equal_cost.spread([10.0, 12.0, 30.0, 80.0]) == [10.0, 27.0, 44.0, 80.0]
 
 
 def test_the_server_is_drawn_under_every_load_that_was_measured() -> None:

@@ -9,8 +9,8 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/table2"
-_KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by what layers are
-_SYSTEMS = {  # by the folder of the records: what it is called, of what it is made, and where its names stand
+KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by what layers are
+SYSTEMS = {  # by the folder of the records: what it is called, of what it is made, and where its names stand
     "transformer": ("Transformer", "attention", "below", "left"),
     "transformer_moe": ("Transformer with experts", "attention", "left"),
     "bytenet": ("ByteNet", "convolutional", "right"),
@@ -56,7 +56,7 @@ class System(NamedTuple):
 def systems() -> list[System]:
     """Single models, the mean of their seeds, and ensembles of these."""
     found = []
-    for folder, (name, kind, *sides) in _SYSTEMS.items():
+    for folder, (name, kind, *sides) in SYSTEMS.items():
         seeds = [_results(path) for path in sorted((_RECORDS / folder).glob("seed_*/row.json"))]
         flops, bleu = (fmean(seed[key] for seed in seeds) for key in ("flops_by_count", "test_bleu"))
         found.append(System(name, kind, False, flops, bleu, sides[0]))
@@ -86,11 +86,11 @@ def cost_and_score() -> str:
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     for system in systems():
         x, y = place = chart.point(system.flops, system.bleu)
-        drawing.mark(x, y, _KINDS[system.kind], "diamond" if system.is_ensemble else "circle")
+        drawing.mark(x, y, KINDS[system.kind], "diamond" if system.is_ensemble else "circle")
         left, top, right, bottom = label(place, system)
         anchor = {"left": (right, "right"), "right": (left, "left")}.get(system.side, ((left + right) / 2,))
         drawing.text(anchor[0], (top + bottom) / 2, system.name, "small", *anchor[1:])
-    names = {f"layers of {kind}" if kind == "attention" else kind: (color, "circle") for kind, color in _KINDS.items()}
+    names = {f"layers of {kind}" if kind == "attention" else kind: (color, "circle") for kind, color in KINDS.items()}
     legend(drawing, 58, 406, {**names, "ensemble of 2": ("plain", "diamond")})
     link = "t2t_keras/studies/table2.py"
     drawing.box(58, 424, 740, 32, "Multi30k, English to German, 2,500 updates each: the rows", link=link)

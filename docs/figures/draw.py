@@ -9,6 +9,7 @@ import attention_study
 import cost_and_score
 import data_flow
 import engines
+import equal_cost
 import global_batch
 import layer_types
 import parse_tree
@@ -26,6 +27,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "beam_search.svg": search_steps.search_steps,
     "table1.svg": layer_types.layer_types,
     "table2.svg": cost_and_score.cost_and_score,
+    "table2_equal_cost.svg": equal_cost.equal_cost,
     "attention_study.svg": attention_study.attention_study,
     "plan_cost.svg": plan_costs.plan_costs,
     "engines.svg": engines.engines,

@@ -15,8 +15,8 @@ from t2t_keras.studies.table import Line, Results, Table
 
 # Of what the slowest system takes for the updates of Table 2.
 SHARES = {"tenth": 0.1, "fifth": 0.2, "whole": 1.0}
-# Seconds of an update, measured for Table 2 on two cores of an AMD EPYC. Those of rnn_attention are not measured yet:
-# they are gnmt's, in the proportion of their operations.
+# Seconds of an update, measured for Table 2 on two cores of an AMD EPYC; those of rnn_attention are gnmt's, in the
+# proportion of their operations.
 SECONDS = {
     "transformer": 0.229,
     "transformer_moe": 0.261,
