@@ -146,7 +146,7 @@ class Monitor:
         if self._bar is None:
             expected = self._expected_steps(step)
             total_text = f"/{expected:,}" if expected == self._total_steps else f" of some {expected:,}"
-            self.say(
+            self._say(
                 f"step {step:,}{total_text}: {numbers_text}, gradient norm {gradient_norm:.2f}, "
                 f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {left_text}"
             )
@@ -164,10 +164,10 @@ class Monitor:
         numbers = {"loss": loss, "perplexity": perplexity, **measured}
         self._record(step, "valid", numbers)
         text = ", ".join(f"{name} {float(value):.3f}" for name, value in numbers.items())
-        self.say(f"step {step:,}: validation {text}")
+        self._say(f"step {step:,}: validation {text}")
         self.draw_curves()
 
-    def say(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         """Prints a line on stderr, above the progress bar if there is one."""
         if self._bar is None:
             print(text, file=sys.stderr, flush=True)
@@ -234,7 +234,7 @@ class SilentMonitor:
     def progress(self, *_: Any, **__: Any) -> None:
         """Does nothing."""
 
-    log_training = log_validation = say = draw_curves = sync = close = progress
+    log_training = log_validation = draw_curves = sync = close = progress
 
 
 def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import signal
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -130,7 +131,7 @@ class Trainer:
         self.is_validation_on_time = True
         self.is_validation_due = False  # for the checkpoint that training resumes from
         self.signals = StopSignals()
-        self._restored = ""  # what is said of the checkpoint that training resumes from
+        self._restored: list[str] = []  # what is said of the checkpoint that training resumes from
 
     def _translators(self, model: SequenceModel) -> Callable[[], Translator]:
         """Makes translators of the model, as it is when they are made, for validation.
@@ -177,6 +178,11 @@ class Trainer:
         reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
         if reason and not self.is_validation_due:
             return Outcome(self.step, reason, 0)
+        if self.workers.is_chief:  # before the first silent minute
+            parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
+            what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
+            begins = f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while"
+            print(begins, *self._restored, sep="\n", file=sys.stderr, flush=True)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor: Monitor | SilentMonitor = SilentMonitor()
         if self.workers.is_chief:
@@ -185,11 +191,6 @@ class Trainer:
                 self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
             )
         with contextlib.closing(monitor), self.signals, self.writer:
-            parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
-            what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
-            monitor.say(f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while")
-            if self._restored:
-                monitor.say(self._restored)
             return self._loop(monitor)
 
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
@@ -348,7 +349,7 @@ class Trainer:
         self.training.write(arrays, saved.step)
         self.step = saved.step
         written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved.path.stat().st_mtime))
-        self._restored = f"goes on from step {saved.step:,} (checkpoint of {written})"
+        self._restored = [f"goes on from step {saved.step:,} (checkpoint of {written})"]
         self.position = Position(saved.state["epoch"], saved.state["batch"])
         self.interval = Interval(*saved.state.get("interval", []))
         for name in _PROGRESS:  # checkpoints of former versions lack some

@@ -179,11 +179,11 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
     monitor = Monitor(Run(tmp_path), total_steps=100, start_step=20)
     monitor.progress(25)
     log(monitor, 30)
-    monitor.say("a line of its own")
+    monitor.log_validation(40, loss=1.0, perplexity=2.718)
     monitor.close()
     shown = sys.stderr.getvalue()
     assert "30/100, loss 7.700, lr 1.0e-04, 800 tokens/s, 00:11 left" in shown
-    assert "\na line of its own\n" in shown.replace("\r", "\n")
+    assert "\nstep 40: validation loss 1.000, perplexity 2.718\n" in shown.replace("\r", "\n")
     assert "step 30" not in shown
 
 
@@ -229,7 +229,6 @@ def test_other_workers_are_silent(capsys):
     log(monitor, 10)
     monitor.progress(10)
     monitor.log_validation(10, loss=1.0, perplexity=2.7)
-    monitor.say("nothing")
     monitor.draw_curves()
     monitor.close()
     assert capsys.readouterr() == ("", "")
