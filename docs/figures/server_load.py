@@ -6,7 +6,7 @@ from pathlib import Path
 from chart import Axis, Chart, legend
 from drawing import Drawing
 
-_PAGE = Path(__file__).parents[1] / "serving_operation.md"
+_PAGE = Path(__file__).parents[1] / "serving_measured.md"
 _ENGINES = {  # as the table calls them: colour and shape
     "tensorflow": ("attention", "circle"),
     "tensorflow, one by one": ("embedding", "square"),
