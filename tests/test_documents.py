@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from t2t_keras import layers
 from t2t_keras.config import SECTIONS, Config
 from t2t_keras.config.values import parsed
 from t2t_keras.models.presets import preset
@@ -75,6 +76,12 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     documented = [extra.strip("`") for extra, _ in table("getting_started.md", "Extras")]
     assert documented == list(project["optional-dependencies"])
+
+
+def test_the_table_of_layers_is_the_public_ones() -> None:
+    rows = table("python.md", "The layers in a model of your own")
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted([*names, "LayerSettings"]) == sorted(layers.__all__)
 
 
 def test_every_document_is_linked() -> None:
