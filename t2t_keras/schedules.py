@@ -38,6 +38,8 @@ class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0) -> None:
+        if min(d_model, warmup_steps) < 1:
+            raise ValueError(f"`d_model` and `warmup_steps` must be at least 1, got {d_model} and {warmup_steps}")
         self.d_model = d_model
         self.warmup_steps = warmup_steps
         self.scale = scale

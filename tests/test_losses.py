@@ -133,3 +133,8 @@ def test_weights_of_samples_are_those_of_their_tokens():
     assert float(loss(targets, logits, weights)) == pytest.approx((losses * weights[:, None]).sum() / 5)
     places = np.array([[1.0, 0.0, 7.0], [0.0, 2.0, 1.0]], "float32")
     assert float(loss(targets, logits, places)) == pytest.approx((losses * places).sum() / 5)
+
+
+def test_a_dtype_that_rounds_ids_is_refused():
+    with pytest.raises(ValueError, match="`dtype` must be float32 or float64, got bfloat16"):
+        SmoothedCrossEntropy(dtype="bfloat16")

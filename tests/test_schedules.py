@@ -67,3 +67,9 @@ def test_the_schedule_is_scaled():
     for step in (0, 6, 3999, 20_000):
         expected = 2 * float(learning_rate(step + 1, 512, 4000))
         assert float(PaperSchedule(512, 4000, 2.0)(step)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("d_model", "warmup_steps"), [(512, 0), (0, 4000)])
+def test_sizes_below_1_are_refused(d_model, warmup_steps):
+    with pytest.raises(ValueError, match=f"must be at least 1, got {d_model} and {warmup_steps}"):
+        PaperSchedule(d_model, warmup_steps)

@@ -71,7 +71,7 @@ class Toy(keras.Model):
             return self.logits(hidden), cache._replace(position=cache.position + 1, per_hypothesis=state)
 
         state = ops.repeat(memory[:, None], beam_size, axis=1)
-        return Search(step, Cache(ops.zeros((), "int32"), state, (), (), first_coverage(source[:, :0], beam_size)))
+        return Search(step, Cache(ops.zeros((), "int32"), state, (), (), first_coverage(source, beam_size)))
 
 
 families.register(ToyConfig, Toy)

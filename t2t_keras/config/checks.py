@@ -15,12 +15,11 @@ def _type_hints(kind: type) -> dict[str, Any]:
 
 
 def check_types(config: Any) -> None:
-    """Refuses fields whose values their annotations do not allow; NumPy's numbers pass for Python's."""
+    """Refuses fields whose values their annotations do not allow; NumPy's numbers and arrays pass for Python's."""
     kind: Any = type(config)
     hints = _type_hints(kind)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        value = value.item() if hasattr(value, "item") else value
         # As JSON has it: Python's numbers, and tuples for lists.
         object.__setattr__(config, field.name, checked(f"{config.section}.{field.name}", hints[field.name], value))
 

@@ -18,7 +18,7 @@ class DecodeConfig:
         max_length_offset: output tokens allowed beyond the source's length, end symbols included.
         max_length_factor: factor on the source's length in that limit.
         patience: 0 searches until nothing better can be found; else a sentence also ends when patience * beam_size
-            hypotheses have finished (Kasai et al., 2024).
+            hypotheses have finished (Kasai et al., 2024); with groups, each group for its own share of the beam.
         ends_within_beam: a hypothesis ends only if its end symbol is among the beam_size best continuations, as in
             fairseq, CTranslate2 and Hugging Face's transformers, and not only among twice as many.
         tokens_per_batch: budget of a decoding batch: sentences times source length.

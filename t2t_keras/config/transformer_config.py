@@ -90,7 +90,7 @@ class TransformerConfig(ModelConfig):
             raise InputError(f"model.activation={self.activation}: experts have relu")
         if (self.attention_window or 0) < 0:
             raise InputError(f"model.attention_window must not be negative, got {self.attention_window}")
-        if self.d_model % 2:
+        if self.d_model % 2 and self.position_encoding != "learned":
             raise InputError(f"model.d_model must be even (sine and cosine pairs), got {self.d_model}")
         if (self.d_key is None or self.d_value is None) and self.d_model % self.num_heads:
             raise InputError(
@@ -229,10 +229,11 @@ class TransformerConfig(ModelConfig):
         """Parameters of the matrices that a token meets: of one network, or of its experts and of both gates."""
         if not self.num_experts:
             return 2 * self.d_model * self.d_ff
-        return 2 * self.d_model * (self.experts_per_token * self.expert_width() + self.num_experts)
+        gates = (1 + self.gate_noise) * self.num_experts
+        return self.d_model * (2 * self.experts_per_token * self.expert_width() + gates)
 
     def _feed_forward_parameters(self) -> int:
         if not self.num_experts:
             return self._feed_forward_matrices() + self.d_ff + self.d_model
         expert = 2 * self.d_model * self.expert_width() + self.expert_width() + self.d_model
-        return self.num_experts * (expert + 2 * self.d_model)
+        return self.num_experts * (expert + (1 + self.gate_noise) * self.d_model)

@@ -37,7 +37,11 @@ def parsed(name: str, expected: Any, text: str) -> Any:
 
 
 def checked(name: str, expected: Any, value: Any) -> Any:
-    """Returns the value if the annotation allows it, an int as float if one is expected; else raises InputError."""
+    """Returns the value if the annotation allows it, an int as float if one is expected; else raises InputError.
+
+    NumPy's numbers and arrays come back as Python's.
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
     if _is_union(expected) and value is None:
         return None
     expected = _without_none(expected)

@@ -237,7 +237,7 @@ class Pipeline:
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
             own = {name: tf.gather(values, rows) for name, values in asked.items()}
-            return [v[:, :1] for v in self._searches(ids, only_best=True, **own)]
+            return list(self._searches(ids, only_best=True, **own))
 
         with self._weights.in_use():
             return self._found(sentences, search, 1)

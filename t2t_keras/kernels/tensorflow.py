@@ -191,7 +191,7 @@ def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Te
     if fits:
         words_shape = [*dimensions[:-1], last // in_word]
     else:
-        count = tf.reduce_prod(dimensions)
+        count = tf.reduce_prod(tf.stack(dimensions) if dimensions else 1)
         words_shape = [(count + in_word - 1) // in_word]
     words = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=tf.stack(words_shape),
@@ -225,7 +225,9 @@ def attend_from_few(
     and waking them takes longer than the few thousand numbers of a step.
     """
     if queries.dtype != tf.float32:
-        return plain.attend_from_few(queries, keys, values, bias=bias)
+        scored = scores(queries, keys)
+        weights = softmax(scored if bias is None else scored + bias)
+        return tf.matmul(weights, values), weights
     scored = tf.raw_ops.BatchMatMulV3(x=queries, y=keys, Tout=tf.float32, adj_y=True)
     weights = tf.exp(tf.nn.log_softmax(scored if bias is None else scored + bias))
     return tf.raw_ops.BatchMatMulV3(x=weights, y=values, Tout=tf.float32), weights

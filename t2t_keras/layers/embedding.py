@@ -71,7 +71,9 @@ class TiedEmbedding(Layer):
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
-            return self._projected(inputs)
+            # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
+            logits = ops.cast(ops.matmul(inputs, self.output_matrix(inputs.dtype)), "float32")
+            return logits if self.bias is None else logits + ops.cast(self.bias, "float32")
         # Bytes are ids too, and Keras builds models that are loaded with placeholders of floats.
         is_index = keras.backend.standardize_dtype(inputs.dtype) in ("int32", "int64")
         token_ids = inputs if is_index else ops.cast(inputs, "int32")
@@ -82,14 +84,7 @@ class TiedEmbedding(Layer):
 
     def logits(self, states: Tensor) -> Tensor:
         """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
-        if isinstance(states, keras.KerasTensor):  # a functional model keeps what layers do, and no other weights
-            return self(states, reverse=True)
-        return self._projected(states)
-
-    def _projected(self, states: Tensor) -> Tensor:
-        # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
-        logits = ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
-        return logits if self.bias is None else logits + ops.cast(self.bias, "float32")
+        return self(states, reverse=True)
 
     def output_matrix(self, dtype: str) -> Tensor:
         """The matrix that turns hidden states into logits: [d_model, vocab] of the given dtype."""

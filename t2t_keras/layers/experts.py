@@ -102,9 +102,9 @@ class MixtureOfExperts(Layer):
     that no position depends on others.
 
     The balance loss is the squared coefficient of variation, over the experts, of their importance, the sum of their
-    gates, plus that of their load. Where the paper sums over a batch, here each sentence is for itself: so the losses
-    of a batch's sentences add up however it is divided, but also ask for balance within a sentence. It is computed for
-    an `AuxiliaryLosses` around the call, and only if there is one.
+    gates, plus that of their load. Where Shazeer et al. sum over a batch, here each sentence is for itself: so the
+    losses of a batch's sentences add up however it is divided, but also ask for balance within a sentence. It is
+    computed for an `AuxiliaryLosses` around the call, and only if there is one.
 
     Args:
         num_experts: number of experts.
@@ -154,7 +154,8 @@ class MixtureOfExperts(Layer):
         d_model = inputs_shape[-1]
         gates = {"shape": (d_model, self.num_experts), "initializer": "zeros", "dtype": "float32", "autocast": False}
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
-        self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
+        if self.gate_noise:
+            self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
         limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot's, of each expert for itself
         self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert, limit)
         self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model, limit)

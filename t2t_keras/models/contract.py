@@ -40,10 +40,11 @@ class Cache(NamedTuple):
 StepFunction = Callable[[Tensor, Cache], tuple[Tensor, Cache]]
 
 
-def first_coverage(source: Tensor, beam_size: int) -> Tensor:
-    """The coverage before the first step, float32 [batch, beam, source_len]: 1 on padding, else 0. Without coverage,
-    pass a source of length 0.
+def first_coverage(source: Tensor, beam_size: int, wanted: frozenset[str] = frozenset()) -> Tensor:
+    """The coverage before the first step, float32 [batch, beam, source_len]: 1 on padding, else 0. Its source_len is 0
+    unless `COVERAGE` is wanted.
     """
+    source = source if COVERAGE in wanted else source[:, :0]
     hidden = ops.cast(ops.equal(source, 0), "float32")[:, None]  # --> [batch, 1, source_len]
     return ops.repeat(hidden, beam_size, axis=1)  # --> [batch, beam, source_len]
 

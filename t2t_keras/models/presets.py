@@ -55,8 +55,8 @@ _T2T_TRAIN = {
     "keep_checkpoints": 20,
 }
 
-# Section 6.3 gives 4 layers, their width and the search. Dropout and updates are ours: the paper chose the first on
-# validation data and says nothing of the second.
+# Section 6.3 gives 4 layers, d_model and the search. Heads and d_ff are those of big. Dropout, rate and updates are
+# ours: the paper chose the first two on validation data and says nothing of the third.
 _PARSING: dict[str, Any] = {
     **_BIG_SIZES,
     "num_encoder_layers": 4,

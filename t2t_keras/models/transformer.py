@@ -115,10 +115,10 @@ class Transformer(EncoderDecoder):
         return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in stacked))
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Attention in the last decoder layer but one, mean over heads: float32 [batch, target_len, source_len].
+        """Attention in the last decoder layer but one, or in the only one, float32 [batch, target_len, source_len].
 
-        That layer best tells which source token a target token comes from: row t is the pass that predicts target t.
-        Layers above it are not computed.
+        It is the mean over heads. That layer best tells which source token a target token comes from: row t is the pass
+        that predicts target t. Layers above it are not computed.
         """
         self.ensure_built()
         source, target = inputs["source"], inputs["target"]
@@ -141,7 +141,7 @@ class Transformer(EncoderDecoder):
         """
         self.ensure_built()
         dtype, logits_of = self.step_products(wanted)
-        folds = not wanted and can_fold(self.decoder)
+        folds = BFLOAT16 not in wanted and can_fold(self.decoder)
         decoder = FoldedDecoderStep(self.decoder, beam_size) if folds else DecoderStep(self.decoder, dtype, beam_size)
         window = self.config.attention_window
 
@@ -159,7 +159,7 @@ class Transformer(EncoderDecoder):
 
         past, *projected = decoder.begin(memory, padding_mask(source))
         entries = OwnEntries.none(ops.shape(memory)[0], beam_size)
-        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        coverage = first_coverage(source, beam_size, wanted)
         return Search(step, Cache(ops.zeros((), "int32"), entries, past, tuple(projected), coverage))
 
     def _positions(self, name: str) -> keras.layers.Layer:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from t2t_keras.models.contract import Cache, StepFunction
 from t2t_keras.search import diverse
 from t2t_keras.search import state as search_state
-from t2t_keras.search.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
+from t2t_keras.search.candidates import Candidates, best_candidates, biased_candidates, first_live_on
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.greedy import GreedyState, best_texts, greedy_start, greedy_steps
 from t2t_keras.search.restrictions import constraints as lexical
@@ -107,7 +107,7 @@ def done_sentences(state: SearchState | GreedyState, goal: Goal) -> tf.Tensor:
     """The sentences whose result is final: bool [batch]."""
     if isinstance(state, GreedyState):
         return state.done_sentences()
-    return tf.reduce_all(tf.reshape(state.done, [-1, goal.settings.num_groups]), axis=1)
+    return search_state.sentences_done(state.done, goal.settings.num_groups)
 
 
 def shapes_of(state: SearchState | GreedyState) -> Any:
@@ -126,7 +126,7 @@ def _start(cache: Cache, goal: Goal) -> SearchState:
     limits = _per_group(goal.max_lengths, settings.num_groups)
     tracked = first_tracked(goal, batch)
     beam_size = settings.beam_size // settings.num_groups
-    start = search_state.start_state(cache, tracked, limits, beam_size, start_id=PAD_ID)
+    start = search_state.start_state(cache, tracked, limits, beam_size)
     if settings.num_groups > 1:
         start = start._replace(open_sentences=tf.range(batch))
     if settings.coverage_penalty:
@@ -233,9 +233,7 @@ def _restricted_candidates(
         return lexical.constrained_candidates(log_probs, living_log_probs, bias, progress, room)
     if settings.num_groups > 1:
         done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)
-        return diverse.diverse_candidates(
-            log_probs, living_log_probs, bias, done, settings.diversity_strength, end_id=EOS_ID
-        )
+        return diverse.diverse_candidates(log_probs, living_log_probs, bias, done, settings.diversity_strength)
     return biased_candidates(log_probs, living_log_probs, bias)
 
 
@@ -254,8 +252,6 @@ def _finish(
 
 def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
     """The candidates that live on, and their parents' slots."""
-    if goal.constraints is None and goal.settings.num_groups == 1:
-        return live_on(candidates, ends)
     first = first_live_on(candidates, ends)
     if goal.constraints is not None:
         log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
@@ -271,7 +267,7 @@ def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
 def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
     """The finished hypotheses with their tokens, or the living ones of sentences where none finished; see `result`."""
     finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
-    ended = diverse.one_ended(finished, num_groups)  # --> [batch, 1]
+    ended = diverse.one_ended(finished, num_groups)  # --> [batch * groups, 1]
     limits = _per_group(goal.max_lengths, num_groups)
     if so_far:
         limits = tf.minimum(limits, state.length)
@@ -280,7 +276,8 @@ def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
     if state.coverage_scores:
         living_scores += state.coverage_scores[0]
     if so_far:
-        ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= living_scores[:, :1])
+        best_living = tf.reduce_max(living_scores, axis=1, keepdims=True)  # not always that of the first: coverage
+        ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= best_living)
     lengths = tf.where(ended, finished.lengths, living_lengths)
     log_probs = tf.where(ended, finished.log_probs, living.log_probs)
     scores = tf.where(ended, finished.scores, living_scores)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.search import state as search_state
-from t2t_keras.search.state import DEAD, Living
+from t2t_keras.search.state import DEAD
 from t2t_keras.search.top_k import top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
@@ -93,16 +93,8 @@ def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: t
     return Candidates(chosen_log_probs, token_ids, places // per_row)
 
 
-def live_on(candidates: Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]:
-    """The most probable candidates that do not end, and their parents' slots; `ends` is bool [open, candidates]."""
-    beam = max(1, candidates.log_probs.shape[1] // 2)
-    log_probs, places = tf.math.top_k(tf.where(ends, DEAD, candidates.log_probs), beam)
-    token_ids, parents = search_state.gather_slots((candidates.token_ids, candidates.parents), places)
-    return Living(token_ids, log_probs), parents
-
-
 def first_live_on(candidates: Candidates, ends: tf.Tensor) -> Candidates:
-    """Like `live_on`, but takes the first candidates that do not end and keeps their order."""
+    """The first candidates that do not end, in their order; `ends` is bool [open, candidates]."""
     count = candidates.log_probs.shape[1]
     keys = tf.where(ends, -count, -tf.range(count))
     _, places = tf.math.top_k(keys, max(1, count // 2))

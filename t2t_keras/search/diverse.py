@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.search.candidates import Candidates, biased_candidates, first_live_on
 from t2t_keras.search.state import DEAD, Finished
+from t2t_keras.symbols import EOS_ID
 
 
 def diverse_candidates(
@@ -17,7 +18,6 @@ def diverse_candidates(
     bias: tf.Tensor,
     group_done: tf.Tensor,
     strength: float,
-    end_id: int,
 ) -> Candidates:
     """The candidates of all groups, chosen one group after the other, [open * groups, candidates].
 
@@ -33,7 +33,7 @@ def diverse_candidates(
     for group, (group_log_probs, totals, barred) in enumerate(zip(*parts, strict=True)):
         candidates = biased_candidates(group_log_probs, totals, barred - strength * taken)
         groups.append(candidates)
-        living = first_live_on(candidates, candidates.token_ids == end_id)
+        living = first_live_on(candidates, candidates.token_ids == EOS_ID)
         counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
         chosen = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
         taken += tf.reduce_sum(chosen, axis=1, keepdims=True)

@@ -111,7 +111,7 @@ class Ensemble:
         return combined_logits(logits, self.combination), Attentions(*map(_mean_attention, kinds))
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The mean of the members' `Transformer.alignment_attention`, float32 [batch, target_len, source_len]."""
+        """The mean of the members' `AttentionViews.alignment_attention`, float32 [batch, target_len, source_len]."""
         return tf.add_n([attention_views(model).alignment_attention(inputs) for model in self.models]) / len(
             self.models
         )

@@ -26,7 +26,8 @@ class Goal:
         constraints: int32 [batch, constraints, phrases, phrase_len], of each constraint the phrases of which an output
             must contain one, zeros after each; all zeros mean no constraint.
         excluded: int32 [batch, phrases, phrase_len], phrases that each output must not contain, zeros before each.
-        continuations: tokens that go on a word; a phrase that is followed by one is not contained.
+        continuations: tokens that go on a word; a constraint's phrase that is followed by one is not contained, an
+            excluded one is barred all the same.
         num_best: number of hypotheses to return, an int or an int32 scalar; a sentence is done once they are settled.
             None means all.
         scored: whether scores and log-probabilities are needed. Without them a greedy search that has no restriction
@@ -71,12 +72,12 @@ class Goal:
     @property
     def needs_texts(self) -> bool:
         """Whether the search must keep the tokens of every living hypothesis."""
-        return self.ends_at_minimum or bool(self.rules) or self.constraints is not None or self.excluded is not None
+        return bool(self.rules) or self.constraints is not None or self.excluded is not None
 
     @property
     def restricts(self) -> bool:
         """Whether anything but log-probability affects the choice of tokens."""
-        return self.needs_texts or self.prefixes is not None or self.settings.num_groups > 1
+        return self.needs_texts or self.ends_at_minimum or self.prefixes is not None or self.settings.num_groups > 1
 
     def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """The scores of hypotheses with these log-probabilities and lengths; see `scoring.normalised_score`."""

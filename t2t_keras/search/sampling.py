@@ -65,9 +65,8 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
         token_log_probs = tf.where(token_ids == PAD_ID, DEAD, token_log_probs)  # --> [open, samples]
         return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, token_log_probs, max_lengths)
 
-    start = search_state.start_state(
-        cache, first_tracked(goal, tf.shape(max_lengths)[0]), max_lengths, num_samples, start_id=PAD_ID
-    )
+    tracked = first_tracked(goal, tf.shape(max_lengths)[0])
+    start = search_state.start_state(cache, tracked, max_lengths, num_samples)
     start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
     state = search_state.make_steps(lambda length, done, *_: ~tf.reduce_all(done), step, start)
     log_probs, ended = state.living.log_probs, state.finished.lengths
@@ -75,7 +74,8 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
     lengths = tf.where(log_probs > DEAD, lengths, 0)
     token_ids = search_state.steps_last(state.history.token_ids[: state.length])  # --> [batch, samples, length]
     token_ids = tf.where(tf.range(state.length) < lengths[:, :, tf.newaxis], token_ids, PAD_ID)
-    return SearchResult(token_ids, goal.score(log_probs, lengths), log_probs, lengths)
+    found = SearchResult(token_ids, goal.score(log_probs, lengths), log_probs, lengths)
+    return SearchResult(*(values[:, : goal.num_returned] for values in found))
 
 
 def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.Tensor:

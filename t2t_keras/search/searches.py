@@ -18,12 +18,12 @@ from t2t_keras.search.greedy import GreedyState
 from t2t_keras.search.random_numbers import sentence_keys
 from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram, Rule
+from t2t_keras.search.restrictions.tracking import RANKS
 from t2t_keras.search.sampling import sample
 from t2t_keras.search.state import SearchState
 from t2t_keras.symbols import PAD_ID
 
-# Optional inputs of a search, with their ranks, and the fields of a `Goal` that they become.
-_RANKS = {"prefix": 2, "constraints": 4, "excluded": 3}
+# Optional inputs of a search, and the fields of a `Goal` that they become.
 OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
 
 
@@ -79,7 +79,9 @@ class Searches:
             self._rules.append(form.rule)
         self._has_options = bool(config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules)
         # All variants are created here, untraced, so that threads share them.
-        kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
+        kinds = itertools.chain.from_iterable(
+            itertools.combinations(OPTIONS, count) for count in range(len(OPTIONS) + 1)
+        )
         variants = [(kind, True) for kind in kinds] + [((), False)]
         self._compiled = {
             (frozenset(kind), scored, only_best): self._compile(kind, scored, only_best)
@@ -91,15 +93,15 @@ class Searches:
 
         Args:
             source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
-            only_best: whether to return one hypothesis per sentence; the search then ends as soon as it is settled.
+            only_best: whether to return one of them per sentence; a beam search then ends as soon as it is settled.
             scored: whether scores are needed; without them greedy search without options is faster and returns NaN.
             options: any of "prefix", int32 [batch, prefix_len], "constraints", int32 [batch, constraints, phrases,
                 phrase_len], and "excluded", int32 [batch, phrases, phrase_len]; see `Goal`.
         """
         is_plain = not options and not self._has_options
         always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both
-        kind = frozenset(options), scored or always_scored, only_best and not self._config.sampling
-        return self._compiled[kind](source_ids, *(options[name] for name in _RANKS if name in options))
+        kind = frozenset(options), scored or always_scored, only_best
+        return self._compiled[kind](source_ids, *(options[name] for name in OPTIONS if name in options))
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
         """Draws samples with a seed per sentence, int64 [batch]; not compiled, for a graph that the caller traces.
@@ -113,8 +115,7 @@ class Searches:
 
     def best(self, source_ids: tf.Tensor, num_best: tf.Tensor) -> SearchResult:
         """So many of the best hypotheses, an int32 scalar, or of the first samples; not compiled, as `sample`."""
-        found = self._search(source_ids, True, num_best, {})
-        return SearchResult(*(values[:, :num_best] for values in found))
+        return self._search(source_ids, True, num_best, {})
 
     def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
         """The state of a search for one hypothesis per sentence before its first step; not compiled, as `sample`."""
@@ -149,7 +150,7 @@ class Searches:
             given = dict(zip([OPTIONS[name] for name in kind], options, strict=True))
             return self._search(source_ids, scored, 1 if only_best else None, given)
 
-        shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
+        shapes = [[None] * rank for rank in (2, *(RANKS[OPTIONS[name]] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
         return tf.function(search, input_signature=signature, autograph=False)
 

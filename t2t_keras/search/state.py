@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from t2t_keras.models.contract import Cache
 from t2t_keras.search.scoring import is_time_to_leave
+from t2t_keras.symbols import PAD_ID
 
 DEAD = -float("inf")  # log-probability and score of an empty slot
 
@@ -99,7 +100,7 @@ class SearchState(NamedTuple):
     coverage_scores: tuple[tf.Tensor, ...] = ()
 
 
-def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_size: int, start_id: int) -> SearchState:
+def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_size: int) -> SearchState:
     """The state before the first step, with one empty living hypothesis per sentence and the limits int32 [batch]."""
     shape = [tf.shape(max_lengths)[0], beam_size]
     steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # an empty batch has no largest limit
@@ -108,7 +109,7 @@ def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_siz
     return SearchState(
         length=tf.constant(0),
         done=max_lengths <= 0,
-        living=Living(tf.fill(shape, start_id), tf.broadcast_to(first_alive, shape)),
+        living=Living(tf.fill(shape, PAD_ID), tf.broadcast_to(first_alive, shape)),
         finished=Finished(
             tf.fill(shape, DEAD), tf.fill(shape, DEAD), tf.zeros(shape, tf.int32), tf.zeros(shape, tf.int32)
         ),
@@ -188,8 +189,7 @@ def make_steps(
     shapes = state_shapes(state)
 
     def is_open(state: SearchState) -> tf.Tensor:
-        done = state.done if num_groups == 1 else tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
-        return ~tf.gather(done, state.open_sentences)  # --> [open]
+        return ~tf.gather(sentences_done(state.done, num_groups), state.open_sentences)  # --> [open]
 
     def busy(*values: Any) -> tf.Tensor:
         still_open = is_open(SearchState(*values))
@@ -205,6 +205,11 @@ def make_steps(
         return state._replace(open_sentences=sentences, cache=cache, tracked=tracked)
 
     return SearchState(*tf.while_loop(goes_on, one_round, state, shapes))
+
+
+def sentences_done(done: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """The sentences all of whose groups are done: bool [batch * groups] --> [batch]."""
+    return done if num_groups == 1 else tf.reduce_all(tf.reshape(done, [-1, num_groups]), axis=1)
 
 
 def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:

@@ -44,6 +44,10 @@ def test_what_is_made_in_python_is_checked_as_what_is_read(kind, values, message
 
 def test_the_numbers_of_numpy_are_numbers():
     assert TransformerConfig(d_ff=np.int64(64), dropout_rate=np.float32(0.5)).d_ff == 64
+    for weights in (np.array([1, 2]), np.array([1.0, 2.0]), (np.float32(1), np.int64(2)), [np.array(1.0), 2]):
+        assert TrainConfig(corpus_weights=weights).corpus_weights == (1.0, 2.0)
+    with pytest.raises(InputError, match=r"train\.corpus_weights must be a list, got 1\.0"):
+        TrainConfig(corpus_weights=np.float32(1))
     assert DecodeConfig(length_penalty=1, max_length_factor=0).length_penalty == 1
 
 

@@ -110,3 +110,8 @@ def test_seeds_of_all_sites_layers_replicas_and_steps_differ():
     seeds = np.concatenate(sites)  # --> [steps * replicas * sites, 2]
     assert seeds.shape == (200 * 8 * 2 * 37, 2)
     assert len(np.unique(seeds, axis=0)) == len(seeds)
+
+
+def test_a_scalar_is_dropped_or_scaled():
+    values = {float(Dropout(0.5)(tf.constant(1.0), seed=seed(i, 1), training=True)) for i in range(20)}
+    assert values == {0.0, 2.0}

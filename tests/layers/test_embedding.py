@@ -119,3 +119,9 @@ def test_logits_are_float32_under_mixed_precision_and_the_matrix_too(mixed_bfloa
 def test_sizes_below_one_are_refused(argument):
     with pytest.raises(ValueError, match=rf"`{argument}` must be at least 1, got 0"):
         TiedEmbedding(**{"vocab_size": 3, "d_model": 4, argument: 0})
+
+
+def test_logits_may_be_asked_for_first():
+    states = np.random.default_rng(1).normal(size=[2, 3, 4]).astype("float32")
+    layer = TiedEmbedding(10, 4)
+    np.testing.assert_allclose(layer.logits(states), states @ np.array(layer.table).T, rtol=1e-5, atol=1e-6)

@@ -15,7 +15,6 @@ from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
-from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
 from t2t_keras.layers.stepping.decoder_step import OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
@@ -38,7 +37,7 @@ OPTIONS = {
     },
     # All that is apart from each other.
     "widths": {
-        **{"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False, "activation": "swish"},
+        **{"d_model": 15, "num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False, "activation": "swish"},
         **{"use_output_bias": True, "position_encoding": "learned", "max_positions": 16},
     },
     "experts": {"num_experts": 5, "experts_per_token": 2, "d_expert": 9},
@@ -85,7 +84,7 @@ def test_logits_have_the_vocabulary_and_are_float32(changes):
     assert tuple(logits.shape) == (2, 5, 13)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     assert model.compute_output_shape({"source": (2, 6), "target": (2, 5)}) == (2, 5, 13)
-    assert tuple(model.encode(SOURCE).shape) == (2, 6, 16)
+    assert tuple(model.encode(SOURCE).shape) == (2, 6, model.config.d_model)
     states = model.states({"source": SOURCE, "target": TARGET})
     np.testing.assert_allclose(model.output_embedding.logits(states.hidden), logits, atol=1e-6)
 
@@ -259,29 +258,24 @@ def test_what_is_offered():
 
 @pytest.mark.quick("base")
 @every_option
-def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
-    """The last layer's, mean over heads, of the same queries attending all at once; logits stay as they are."""
+def test_coverage_is_the_attention_of_all_steps(changes):
+    """The last layer's, mean over heads, of the same tokens computed all at once; logits stay as they are."""
     model, beam_size = shared(changes), 2
     plain, covered = (
         model.begin(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted)) for wanted in ((), (COVERAGE,))
     )
+    inputs = np.array([[0, 5, 7], [0, 3, 3], [0, 4, 4], [0, 5, 7]])  # of each hypothesis
+    sources, targets = np.repeat(SOURCE, beam_size, axis=0), np.pad(inputs[:, 1:], [(0, 0), (0, 1)], constant_values=1)
+    _, attentions = model.logits_and_attention({"source": sources, "target": targets})
+    weights = np.array(attentions.cross)[:, -1].mean(axis=1)  # --> [batch * beam, steps, source_len]
+    expected = ((sources == 0)[:, None] + weights.cumsum(axis=1)).reshape(2, beam_size, 3, -1)
     plain_cache, covered_cache = plain.cache, covered.cache
     assert plain_cache.coverage.shape == (2, beam_size, 0)
-    expected = np.repeat((SOURCE == 0)[:, None].astype("float32"), beam_size, axis=1)  # --> [batch, beam, source_len]
-    attention, memory = model.decoder.layers[-1].cross_attention, model.encode(SOURCE)
-    seen = []
-    step = CrossAttentionStep.__call__
-    watched = lambda self, query, *rest: seen.append(query) or step(self, query, *rest)  # noqa: E731
-    monkeypatch.setattr(CrossAttentionStep, "__call__", watched)
-    for token in (0, 5, 7):
-        logits, plain_cache = plain.step(np.full(4, token), plain_cache)
-        others = np.array([token, 3, 4, token]) if token else np.zeros(4, "int32")
-        found, covered_cache = covered.step(others, covered_cache)
-        mask = (SOURCE != 0)[:, None, None]
-        _, weights = attention.attend(ops.reshape(seen[-1], (2, beam_size, -1)), memory, mask)
-        expected += np.array(weights).mean(0)  # of [heads, batch, beam, source_len]
-        np.testing.assert_allclose(covered_cache.coverage, expected, atol=1e-5)
-        np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
+    for place in range(3):
+        logits, plain_cache = plain.step(inputs[:, place], plain_cache)
+        found, covered_cache = covered.step(inputs[:, place], covered_cache)
+        np.testing.assert_allclose(covered_cache.coverage, expected[:, :, place], atol=1e-5)
+        np.testing.assert_allclose(found, logits, atol=1e-5)
 
 
 @pytest.mark.quick("base")

@@ -19,7 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"beam_size": 1},
     "beam": {"beam_size": 4},
     "groups": {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
-    "coverage": {"beam_size": 3, "coverage_penalty": 0.4},
+    "coverage": {"beam_size": 4, "coverage_penalty": 3.0},
 }
 
 
@@ -76,11 +76,22 @@ def test_the_result_is_that_of_one_piece_and_each_step_shows_what_is_there(kind)
                     for sentence, length in enumerate(lengths):
                         ids = (result.token_ids[sentence, 0, :length].numpy() for result in (found, expected))
                         np.testing.assert_array_equal(*ids)
+                else:
+                    going_on = ~done.numpy()
+                    np.testing.assert_array_equal(found.scores[:, 0][going_on], best_so_far(kind, state)[going_on])
                 before = done.numpy()
             assert calls == -(-made // steps)
             np.testing.assert_array_equal(found.token_ids, expected.token_ids)
             for name in ("scores", "log_probs", "lengths"):
                 np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def best_so_far(kind, state):
+    """The best score of any hypothesis of a sentence that is not done, finished or living, float32 [batch]."""
+    goal = Goal(DecodeConfig(**SETTINGS[kind]), LIMITS)
+    living = goal.score(state.living.log_probs, state.length) + sum(state.coverage_scores)
+    scores = tf.concat([state.finished.scores, living], axis=1)
+    return tf.reduce_max(tf.reshape(scores, [len(LIMITS), -1]), axis=1).numpy()
 
 
 def same_text(found, expected, sentence):

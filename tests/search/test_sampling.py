@@ -202,3 +202,13 @@ def test_all_bits_of_a_seed_count():
     keys = sentence_keys(tf.constant([1, 1 + 2**32], tf.int64), ids).numpy()
     assert (keys[0] != keys[1]).any()
     np.testing.assert_array_equal(keys[1], sentence_keys(1 + 2**32, ids)[0])
+
+
+def test_so_many_of_the_samples_as_are_asked_for():
+    model, limits = ScriptedModel.random(9, batch=6, vocab=7), tf.constant(LIMITS)
+    every, first = (
+        sample(model.step, model.start_cache(5), Goal(samples(5), limits, num_best=count), KEYS) for count in (None, 1)
+    )
+    assert first.lengths.shape == (6, 1)
+    for some, whole in zip(first, every, strict=True):
+        np.testing.assert_array_equal(some, whole[:, :1])

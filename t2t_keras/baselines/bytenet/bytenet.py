@@ -152,5 +152,5 @@ class ByteNet(EncoderDecoder):
         batch = ops.shape(source)[0]
         pasts = tuple(block.begin(batch, beam_size, self.compute_dtype) for block in blocks)
         memory = ops.pad(memory, ((0, 0), (0, 1), (0, 0)))  # what is read beyond its end
-        coverage = first_coverage(source[:, :0], beam_size)
+        coverage = first_coverage(source, beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))

@@ -159,7 +159,7 @@ class ConvS2S(EncoderDecoder):
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.convolution.begin(batch, beam_size, self.compute_dtype) for block in steps)
-        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        coverage = first_coverage(source, beam_size, wanted)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))
 
 

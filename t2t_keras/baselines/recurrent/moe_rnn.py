@@ -185,6 +185,6 @@ class MoERNN(EncoderDecoder):
             ops.zeros((*rows, self.config.num_units), "float32"),
         )
         recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
-        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        coverage = first_coverage(source, beam_size, wanted)
         states = (nothing,) * (1 + len(above))
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))

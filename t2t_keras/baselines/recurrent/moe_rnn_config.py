@@ -58,7 +58,7 @@ class MoERNNConfig(ModelConfig):
         """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
         lstm = self._lstm_matrices() + 4 * self.num_units
         expert = 2 * self.d_model * self.d_expert + self.d_expert + self.d_model
-        experts = self.num_experts * (expert + 2 * self.d_model)
+        experts = self.num_experts * (expert + (1 + self.gate_noise) * self.d_model)
         attention = self._attention_matrices() + self.d_attention
         return {
             "embedding": self.token_rows(tied=self.tie_embeddings) * self.d_model + self.vocab_size,
@@ -71,7 +71,8 @@ class MoERNNConfig(ModelConfig):
         layers = self.num_encoder_layers + self.num_decoder_layers
         experts = 0
         if self.num_experts:
-            experts = 2 * self.d_model * (self.experts_per_token * self.d_expert + self.num_experts)
+            gates = (1 + self.gate_noise) * self.num_experts
+            experts = self.d_model * (2 * self.experts_per_token * self.d_expert + gates)
         matrices = layers * self._lstm_matrices() + self._context_matrix() + 2 * experts + self._attention_matrices()
         return {
             "matrices": 6 * (matrices + self.vocab_size * self.d_model),

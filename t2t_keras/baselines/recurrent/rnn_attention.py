@@ -185,7 +185,7 @@ class RNNAttention(EncoderDecoder):
         nothing = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
         states = (nothing,) * len(steps)
         recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
-        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        coverage = first_coverage(source, beam_size, wanted)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
 
     def _inputs(self, below: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:

@@ -18,6 +18,7 @@ from t2t_keras.kernels import plain
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.stepping.attention_step import KeysAndValues, SelfAttentionStep
 from t2t_keras.layers.stepping.decoder_step import DecoderStep
+from t2t_keras.layers.stepping.projections import Projections
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import PAD_ID
@@ -152,7 +153,7 @@ def _normalised(norm: Any, x: Tensor) -> Tensor:
 
 def _attended(attention: Any, bias: Tensor, x: Tensor) -> Tensor:
     """Self-attention, one head at a time, [batch, source_len, d_model]."""
-    step, heads = SelfAttentionStep(attention, "float32", beam_size=1), attention.num_heads
+    step, heads = SelfAttentionStep(attention, Projections("float32"), beam_size=1), attention.num_heads
     projected = plain.linear(x, step.kernel, step.bias)
     widths = [attention.d_key] * 2 * heads + [attention.d_value] * heads
     parts = tf.split(projected, widths, axis=2)  # --> [batch, source_len, d_head] each

@@ -98,9 +98,8 @@ class MultiHeadAttention(Layer):
         self.query_key_initializer = query_key_initializer
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, query_shape: tuple, memory_shape: tuple | None = None) -> None:
-        d_model = query_shape[-1]
-        d_memory = (memory_shape or query_shape)[-1]
+    def build(self, query_shape: tuple, memory_shape: tuple) -> None:
+        d_model, d_memory = query_shape[-1], memory_shape[-1]
         heads_key, heads_value = self.num_heads * self.d_key, self.num_heads * self.d_value
         self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key, self.query_key_initializer)
         self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key, self.query_key_initializer)

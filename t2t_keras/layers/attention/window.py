@@ -10,7 +10,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
-from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_attention
+from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.tensor import Tensor
 
 # Positions in a block, unless a window needs more; a short sentence is a single block. Where there are several, they
@@ -24,8 +24,8 @@ def window_attention(
     values: Tensor,
     *,
     window: tuple[int, int],
-    key_mask: Tensor | None = None,
-    attention: Callable[..., tuple[Tensor, Tensor]] = scaled_dot_product_attention,
+    key_mask: Tensor | None,
+    attention: Callable[..., tuple[Tensor, Tensor]],
 ) -> Tensor:
     """The heads of self-attention within a window.
 

@@ -26,10 +26,8 @@ class KeysAndValues(NamedTuple):
 class _AttentionStep:
     """The common part of attention to the past and to the memory; `output_kernel` is [heads * d_value, d_model]."""
 
-    def __init__(
-        self, layer: MultiHeadAttention, dtype: str, beam_size: int, projections: Projections | None = None
-    ) -> None:
-        self._projections = projections or Projections(dtype)
+    def __init__(self, layer: MultiHeadAttention, projections: Projections, beam_size: int) -> None:
+        self._projections = projections
         self._layer = layer
         self._beam_size = beam_size
         self._attention = layer.attention_function(0)
@@ -67,10 +65,8 @@ class SelfAttentionStep(_AttentionStep):
     only the positions before count.
     """
 
-    def __init__(
-        self, layer: MultiHeadAttention, dtype: str, beam_size: int, projections: Projections | None = None
-    ) -> None:
-        super().__init__(layer, dtype, beam_size, projections)
+    def __init__(self, layer: MultiHeadAttention, projections: Projections, beam_size: int) -> None:
+        super().__init__(layer, projections, beam_size)
         self.kernel, self.bias = joined_heads(layer, self._projections)
 
     def no_past(self, batch: Tensor | int, dtype: str) -> KeysAndValues:
@@ -140,10 +136,8 @@ def joined_heads(layer: MultiHeadAttention, projections: Projections) -> Project
 class CrossAttentionStep(_AttentionStep):
     """Attention to the memory by a built `MultiHeadAttention` without dropout; kernels are made ready once a search."""
 
-    def __init__(
-        self, layer: MultiHeadAttention, dtype: str, beam_size: int, projections: Projections | None = None
-    ) -> None:
-        super().__init__(layer, dtype, beam_size, projections)
+    def __init__(self, layer: MultiHeadAttention, projections: Projections, beam_size: int) -> None:
+        super().__init__(layer, projections, beam_size)
         self._query = self._projections.made_of_inputs(
             layer.query_kernel.path, lambda: Projection(*layer.query_projection()[:2])
         )

@@ -56,8 +56,8 @@ class DecoderLayerStep:
     def __init__(self, layer: DecoderLayer, dtype: str, beam_size: int) -> None:
         self._layer = layer
         of_self_attention, of_cross_attention, of_feed_forward = self.projections(layer, dtype)
-        self.self_attention = SelfAttentionStep(layer.self_attention, dtype, beam_size, of_self_attention)
-        self.cross_attention = CrossAttentionStep(layer.cross_attention, dtype, beam_size, of_cross_attention)
+        self.self_attention = SelfAttentionStep(layer.self_attention, of_self_attention, beam_size)
+        self.cross_attention = CrossAttentionStep(layer.cross_attention, of_cross_attention, beam_size)
         self._feed_forward: Callable[[Tensor], Tensor]
         if isinstance(layer.feed_forward, MixtureOfExperts):
             self._feed_forward = MixtureStep(layer.feed_forward, dtype)
@@ -151,7 +151,8 @@ class DecoderCache(NamedTuple):
 class DecoderStep:
     """A built `Decoder` without dropout, its kernels cast to `dtype` once per search.
 
-    With bfloat16, products with the kernels are computed in it. `beam_size` is the number of hypotheses per sentence.
+    With bfloat16, a step's products with the kernels are computed in it; the memory's keys and values, made once, are
+    not. `beam_size` is the number of hypotheses per sentence.
     """
 
     layer_class: ClassVar[type[DecoderLayerStep]] = DecoderLayerStep

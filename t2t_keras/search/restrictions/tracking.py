@@ -9,13 +9,13 @@ from t2t_keras.search.goal import Goal
 from t2t_keras.search.restrictions import rules as restrictions
 from t2t_keras.search.state import SearchState, Tracked
 
-_RANKS = {"prefixes": 2, "constraints": 4, "excluded": 3}
+RANKS = {"prefixes": 2, "constraints": 4, "excluded": 3}
 
 
 def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
     """The tracked tensors before the first step."""
     texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
-    wanted = {name: getattr(goal, name) for name in _RANKS}
+    wanted = {name: getattr(goal, name) for name in RANKS}
     return Tracked(texts, **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None})
 
 
@@ -55,6 +55,6 @@ def restriction_bias(
 def _token_ids(value: Any, name: str) -> tf.Tensor:
     """Converts the token ids of sentences to int32 and checks their rank."""
     value = tf.cast(tf.convert_to_tensor(value), tf.int32)
-    if value.shape.rank != _RANKS[name]:
-        raise ValueError(f"{name} must have {_RANKS[name]} axes, got shape {value.shape}")
+    if value.shape.rank != RANKS[name]:
+        raise ValueError(f"{name} must have {RANKS[name]} axes, got shape {value.shape}")
     return value

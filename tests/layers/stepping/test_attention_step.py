@@ -7,6 +7,7 @@ from keras import ops
 from t2t_keras.layers import MultiHeadAttention
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep, projected_memories
+from t2t_keras.layers.stepping.projections import Projections
 from tests.layers import numpy_oracle
 
 
@@ -15,7 +16,7 @@ def attention_to_memory(layer, query, memory, mask):
     bias = mask_bias(ops.convert_to_tensor(mask), "float32")
     batch, query_len, d_model = query.shape
     rows = ops.reshape(ops.convert_to_tensor(query), (-1, d_model))
-    step = CrossAttentionStep(layer, "float32", query_len)
+    step = CrossAttentionStep(layer, Projections("float32"), query_len)
     attended, _ = step(rows, *projected_memories([step], ops.convert_to_tensor(memory)), bias)
     return ops.reshape(attended, (batch, query_len, d_model))
 
@@ -24,7 +25,7 @@ def test_projected_memory_has_heads_first(rng):
     layer = MultiHeadAttention(2, 4, 3)
     layer.build((None, None, 8), (None, None, 8))
     memory = ops.convert_to_tensor(rng.standard_normal((2, 5, 8)), "float32")
-    ((keys, values),) = projected_memories([CrossAttentionStep(layer, "float32", 1)], memory)
+    ((keys, values),) = projected_memories([CrossAttentionStep(layer, Projections("float32"), 1)], memory)
     assert tuple(keys.shape) == (2, 2, 5, 4)
     assert tuple(values.shape) == (2, 2, 5, 3)
 
