@@ -1,6 +1,7 @@
 """What --help prints: what a program does, examples in the form that was typed, and its flags in groups."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 import textwrap
@@ -40,7 +41,7 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
         sections[group].append(_entry(*_described(flag, flag.name in paths)))
     sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
     listed = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
-    return "\n\n".join([as_typed((module.__doc__ or "").strip(), called), *listed])
+    return as_typed("\n\n".join([(module.__doc__ or "").strip(), *listed]), called)
 
 
 def _search_settings() -> set[str]:
@@ -84,18 +85,22 @@ def _entry(form: str, words: str) -> str:
 
 
 def as_typed(words: str, called: str) -> str:
-    """The examples with the command that was typed, where that is not `python -m launch.NAME`."""
-    name = pathlib.Path(called).name
-    for module, command in _commands().items():
-        if name == command:
-            words = words.replace(f"python -m launch.{module}", command)
-        elif name.startswith("t2t-"):  # examples of other programs
-            words = words.replace(f"python -m launch.{module} ", f"{command} ")
-    if "t2t_keras" in pathlib.Path(called).parts:
-        words = words.replace("python -m launch.", "python -m t2t_keras.launch.")
-    return words
+    """The words with programs as the one that was typed is called, where that is not `python -m launch.NAME`, and with
+    the package by its name where it is installed.
+    """
+    path = pathlib.Path(called)
+    is_command = path.name.startswith("t2t-")
+    is_module = path.parts[-3:-1] == ("t2t_keras", "launch")  # unless that is a clone of the repository
+    is_module = is_module and not (path.parents[1] / "pyproject.toml").is_file()
+    if is_command:
+        for module, command in _commands().items():
+            words = re.sub(rf"(python -m |\b)launch\.{module}\b", command, words)
+    elif is_module:
+        words = re.sub(r"(?<![\w.])launch\.(?=[a-z])", _LAUNCH, words)
+    return words.replace("pip install '.[", "pip install 't2t_keras[") if is_command or is_module else words
 
 
+@functools.cache
 def _commands() -> Mapping[str, str]:
     """The installed command of each program, by the name of its module; none where the package is not installed."""
     points = [point for point in metadata.entry_points(group="console_scripts") if point.value.startswith(_LAUNCH)]

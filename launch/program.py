@@ -98,7 +98,12 @@ def run(main: Callable[[list[str]], None]) -> None:
         with _until_unread():
             print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0]), flush=True)
         sys.exit(0)
-    sys.modules["__main__"].__doc__ = module.__doc__  # of --helpfull, also if a console command is the main module
+    # Of --helpfull, also if a console command is the main module.
+    sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
+    if "--helpfull" in sys.argv[1:]:  # absl's own ends with status 1
+        with _until_unread():
+            app.usage(writeto_stdout=True)
+        sys.exit(0)
     app.run(lambda argv: _guarded(main, argv), flags_parser=_parsed)
 
 
@@ -179,10 +184,10 @@ def title(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line, which is seen at once."""
-    print(line, flush=True)
+    """Prints a line, with programs as they were called, which is seen at once."""
+    print(helping.as_typed(line, sys.argv[0]), flush=True)
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {with_urls(message)}", file=sys.stderr)
+    print(f"error: {helping.as_typed(with_urls(message), sys.argv[0])}", file=sys.stderr)
     sys.exit(1)

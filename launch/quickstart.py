@@ -74,9 +74,8 @@ def main(argv: list[str]) -> None:
     for sentence, translation in zip(SENTENCES, translations, strict=True):
         print(f"  {sentence}\n    {translation}")
     if missing := missing_for_serving():
-        print(
-            f"\nExporting and serving need {missing}: pip install '.[serve]', then the same command goes on from here."
-        )
+        needs = f"\nExporting and serving need {missing}: pip install '.[serve]'"
+        program.say(f"{needs}, then the same command goes on from here.")
         return
     program.title("5. The same through a server")
     _serve(steps.export(), translations)

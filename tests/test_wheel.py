@@ -123,7 +123,7 @@ def test_serving_without_its_extra_says_in_one_line_what_to_install(environment:
     done = run(environment, "t2t-serve", f"--export_dir={tmp_path}", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ") and line.endswith(" is missing: pip install '.[serve]'")
+    assert line.startswith("error: ") and line.endswith(" is missing: pip install 't2t_keras[serve]'")
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_the_quickstart_of_a_fresh_installation(wheel: Path, tmp_path: Path) -> 
     first = run(environment, "t2t-quickstart", "--minutes=1", cwd=folder)
     assert first.returncode == 0, first.stderr
     translations = first.stdout.partition("4. Translations of sentences of our own")[2].splitlines()
-    assert translations[-1].endswith("pip install '.[serve]', then the same command goes on from here.")
+    assert translations[-1].endswith("pip install 't2t_keras[serve]', then the same command goes on from here.")
     assert "Traceback" not in first.stderr
     assert not (folder / "saved_models").exists()
 

@@ -110,5 +110,27 @@ def test_examples_have_the_form_that_was_typed(module, monkeypatch, called, exam
     assert [line.split(" --")[0].strip() for line in shown[3:5]] == examples
 
 
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        ("launch/serve.py", "run launch.train or python -m launch.fit; pip install '.[serve]'"),
+        ("/venv/bin/t2t-serve", "run t2t-train or t2t-fit; pip install 't2t_keras[serve]'"),
+        (
+            "/venv/lib/t2t_keras/launch/serve.py",
+            "run t2t_keras.launch.train or python -m t2t_keras.launch.fit; pip install 't2t_keras[serve]'",
+        ),
+    ],
+)
+def test_programs_are_named_as_the_one_that_was_typed(called, said):
+    assert helping.as_typed("run launch.train or python -m launch.fit; pip install '.[serve]'", called) == said
+
+
+def test_a_clone_that_is_called_like_the_package_is_none(tmp_path):
+    program = tmp_path / "t2t_keras" / "launch" / "serve.py"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "t2t_keras" / "pyproject.toml").touch()
+    assert helping.as_typed("python -m launch.fit", str(program)) == "python -m launch.fit"
+
+
 def test_commands_are_those_that_are_installed():
     assert helping._commands()["train"] == "t2t-train"

