@@ -30,7 +30,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings
-from t2t_keras.text.languages import language_of
+from t2t_keras.text.languages import language_of, language_of_name
 
 from . import remote_paths
 from .flag_groups import decoding_flags, model_flags
@@ -46,8 +46,8 @@ _REFERENCES = flags.DEFINE_string("references", None, "With --hypotheses: what t
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Its code decides what the scores take for words; default: the language that the model was trained for, or "
-    "Chinese, Japanese or Korean if the references are written so.",
+    "Its code decides what the scores take for words; default: the language that the model was trained for, or, with "
+    "--hypotheses, that in the name of the references; or Chinese, Japanese or Korean if these are written so.",
 )
 _LOWERCASE = flags.DEFINE_bool(
     "lowercase", None, "Also score lowercased text; default: if the model was trained on such."
@@ -102,11 +102,16 @@ def _score_files() -> None:
     """Scores outputs in a file against references in another."""
     if not (_HYPOTHESES.value and _REFERENCES.value and _TASK.value):
         raise InputError("--task, --hypotheses and --references go together")
-    if model_flags.MODEL_DIR.value or _SPLIT.value or _SOURCE.value or _REFERENCE.value:
-        raise InputError("--hypotheses are scored without a model: give either them or --model_dir and a test set")
+    of_model = (model_flags.MODEL_DIR, model_flags.CHECKPOINT, model_flags.ENSEMBLE)
+    if any(flag.value for flag in (*of_model, _SPLIT, _DATA_DIR, _SOURCE, _REFERENCE, _OUTPUT_DIR)):
+        raise InputError(
+            "--hypotheses are scored without a model, and scores are printed: give either them or --model_dir and a "
+            "test set"
+        )
     scored = task(_TASK.value)
     hypotheses, references = (scored.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
-    scoring = ScoringSettings(_TARGET_LANGUAGE.value or "", bool(_LOWERCASE.value), _PAPER_BLEU.value)
+    language = _TARGET_LANGUAGE.value or language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
+    scoring = ScoringSettings(language, bool(_LOWERCASE.value), _PAPER_BLEU.value)
     scored.check(references, scoring)
     print("\n".join(_score_lines(scored.scores(hypotheses, references, scoring))))
     print(scored.report(hypotheses, references), end="")
@@ -117,6 +122,8 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
         if _SOURCE.value or _REFERENCE.value:
             raise InputError("give either --split or --source and --reference, not both")
         return PreparedData.open(_DATA_DIR.value or run.data_dir).text(_SPLIT.value)
+    if _DATA_DIR.value:
+        raise InputError(f"--data_dir={_DATA_DIR.value} goes with --split")
     scored = task(run.config.data.task)
     if not scored.is_parallel:
         if not _SOURCE.value or _REFERENCE.value:

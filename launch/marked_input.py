@@ -24,11 +24,11 @@ def write_marked(
     Raises:
         InputError: a line is not UTF-8, or the document is not well-formed XML; names the line.
     """
-    report, num_cut = TermReport(name), 0
+    report, num_cut, newline = TermReport(name), 0, ""
     lines = enumerate(raw_lines, start=1)
     size = chunk_lines if markup == "placeholders" else None
     while chunk := list(itertools.islice(lines, size)):
-        newline = "\r\n" if chunk[0][1].endswith(b"\r\n") else "\n"
+        newline = newline or ("\r\n" if chunk[0][1].endswith(b"\r\n") else "\n")
         texts = [_decoded(raw, number, name) for number, raw in chunk]
         texts = texts if markup == "placeholders" else ["\n".join(texts) + "\n"]
         documents = [MarkedDocument.parsed(text, markup, name) for text in texts]

@@ -34,6 +34,9 @@ _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with ev
 flags.adopt_module_key_flags(model_flags)
 flags.mark_flag_as_required("model_dir")
 
+# Pairs that are scored at a time, sorted by length.
+_CHUNK_LINES = 5000
+
 
 def main(argv: list[str]) -> None:
     """Scores the pairs that the flags name."""
@@ -42,8 +45,10 @@ def main(argv: list[str]) -> None:
     standard: contextlib.AbstractContextManager[IO[str]] = contextlib.nullcontext(sys.stdout)
     with standard if _OUTPUT.value is None else replacing(_OUTPUT.value) as file:
         translator = model_flags.load_translator()
-        scores = translator.score([source for source, _ in pairs], [translation for _, translation in pairs])
-        file.writelines(f"{_line(score)}\n" for score in scores)
+        sources, targets = translator.encoded([source for source, _ in pairs], [target for _, target in pairs])
+        for first in range(0, len(sources), _CHUNK_LINES):  # the details of all tokens of a corpus need much memory
+            chunk = slice(first, first + _CHUNK_LINES)
+            file.writelines(f"{_line(score)}\n" for score in translator.score_tokens(sources[chunk], targets[chunk]))
 
 
 def _line(score: ForcedScore) -> str:

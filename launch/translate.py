@@ -11,7 +11,6 @@ Examples:
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
-import codecs
 import contextlib
 import itertools
 import json
@@ -24,7 +23,7 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 import tqdm
 from absl import flags
 
-from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_raw_lines
+from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_raw_lines, without_byte_order_mark
 from t2t_keras.errors import InputError
 from t2t_keras.inference import json_lines, verification
 from t2t_keras.inference.translation import Translation
@@ -125,6 +124,8 @@ def _load_translator() -> Translator:
     translator = decoding_flags.load_translator(Glossary.parsed(read_lines(name), name) if name else None)
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
+    if _ALIGNMENTS.value:
+        translator.align_tokens([], [])  # raises before anything is searched for
     return translator
 
 
@@ -166,7 +167,7 @@ def _translate(
 
 def _line(number: int, raw: bytes) -> json_lines.Line:
     try:
-        text = decoded_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw)
+        text = decoded_line(without_byte_order_mark(raw) if number == 1 else raw)
     except InputError as error:
         return json_lines.Line(number, "", None, str(error))
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)

@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.inference.forced import pair_batches, token_log_probs_function
-from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, replacing, write_json
 from t2t_keras.search.batches import Progress
@@ -55,7 +54,7 @@ class Evaluation:
 
 def evaluate(
     translator: Translator,
-    sources: Sequence[str | Request],
+    sources: Sequence[str],
     references: Sequence[str],
     settings: ScoringSettings | None = None,
     on_progress: Progress | None = None,
@@ -64,7 +63,7 @@ def evaluate(
 
     Args:
         translator: translates the sources.
-        sources: lines of text, or requests.
+        sources: lines of text.
         references: one for each source.
         settings: what the scores depend on; None means the defaults.
         on_progress: see `Translator.translate`.
@@ -74,7 +73,8 @@ def evaluate(
     """
     check_lines(sources, references)
     translator.task.check(references, settings or ScoringSettings())
-    translator.translate(sources[:1], scored=False)  # traces the graph or converts the model, once
+    # Traces the graph or converts the model, once; for a line without text it would do nothing.
+    translator.translate([next(filter(str.strip, sources), sources[0])], scored=False)
     start = time.perf_counter()
     translations = translator.translate(sources, on_progress, scored=False)
     seconds = time.perf_counter() - start
@@ -114,6 +114,7 @@ def corpus_cross_entropy(
 
 def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
     """The perplexity of a token of what a translator's model should write for sources; raises as the cross-entropy."""
+    check_lines(sources, references)
     sources = [translator.beginning(translator.repaired(line)) for line in sources]
     pairs = zip(sources, map(translator.repaired, references), strict=True)
     targets = list(itertools.starmap(translator.task.target, pairs))

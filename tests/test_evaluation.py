@@ -54,6 +54,7 @@ def test_lines_must_match(lines):
     for call in (
         lambda: evaluation.corpus_cross_entropy(None, tiny.tokenizer(), *lines),
         lambda: evaluation.evaluate(translator, *lines),
+        lambda: evaluation.target_perplexity(translator, *lines),
     ):
         with pytest.raises(InputError, match="lines"):
             call()
@@ -122,3 +123,15 @@ def test_outputs_that_are_cut_are_counted():
     translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), config)
     lines = ["A man", *tiny.SENTENCES, "A man"]
     assert evaluation.evaluate(translator, lines, lines).num_cut == len(tiny.SENTENCES)
+
+
+def test_what_is_timed_was_traced_before(monkeypatch):
+    """By a line with text, since nothing is traced for one without."""
+    tokenizer, asked = tiny.tokenizer(), []
+    translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), DecodeConfig(beam_size=1))
+    translate = translator.translate
+    monkeypatch.setattr(
+        translator, "translate", lambda lines, *rest, **options: asked.append(lines) or translate(lines)
+    )
+    evaluation.evaluate(translator, [" ", "A man"], ["-", "A man"])
+    assert asked == [["A man"], [" ", "A man"]]

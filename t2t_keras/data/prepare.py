@@ -22,7 +22,7 @@ from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import output_limit
 from t2t_keras.data.shards import VOCABULARY, Counts, encode, intermediate_paths, text_paths, write_text
 from t2t_keras.data.sources.corpora import SPLITS, Corpus
-from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
+from t2t_keras.data.sources.corpora_files import read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import local_path, read_json, write_json
@@ -125,8 +125,8 @@ class PreparedData:
     def text(self, split: str) -> tuple[list[str], list[str]]:
         """The sources and references of "valid" or "test"; raises an InputError for other splits."""
         self._check_split(split, [name for name in self.splits if name != "train"])
-        source_path, target_path = text_paths(self.directory, split)
-        return list(read_lines(source_path)), list(read_lines(target_path))
+        pairs = list(read_pairs(*text_paths(self.directory, split)))
+        return [source for source, _ in pairs], [reference for _, reference in pairs]
 
     def _check_split(self, split: str, valid: list[str]) -> None:
         if split not in valid:

@@ -245,7 +245,7 @@ class Translator:
             InputError: unequal numbers of lines, a line of more than `MAX_SCORED_LENGTH` tokens, or a translation that
                 is no output of the task, such as a label that the model does not have.
         """
-        return self.score_tokens(*self._encoded(lines, translations))
+        return self.score_tokens(*self.encoded(lines, translations))
 
     def score_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[ForcedScore]:
         """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`, of any length."""
@@ -267,7 +267,7 @@ class Translator:
         Raises:
             InputError: as for `score`; the model does not offer its attention; or an ensemble's layers or heads differ.
         """
-        return self.explain_tokens(*self._encoded(lines, translations))
+        return self.explain_tokens(*self.encoded(lines, translations))
 
     def explain_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Explanation]:
         """`explain` of token ids with end symbols, such as those of a `Translation`, of any length.
@@ -326,9 +326,13 @@ class Translator:
                 results[row] = finish(sources[row], targets[row], found)
         return [results[row] for row in range(len(sources))]
 
-    def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
-        """The token ids of lines and of what the model writes for their translations, end symbols included."""
-        sources = self.tokenizer.source.encode_batch([self.repaired(line) for line in lines])
+    def encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
+        """The token ids of lines and of what the model writes for their translations, with end symbols.
+
+        Raises:
+            InputError: as for `score`.
+        """
+        sources = self.tokenizer.source.encode_batch([self.beginning(self.repaired(line)) for line in lines])
         # Where there are fewer lines than translations, they are counted below.
         pairs = enumerate(zip(itertools.chain(lines, itertools.repeat("")), translations, strict=False), start=1)
         targets = self.tokenizer.encode_batch([self._target(number, *pair) for number, pair in pairs])

@@ -104,7 +104,7 @@ class QuestionAnsweringTask(Task):
 def _paragraphs(lines: Iterable[str], path: str) -> Iterator[dict[str, Any]]:
     try:
         contents = json.loads("\n".join(lines))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from None
     for article in _field(contents, "data", list, path):
         yield from _field(article, "paragraphs", list, path)

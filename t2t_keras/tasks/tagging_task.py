@@ -55,7 +55,7 @@ class TaggingTask(Task):
         words: list[str] = []
         labels: list[str] = []
         before = 0  # columns
-        for number, line in enumerate([*lines, ""], start=1):
+        for number, line in enumerate(itertools.chain(lines, [""]), start=1):
             columns = _columns(line)
             if columns and columns[0] != _DOCUMENT:
                 if len(columns) < 2:

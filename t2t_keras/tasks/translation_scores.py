@@ -22,11 +22,11 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
     """Raises an InputError if translations into a language cannot be scored, with `paper_bleu` by `paper_bleu_score`.
 
-    The reason is that sacreBLEU's tokeniser is not installed, or that the language has no words between blanks.
+    The reason is that sacreBLEU's tokeniser is not installed, or that Moses has no rules of the language.
     """
     _bleu_metric(target_language)
     if paper_bleu and east_asian(target_language):
-        raise InputError(f"the paper's BLEU is of words between blanks, of which {target_language!r} has none")
+        raise InputError(f"the paper's BLEU is of words by Moses, which has no rules of {target_language!r}")
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None) -> float:
@@ -45,7 +45,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
 def sacrebleu_scores(
     hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None
 ) -> list[Score]:
-    """BLEU, chrF and TER with sacreBLEU's defaults, on cased, detokenised text.
+    """BLEU, chrF and TER with sacreBLEU's defaults, on detokenised text; TER does not distinguish case, the others do.
 
     BLEU uses sacreBLEU's tokeniser for `target_language`: "zh", "ja-mecab", "ko-mecab", else "13a". None detects
     Chinese, Japanese and Korean from the references. TER splits at blanks.
@@ -88,7 +88,7 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
         return [lowercased]
     import sacremoses  # imported here because it takes a third of a second
 
-    language = base_language(target_language)
+    language = _moses_language(target_language)
     moses = sacremoses.MosesTokenizer(lang=language)
     tokenised, tokenised_references = (
         [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
@@ -98,6 +98,16 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     return [lowercased, _score("BLEU tokenised lowercased", _multi_bleu(), *sides)]
 
 
+def _moses_language(target_language: str) -> str:
+    """The language by whose abbreviations Moses tokenises; warns where it has those of English alone."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    language = base_language(target_language)
+    if language not in NonbreakingPrefixes().available_langs.values():
+        logging.getLogger(__name__).warning("Moses has no rules of %r: words are split as in English", language)
+    return language
+
+
 def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:
     """BLEU as in the paper: Moses-tokenised, compounds split at hyphens (`##AT##-##AT##`).
 
@@ -105,13 +115,13 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
     references were already tokenised; here they are processed like the hypotheses. Scores are mostly higher than
     sacreBLEU's.
 
-    Raises an InputError as `sacrebleu_scores`, or if the language has no words between blanks.
+    Raises an InputError as `sacrebleu_scores`, or for Chinese, Japanese and Korean.
     """
     check_lines(hypotheses, references)
     check_language(target_language, paper_bleu=True)
     import sacremoses
 
-    language = base_language(target_language)
+    language = _moses_language(target_language)
     moses, punctuation = sacremoses.MosesTokenizer(lang=language), sacremoses.MosesPunctNormalizer()
     plain = ([punctuation.replace_unicode_punct(line) for line in lines] for lines in (hypotheses, references))
     split, split_references = ([split_compounds(_moses(moses, line)) for line in lines] for lines in plain)

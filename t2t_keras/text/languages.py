@@ -9,8 +9,9 @@ _KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
 _HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LETTER = re.compile(r"[^\W\d_]")
-_CHARACTERS = f"[{_KANA.pattern[1:-1]}{_HAN.pattern[1:-1]}]"
-_CHARACTER_OR_REST = re.compile(rf"{_CHARACTERS}|(?:(?!{_CHARACTERS}).)+", re.DOTALL)
+# A character of Chinese or Japanese, which do not part words.
+CHARACTER = re.compile(f"[{_KANA.pattern[1:-1]}{_HAN.pattern[1:-1]}]")
+_CHARACTER_OR_REST = re.compile(rf"{CHARACTER.pattern}|(?:(?!{CHARACTER.pattern}).)+", re.DOTALL)
 _LAST_MARK = 0x1FFFF  # beyond are only variation selectors, which choose a glyph but make no other word
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 

@@ -8,7 +8,7 @@ _BREAKS = "\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
 # Invisible: zero-width space, word joiner, byte-order mark, soft hyphen, direction
 # marks. The zero-width joiners U+200C and U+200D stay: Persian, Indic
 # scripts and emoji are spelled with them.
-_INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+_INVISIBLE = "\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 CONTROL = "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"
 
 REPAIRABLE = re.compile(f"[{_BREAKS}{_INVISIBLE}{CONTROL}]|  |^ | $")

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Iterator
 
+from t2t_keras.text.languages import CHARACTER
 from t2t_keras.text.pieces import BLANK, byte_of
 
 
@@ -36,11 +37,15 @@ def is_apart(text: str, place: int) -> bool:
 
 
 def units(text: str) -> list[tuple[int, int]]:
-    """The beginnings and ends of a text's words, and of its other characters but blanks, each alone."""
+    """The beginnings and ends of a text's words, and of its other characters but blanks, each alone.
+
+    So is each character of Chinese and Japanese, which do not part words.
+    """
     found: list[tuple[int, int]] = []
     for place, character in enumerate(text):
         if not character.isspace():
-            if found and found[-1][1] == place and not is_apart(text, place):
+            goes_on = found and found[-1][1] == place and not is_apart(text, place)
+            if goes_on and not CHARACTER.search(text, place - 1, place + 1):
                 found[-1] = (found[-1][0], place + 1)
             else:
                 found.append((place, place + 1))

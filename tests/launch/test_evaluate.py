@@ -50,6 +50,15 @@ def results(folder):
         "missing": [*run, texts[0], "--reference=/nowhere/a.de"],
         "empty": [*run, f"--source={folder / 'none'}", f"--reference={folder / 'none'}"],
         "no_entities": ["--task=tagging", *(f"--{side}={folder / 'labels'}" for side in ("hypotheses", "references"))],
+        "german_files": [
+            *("--task=translation", "--paper_bleu"),
+            *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
+        ],
+        "files_and_folder": [
+            *("--task=translation", f"--output_dir={folder / 'out'}"),
+            *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
+        ],
+        "text_and_data": [*run, *texts, f"--data_dir={folder / 'data'}"],
         "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
     }
     done = run_cases("launch.evaluate", [(arguments, b"") for arguments in cases.values()])
@@ -108,6 +117,11 @@ def test_files_of_labels_without_any_entity(results):
     assert out.startswith("F1              0.00  seqeval\n")
 
 
+def test_files_are_scored_in_the_language_of_their_name(results):
+    status, out, err = results["german_files"]
+    assert (status, err) == (0, "") and "moses:de" in out
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -119,7 +133,9 @@ def test_files_of_labels_without_any_entity(results):
         ("empty", ["no lines"]),
         ("no_data", ["out"]),
         ("no_folder", ["a.en"]),
-        ("chinese_paper", ["'zh' has none"]),
+        ("chinese_paper", ["no rules of 'zh'"]),
+        ("files_and_folder", ["scores are printed"]),
+        ("text_and_data", ["goes with --split"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

@@ -59,7 +59,7 @@ def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenize
     assert "tok:13a" in sacrebleu_scores(hypotheses, references, "de")[0].signature
     (lowercased,) = lowercased_scores(hypotheses, references, language)
     assert tokenizer in lowercased.signature and "case:lc" in lowercased.signature
-    with pytest.raises(InputError, match=f"words between blanks, of which '{language}' has none"):
+    with pytest.raises(InputError, match=f"words by Moses, which has no rules of '{language}'"):
         paper_bleu_score(hypotheses, references, language)
 
 
@@ -83,6 +83,13 @@ def test_moses_tokens():
     """Full stop and comma are tokens of their own: of 7, the last does not match."""
     _, tokenised = lowercased_scores(["a, b c d e!"], ["a, b c d e."], "en")
     assert tokenised.value == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
+
+
+def test_a_language_that_moses_does_not_know_is_told(caplog):
+    paper_bleu_score(["a b c d"], ["a b c d"], "de")
+    assert not caplog.text
+    paper_bleu_score(["a b c d"], ["a b c d"], "deu")
+    assert "Moses has no rules of 'deu': words are split as in English" in caplog.text
 
 
 def test_a_region_changes_no_tokens():

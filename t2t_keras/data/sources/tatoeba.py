@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def download(language: str, folder: str | Path) -> None:
     try:
         with zipfile.ZipFile(archive) as opened:
             sides = [opened.read(f"Tatoeba.{release}.{code}").decode().split("\n") for code in ("en", language)]
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError) as error:
         raise InputError(f"{archive}: broken ({error}); delete the file to download it again") from error
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{archive}: its sides have {len(sides[0])} and {len(sides[1])} lines")

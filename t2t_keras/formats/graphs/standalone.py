@@ -26,7 +26,7 @@ Arrays = Mapping[str, np.ndarray]
 # As `t2t_keras.text.repair` has them.
 _BREAKS = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _INVISIBLE = re.compile(
-    "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"
+    "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"
 )
 
 

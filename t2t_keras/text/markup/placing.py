@@ -30,11 +30,17 @@ class AlignedText:
 
 @dataclasses.dataclass(frozen=True)
 class _Unit:
-    """A word of the translation, or a character of none; `source` is the number of the source's, or -1."""
+    """A word of the translation, or a character of none.
+
+    Attributes:
+        text: it.
+        source: the number of the source's unit that it comes from, or -1.
+        blank: the blank that stands before it, or "".
+    """
 
     text: str
     source: int
-    has_blank: bool
+    blank: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +63,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
             # A blank comes after the end tags and before the start tags.
             pending += piece
             continue
-        blank = " " if last is not None and _has_blank(last, piece) else ""
+        blank = (getattr(piece, "blank", "") or " ") if last is not None and _has_blank(last, piece) else ""
         start_tag = re.search("<(?!/)", pending)
         ends = start_tag.start() if start_tag else len(pending)
         text += pending[:ends] + blank + pending[ends:] + _spelled(piece, segment)
@@ -79,7 +85,8 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
     for (start, end), own in zip(targets, weights, strict=True):
         if not any(True for _ in _shared(invented, start, start + 1)):
             source, _ = max(own.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))
-            found.append(_Unit(text[start:end], source, text[start - 1 : start].isspace()))
+            before = text[:start][-1:]
+            found.append(_Unit(text[start:end], source, before if before.isspace() else ""))
     return found
 
 
@@ -189,10 +196,10 @@ def _point(mark: Mark, own: np.ndarray, source: tuple[int, int], allowed: np.nda
 def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
     if isinstance(right, _Unit):
         if isinstance(left, _Unit):
-            return right.has_blank
+            return bool(right.blank)
         if left.blank_after is False and right.source == left.end:
             return False
-        return bool(left.blank_after) or right.has_blank or is_of_word(right.text[0])
+        return bool(left.blank_after or right.blank) or is_of_word(right.text[0])
     if isinstance(left, _Unit):
         if right.blank_before is False and left.source == right.start - 1:
             return False

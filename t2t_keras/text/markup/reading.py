@@ -1,5 +1,6 @@
 """Cuts documents into text and markup; joined again, the parts are the document, character by character."""
 
+import collections
 import dataclasses
 import itertools
 import re
@@ -211,19 +212,25 @@ def _with_levels(parts: Sequence[Part]) -> list[Part]:
 
 
 def _with_kept(parts: Sequence[Part]) -> list[Part]:
-    """Makes one part of each element that stays as it is."""
-    done: list[Part] = []
-    depth, first = 0, 0
+    """Makes one part of each element that stays as it is.
+
+    One that is never closed goes to the end of the document, as in browsers, if its content is no text; of a paragraph
+    or another element whose end HTML lets be left out, only the start tag stays.
+    """
+    opened: dict[str, list[int]] = collections.defaultdict(list)
+    ends: dict[int, int] = {}
     for number, part in enumerate(parts):
-        if depth:
-            depth += (part.kind == "start") - (part.kind == "end") if part.name == parts[first].name else 0
-        elif part.kind == "start" and part.is_kept:
-            depth, first = 1, number
-        else:
-            done.append(part)
-            continue
-        if depth == 0 or number == len(parts) - 1:
-            raw = "".join(each.raw for each in parts[first : number + 1])
-            done.append(Part("whole", raw, parts[first].name, parts[first].is_inline))
-            depth = 0
+        if part.kind == "start":
+            opened[part.name].append(number)
+        elif part.kind == "end" and opened[part.name]:
+            ends[opened[part.name].pop()] = number
+    done: list[Part] = []
+    number = 0
+    while number < len(parts):
+        part, last = parts[number], number
+        if part.kind == "start" and part.is_kept:
+            last = ends.get(number, len(parts) - 1 if part.name in _KEPT else number)
+            part = Part("whole", "".join(each.raw for each in parts[number : last + 1]), part.name, part.is_inline)
+        done.append(part)
+        number = last + 1
     return done

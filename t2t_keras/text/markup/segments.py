@@ -12,8 +12,9 @@ from t2t_keras.text.markup.reading import Part
 from t2t_keras.text.words import is_of_word, units
 
 _BRACES = r"\{(?:[^{}]|\{[^{}]*\})*\}"
-_CONVERSION = r"[#0+\-]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
-# After a digit it is a percent sign, as in the German "10%ige".
+_CONVERSION = r"(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
+# After a digit it is a percent sign, as in the German "10%ige", and before a hyphen without a width, as in the Swedish
+# "3 %-enheter".
 PLACEHOLDER = re.compile(rf"[$%]?{_BRACES}|%\(\w+\){_CONVERSION}|(?<!\d)%(?:\d+\$)?{_CONVERSION}|%%")
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _ITEM = re.compile(f"(?P<entity>{_ENTITY.pattern})|(?P<placeholder>{PLACEHOLDER.pattern})")
@@ -142,7 +143,7 @@ class _Builder:
     """Collects a sentence's text and marks."""
 
     def __init__(self, is_escaped: bool) -> None:
-        self.text, self.before, self.after = "", "", ""
+        self.text, self.before = "", ""
         self.entities: dict[str, str] = {}
         self._is_escaped = is_escaped
         self._blanks, self._after_point = "", False
@@ -210,12 +211,8 @@ class _Builder:
     def close(self, raw: str) -> None:
         mark = self._open.pop()
         mark.closing, mark.end = raw, len(self.text)
-
-    def finish(self) -> None:
-        if self._points and self.text:
-            self._follow(False)
-            self.top.children[-1].blank_after = None  # a point at the end has nothing after it
-        self.after = self._blanks if not self._after_point else ""
+        if mark.start == mark.end:  # without text it stands like a single tag
+            self._points.append(mark)
 
 
 def _segment(piece: Sequence[Part], line: int, is_escaped: bool) -> Segment:

@@ -132,6 +132,21 @@ def test_placeholders_side_by_side_stay_so(line):
     assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == line
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<p>私は<a href="x">東京</a>に住んでいます。</p>',
+        "<p>我<b>喜欢</b>你。</p>",
+        "<p>Prix\u202f: <b>10\u202f000</b>\xa0€ et plus</p>",
+        '<p><a id="x"></a>Heading</p>',
+        '<p><i class="fa"></i>Home</p>',
+    ],
+)
+def test_what_translates_to_itself_keeps_its_blanks_and_the_words_of_its_elements(document):
+    parsed = MarkedDocument.parsed(document, "html", "in")
+    assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == document
+
+
 @pytest.mark.parametrize("declaration", ["", '<?xml version="1.0"?>', '<?xml version="1.0"?>\n', "<!-- c -->\n"])
 @pytest.mark.parametrize("doctype", ["html", 'd [\n<!ENTITY foo "bar"><!-- d -->\n]', 'd SYSTEM "d.dtd"'])
 def test_the_document_type_stays_as_it_is(declaration, doctype):
@@ -139,6 +154,14 @@ def test_the_document_type_stays_as_it_is(declaration, doctype):
     parsed = MarkedDocument.parsed(document, "xml", "in.xml")
     assert [segment.text for segment in parsed.segments] == ["A dog."]
     assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == document
+
+
+@pytest.mark.parametrize("word", ["3 %-enheter", "3 %-poeng"])
+def test_percent_signs_before_hyphens_are_no_placeholders(word):
+    parsed = MarkedDocument.parsed(f"Det är {word} och %-10s, %-5.2f, %-*s, %0-5d, %+d.", "placeholders", "in")
+    (segment,) = parsed.segments
+    assert segment.text.startswith(f"Det är {word} och")
+    assert [mark.raw for mark in segment.marks] == ["%-10s", "%-5.2f", "%-*s", "%0-5d", "%+d"]
 
 
 def test_percent_signs_behind_numbers_are_no_placeholders():
