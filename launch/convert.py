@@ -5,7 +5,6 @@ python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_fo
 """
 
 import dataclasses
-import json
 import pathlib
 
 from . import program, quiet_tensorflow  # noqa: F401  # isort: skip  (before anything imports TensorFlow)
@@ -16,7 +15,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.formats.files.model_folders import local_folder
 from t2t_keras.formats.known_formats import READERS, WRITERS
 from t2t_keras.formats.portable_model import PortableModel, check_whole
-from t2t_keras.machine.files import new_folder
+from t2t_keras.machine.files import new_folder, write_json
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import load_weights, weights_path
 from t2t_keras.runs.run import IMPORTED, Run
@@ -66,8 +65,7 @@ def _import() -> None:
         run = Run(folder)
         model.tokenizer.save(run.vocab_path)
         checkpoints.save_weights(run.checkpoints_path, "imported", 0, model.weights, {IMPORTED: origin})
-        values = {**config.to_dict(), IMPORTED: origin}
-        run.config_path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        write_json(run.config_path, {**config.to_dict(), IMPORTED: origin})
     notes = list(model.notes)
     if not model.knows_languages:
         taken = f"{config.data.source_language}, {config.data.target_language}"

@@ -50,6 +50,8 @@ def main(argv: list[str]) -> None:
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     paths = _chosen(run)
+    if paths and not _AVERAGE_LAST.value:
+        flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
     translator = decoding_flags.load_translator()
     model = translator.single_model
     if _AVERAGE_LAST.value:

@@ -17,6 +17,9 @@ from t2t_keras.runs.checkpoint_files import STEP_NAME
 _Role = Callable[[str], contextlib.AbstractContextManager[str]]
 
 
+_LONGEST_PAUSE = 60.0  # seconds between looks for a version that cannot be fetched
+
+
 @contextlib.contextmanager
 def mirrored(roles: Mapping[str, _Role]) -> Iterator[None]:
     """Within the context, the flags of these names have paths of mirrors in place of URLs.
@@ -108,15 +111,16 @@ def served(url: str) -> Iterator[str]:
     remote_exports.fetch_newest(mirror.store, mirror.path)
 
     def follow() -> None:
-        complaint = ""
-        while not ended.wait(flags.FLAGS.poll_seconds):
+        complaint, pause = "", flags.FLAGS.poll_seconds
+        while not ended.wait(pause):
             try:
                 remote_exports.fetch_newest(mirror.store, mirror.path)
-                complaint = ""
-            except (InputError, OSError) as error:
+                complaint, pause = "", flags.FLAGS.poll_seconds
+            except Exception as error:  # whatever it is, another version may come
                 if str(error) != complaint:
                     logging.getLogger("t2t_keras.serving").warning("%s", error)
-                complaint = str(error)
+                # Each try downloads the whole version anew.
+                complaint, pause = str(error), max(pause, min(2 * pause, _LONGEST_PAUSE))
 
     threading.Thread(target=follow, name="fetch", daemon=True).start()
     try:

@@ -77,7 +77,7 @@ _EPSILON = 1e-5  # torch's own
 # Of ours, what its search has or what it does for itself.
 _SETTINGS = (
     *("beam_size", "length_penalty", "length_normalization", "no_repeat_ngram_size", "min_length"),
-    *("max_length_offset", "max_length_factor", "ends_within_beam"),
+    "ends_within_beam",
 )
 _SHARED = "model.shared.weight"
 _SOURCE = "model.encoder.embed_tokens.weight"

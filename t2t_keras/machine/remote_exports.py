@@ -25,7 +25,7 @@ def is_version(store: Store) -> bool:
 
 def is_export(store: Store) -> bool:
     """Whether a URL is that of an export with a whole version, or of a whole version."""
-    return is_version(store) or bool(_whole(store))
+    return is_version(store) or any(_is_whole(store, number) for number in _numbers(store))
 
 
 def published(version: Path) -> str:
@@ -60,13 +60,14 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
 
     Returns its number, or None if there is none.
     """
-    whole = _whole(store)
+    numbers = sorted(_numbers(store), reverse=True)
     for entry in folder.iterdir():
-        if entry.name.isdecimal() and int(entry.name) not in whole:
+        if entry.name.isdecimal() and not (int(entry.name) in numbers and _is_whole(store, int(entry.name))):
             shutil.rmtree(entry)
-    if not whole:
+    number = next((number for number in numbers if _is_whole(store, number)), None)
+    if number is None:
         return None
-    newest, prefix = folder / str(whole[-1]), f"{whole[-1]}/"
+    newest, prefix = folder / str(number), f"{number}/"
     listed = newest / _FILES  # one that was written here and not fetched has none
     if not listed.exists() or listed.read_bytes() != store.read(f"{prefix}{_FILES}"):
         temporary = folder / temporary_name("version")  # not a number, so that a server does not load it yet
@@ -76,7 +77,7 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
             temporary.rename(newest)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return whole[-1]
+    return number
 
 
 def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
@@ -90,7 +91,10 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     listed = store.read(f"{prefix}{_FILES}")
     if listed is None:
         raise InputError(f"{store.url}/{prefix}{_FILES} is missing: publish the version with launch.export")
-    wanted = json.loads(listed)
+    try:
+        wanted = {name: (sha256, size) for name, (sha256, size) in json.loads(listed).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{store.url}/{prefix}{_FILES} is damaged: {error}") from error
     for name, path in files_of(folder) if folder.exists() else ():
         if name not in wanted:  # of what had this URL before
             path.unlink()
@@ -105,8 +109,9 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     (folder / _FILES).write_bytes(listed)
 
 
-def _whole(store: Store) -> list[int]:
-    return [number for number in sorted(_numbers(store)) if GRAPH in store.names(str(number))]
+def _is_whole(store: Store, number: int) -> bool:
+    """Whether all of a version is there: its graph comes last."""
+    return GRAPH in store.names(str(number))
 
 
 def _numbers(store: Store) -> list[int]:

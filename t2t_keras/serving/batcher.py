@@ -143,9 +143,8 @@ class Batcher:
         deadline = time.monotonic() + timeout
         for stream in self._streams:
             stream.join(max(deadline - time.monotonic(), 0))
-        in_time = not any(stream.is_alive() for stream in self._streams)
         self.abandon()
-        return in_time and not self._abandoned
+        return not self._abandoned
 
     def abandon(self) -> None:
         """Refuses new requests, and with an error all that wait or run; what runs is stopped."""

@@ -122,6 +122,9 @@ class ConfiguredModels:
                             versions = old
                 after[model.name] = versions
             self._versions = after
+            if self._stopped.is_set():  # while this loaded: `stop` knew only those before
+                for versions in after.values():
+                    versions.stop()
             for name, versions in before.items():
                 if after.get(name) is not versions:
                     versions.withdraw()

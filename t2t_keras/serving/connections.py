@@ -108,6 +108,9 @@ class BoundedProtocol(H11Protocol):
         self.connections.discard(self)
         if self._refusals:
             self._refusals.add("rest", Reason.CONNECTIONS if status == 503 else Reason.REQUEST, address(self.client))
+        if self.cycle and self.cycle.response_started and not self.cycle.response_complete:
+            self.transport.abort()  # within another answer it would be taken for a part of it, or for the next one
+            return
         content = json.dumps({"error": message}).encode()
         head = (
             f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"

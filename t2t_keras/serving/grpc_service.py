@@ -5,6 +5,7 @@ Reference: https://github.com/tensorflow/serving/tree/master/tensorflow_serving/
 
 import asyncio
 import dataclasses
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -33,7 +34,9 @@ from t2t_keras.serving.model_configs import model_settings
 from t2t_keras.serving.refusals import Reason
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
-from t2t_keras.serving.served_signatures import Arrays, Signature, check_num_rows
+from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signature, check_num_rows
+
+_LOG = logging.getLogger(__name__)
 
 # The fields in which TensorFlow Serving answers, and which its clients read directly.
 _FIELDS = {
@@ -45,13 +48,13 @@ _FIELDS = {
     "int8": "int_val",
     "uint16": "int_val",
     "uint8": "int_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
     "bool": "bool_val",
     "object": "string_val",
 }
 
 _TOGETHER = 1 << 14  # values that are written in one piece
-
-_MOST_DIMENSIONS = 16  # of an input
 
 # grpc.aio.ServicerContext: grpc has no types.
 _Context: TypeAlias = Any
@@ -99,6 +102,8 @@ def _refusing(method: _Method) -> _Method:
             return await method(message, context)
         except ServingError as error:
             refusal = error.code, error.message
+            if error.code is Code.INTERNAL:
+                _LOG.error("gRPC: %s", error.message, exc_info=error.__cause__)
         # Not within it: gRPC's own error would hold the other, and the answer that there was no room for.
         await context.abort(*refusal)
         raise AssertionError("abort always raises")
@@ -227,7 +232,7 @@ class _Services:
         wanted = signature.inputs[name].dtype
         rank = len(proto.tensor_shape.dim)
         # Before the sizes are multiplied: the product of some ten thousand took seconds, in which nobody was served.
-        if rank > _MOST_DIMENSIONS:
+        if rank > MOST_DIMENSIONS:
             raise invalid(f"input {name!r} has {rank} dimensions")
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
         # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.

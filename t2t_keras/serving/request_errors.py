@@ -57,4 +57,6 @@ def serving_error(error: BaseException) -> ServingError:
         message = (error.message or "").split("\n\t [[")[0].split("<stack traces unavailable>")[-1].strip()
         code = next(code for code in Code if code.value[0] == error.error_code)
         return ServingError(code, message or type(error).__name__)
-    return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    internal = ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    internal.__cause__ = error  # for the log
+    return internal

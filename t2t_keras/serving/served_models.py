@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import pathlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,8 @@ from t2t_keras.serving.answer_cache import repeatable
 from t2t_keras.serving.parts import check_rows
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Function, Signature
+
+_LOG = logging.getLogger(__name__)
 
 DEFAULT_SIGNATURE = "serving_default"
 GRAPH_FILE = "saved_model.pb"
@@ -121,7 +124,12 @@ class Model:
         if not signature or [spec.dtype for spec in signature.inputs.values()] != [tf.string] or not signature.in_rows:
             return
         (name,) = signature.inputs
-        outputs = signature.run({name: np.array([_PROBE], object)})
+        try:
+            outputs = signature.run({name: np.array([_PROBE], object)})
+        except tf.errors.InvalidArgumentError:
+            if (self.path / CONFIG_FILE).is_file():
+                raise
+            return  # a model of others, whose strings are images, say, has answered too
         check_rows(outputs, 1)
         for name, array in outputs.items():
             if array.dtype.kind == "f" and np.isnan(array).any():
@@ -131,8 +139,9 @@ class Model:
 
     def _run_record(self, record: bytes) -> None:
         log = prediction_log_pb2.PredictionLog.FromString(record)
-        if log.WhichOneof("log_type") != "predict_log":
-            raise ValueError(f"{WARM_UP_FILE}: a warm-up request other than predict: {log.WhichOneof('log_type')}")
+        if (kind := log.WhichOneof("log_type")) != "predict_log":
+            _LOG.warning("%s: a warm-up request other than predict, which nobody can make here: %s", WARM_UP_FILE, kind)
+            return
         request = log.predict_log.request
         signature = self.signature(request.model_spec.signature_name)
         signature.check_names(request.inputs)

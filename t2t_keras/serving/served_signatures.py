@@ -23,6 +23,8 @@ _BYTES_PER_ELEMENT = 2
 ROW_COST = 32
 _NUMBER_COST = 4
 
+MOST_DIMENSIONS = 16  # of an input
+
 _numbers = itertools.count()
 
 
@@ -61,7 +63,9 @@ class Signature:
     def run(self, inputs: Arrays) -> Arrays:
         """Runs checked inputs; strings are bytes in object arrays. Bad values raise `tf.errors.OpError`."""
         tensors = {name: tf.constant(array, self.inputs[name].dtype) for name, array in inputs.items()}
-        return {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
+        kinds = {tf.string: object}  # of a scalar string, TensorFlow gives bytes
+        outputs = self.function(**tensors)
+        return {name: np.asarray(output.numpy(), kinds.get(output.dtype)) for name, output in outputs.items()}
 
     def check(self, inputs: Arrays, limits: Limits) -> int:
         """Checks a call's inputs before anything is computed, and returns its number of sentences.

@@ -121,6 +121,10 @@ class Server:
         rest_server = uvicorn.Server(self._rest_config())
         serving = asyncio.create_task(rest_server.serve(sockets=[listener]))
         while not rest_server.started:
+            if serving.done():
+                await grpc_server.stop(0)
+                serving.result()  # raises what it ended with
+                raise OSError("the REST interface did not start")
             await asyncio.sleep(0.01)
         # asyncio accepts as many connections in a row as it was told to let wait. Without descriptors for them it logs
         # each, so it was told one; more may wait.
@@ -159,7 +163,8 @@ class Server:
             else:
                 port = server.add_insecure_port(wanted)
         except RuntimeError as error:
-            raise OSError(f"cannot listen at {wanted}: {error}") from error
+            keys = ", or its certificate and key do not fit" if self._options.tls_certificate else ""
+            raise OSError(f"cannot listen at {wanted}{keys}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
         return server
 

@@ -152,6 +152,10 @@ def test_what_is_damaged_or_not_from_here(store, version, tmp_path):
     ):
         remote_exports.fetch_newest(store, tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.name != "version"]
+    for damaged in (b"[1]", b"{", b'{"a": 1}'):
+        fsspec.filesystem("memory").pipe_file(f"{URL}/1/assets.extra/files.json", damaged)
+        with pytest.raises(InputError, match=f"^{re.escape(URL)}/1/assets.extra/files.json is damaged: "):
+            remote_exports.fetch_newest(store, tmp_path)
     store.remove(["1/assets.extra/files.json"])
     with pytest.raises(
         InputError, match=f"^{re.escape(URL)}/1/assets.extra/files.json is missing: publish the version"

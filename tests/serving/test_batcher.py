@@ -246,6 +246,7 @@ def test_an_error_of_any_kind_is_one_for_the_client(make):
     with pytest.raises(ServingError, match="KeyError: 'lost'") as caught:
         submit(make(), Broken(), 1).result(300)
     assert caught.value.code is Code.INTERNAL
+    assert isinstance(caught.value.__cause__, KeyError), "the log shows where it comes from"
 
 
 def test_an_answer_goes_with_its_future(make, without_collector):
@@ -305,6 +306,10 @@ def test_closing_runs_what_waits_and_refuses_what_comes(make):
     with pytest.raises(ServingError, match="stopping") as caught:
         submit(batcher, function, 1)
     assert caught.value.code is Code.UNAVAILABLE
+
+
+def test_closing_at_once_loses_nothing_where_nothing_waits(make):
+    assert make().close(0)
 
 
 def test_closing_does_not_wait_for_ever(make):

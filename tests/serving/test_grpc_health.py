@@ -37,6 +37,7 @@ def save_mute(path, *, fails):
 
     mute = Mute()
     temporary = path.with_name("temporary")
+    path.parent.mkdir(exist_ok=True)
     tf.saved_model.save(mute, str(temporary), signatures={"serving_default": mute.translate})
     temporary.rename(path)
 
@@ -93,6 +94,9 @@ def test_a_version_that_cannot_translate_is_not_served_and_a_watcher_is_told_of_
     folder = tmp_path / "toy"
     folder.mkdir()
     save_mute(folder / "1", fails=fails)
+    extra = folder / "1" / "assets.extra"
+    extra.mkdir(exist_ok=True)
+    (extra / "config.json").write_text("{}", encoding="utf-8")  # what others export need not take text
     server = Server(ServingOptions(str(folder), rest_port=0, grpc_port=0, poll_seconds=0.05))
     server.start()
     with grpc.insecure_channel(server.grpc_address) as channel:
@@ -107,3 +111,13 @@ def test_a_version_that_cannot_translate_is_not_served_and_a_watcher_is_told_of_
         # A server that stops says so, and does not wait for those that watch.
         assert server.stop()
         assert [health(message) for message in watching] == [Health.NOT_SERVING]
+
+
+@pytest.mark.integration
+def test_a_model_of_others_that_takes_no_text_is_served(tmp_path):
+    save_mute(tmp_path / "toy" / "1", fails=True)
+    server = Server(ServingOptions(str(tmp_path / "toy"), rest_port=0, grpc_port=0))
+    server.start()
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        assert health(channel.unary_unary(CHECK)(name(""), timeout=300)) is Health.SERVING
+    assert server.stop()

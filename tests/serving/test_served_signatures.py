@@ -108,3 +108,12 @@ def test_shapes_fit_as_tensorflow_has_it(shape):
         except ServingError as error:
             fits = "must have the shape" not in str(error)
         assert fits == spec.shape.is_compatible_with(array.shape), array.shape
+
+
+def test_outputs_are_arrays_also_of_a_scalar_string():
+    run = Signature("s", {}, {}, lambda: {"one": tf.constant("a"), "row": tf.constant(["b"]), "n": tf.constant(2)}).run
+    outputs = run({})
+    assert {name: (array.dtype.kind, array.shape) for name, array in outputs.items()} == {
+        **{"one": ("O", ()), "row": ("O", (1,)), "n": ("i", ())}
+    }
+    assert outputs["one"][()] == b"a"

@@ -56,7 +56,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
         try:
             async with asyncio.timeout(_READ_SECONDS):
                 more = True
-                while more and size <= _DISCARDED_BYTES:
+                while more and size <= limit + _DISCARDED_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise client_is_gone()

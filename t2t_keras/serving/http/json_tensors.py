@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_signatures import Arrays, Signature
+from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signature
 
 # Outputs whose names end like this hold bytes, not text.
 _BYTES_SUFFIX = "_bytes"
@@ -137,14 +137,14 @@ def _is_bytes(value: Any) -> bool:
 
 def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
     """Converts a JSON value, perhaps nested lists, to an array."""
-    leaves, shape = [value], []
+    leaves, shape, rank = [value], [], spec.shape.rank
     while leaves and isinstance(leaves[0], list):
         size = len(leaves[0])
         if not all(isinstance(item, list) and len(item) == size for item in leaves):
             raise invalid(f"the lists of {name!r} must all be of the same length and depth")
         shape.append(size)
-        if len(shape) > (spec.shape.rank or 0):
-            raise invalid(f"the lists of {name!r} are deeper than its {spec.shape.rank} dimensions")
+        if len(shape) > (most := MOST_DIMENSIONS if rank is None else rank):
+            raise invalid(f"the lists of {name!r} are deeper than its {most} dimensions")
         leaves = [leaf for item in leaves for leaf in item]
     convert = _converter(spec.dtype)
     with _at(repr(name)):

@@ -395,7 +395,7 @@ def _json_message(content: dict, status: int = 200) -> ASGIApp:
 
 def _told(request: Request, error: ServingError) -> Response:
     if error.code is Code.INTERNAL:
-        _LOG.error("%s %s: %s", request.method, request.url.path, error.message)
+        _LOG.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=error.__cause__)
     headers = {"Retry-After": str(error.retry_seconds)} if isinstance(error, Busy) else None
     return _error(_STATUS.get(error.code, 500), error.message, headers)
 

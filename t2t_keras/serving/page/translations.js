@@ -109,11 +109,12 @@ export class Translations {
       this.troubled(null);
     } catch (error) {
       this.failed(sentences, error);
+    } finally {
+      this.underWay.delete(request);
+      sentences.forEach((sentence) => this.growing.delete(sentence));
+      this.changed();
+      this.pump();
     }
-    this.underWay.delete(request);
-    sentences.forEach((sentence) => this.growing.delete(sentence));
-    this.changed();
-    this.pump();
   }
 
   /** The translations of sentences: of one as it grows, if that can be had. */
@@ -136,7 +137,10 @@ export class Translations {
 
   failed(sentences, error) {
     if (error.name === "AbortError") return;
-    if (!(error instanceof Failure)) throw error;
+    if (!(error instanceof Failure)) {
+      sentences.forEach((sentence) => this.keep(sentence, { error: "The server’s answer cannot be read." }));
+      throw error;
+    }
     if (error.passes) this.wait(error.message);
     else if (sentences.length > 1) sentences.forEach((sentence) => this.alone.add(sentence));
     else this.keep(sentences[0], { error: error.message });

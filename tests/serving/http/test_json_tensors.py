@@ -156,3 +156,12 @@ def test_a_value_that_is_too_deep_to_be_written_is_refused():
     with pytest.raises(ServingError, match="must be a string, got a value of type dict") as caught:
         read_inputs({"inputs": {"text": [value]}}, signature("text"))
     assert caught.value.code is Code.INVALID_ARGUMENT
+
+
+def test_an_input_of_any_rank_is_a_list_of_lists_or_a_number():
+    free = Signature("test", {"x": tf.TensorSpec(None, tf.float32)}, {}, lambda: {})
+    for value, shape in ((1.0, ()), ([1.0, 2.0], (2,)), ([[[1.0]]], (1, 1, 1))):
+        assert read_inputs(parse_body(json.dumps({"inputs": value}).encode()), free)["x"].shape == shape
+    deep = "[" * 17 + "1" + "]" * 17
+    with pytest.raises(ServingError, match="are deeper than its 16 dimensions"):
+        read_inputs(parse_body(f'{{"inputs": {deep}}}'.encode()), free)
