@@ -41,6 +41,10 @@ def parsed(number: int, text: str) -> Line:
         return Line(number, "", None, f"not valid JSON: {error}")
     if not isinstance(values, dict):
         return Line(number, "", None, f"expected a JSON object with 'text', got {text.strip()[:40]}")
+    try:
+        json.dumps(values.get("id"), allow_nan=False)
+    except ValueError:
+        return Line(number, "", None, "'id' has a number that JSON cannot repeat")
     line = Line(number, "", values.get("id"))
     try:
         return line._replace(request=_request(values))
