@@ -12,6 +12,5 @@ def test_an_id_that_json_cannot_repeat_is_refused(number):
 
 
 def test_other_ids_are_repeated():
-    assert json_lines.parsed(1, '{"text": "A dog.", "id": {"a": [1, null, "\\ud800"]}}').id == {
-        "a": [1, None, "\ud800"]
-    }
+    line = json_lines.parsed(1, '{"text": "A dog.", "id": {"a": [1, null, "\\ud800"]}}')
+    assert line.id == {"a": [1, None, "\ud800"]}
