@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, request_batches
+from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, asked_arrays, numbered, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line
 from t2t_keras.runs.run import Run
 from t2t_keras.search.batches import padded
-from t2t_keras.search.searches import OPTIONS, padded_constraints
+from t2t_keras.search.searches import OPTIONS
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.repair import repair
@@ -116,13 +116,9 @@ class TextsWithTerms:
         calls = []
         for batch in self._batches(parts):
             sources = [_source(parts[row]) for row in batch]
-            inputs = {
-                "source_ids": padded(sources),
-                "source_length": np.array([len(source) for source in sources], np.int32),
-            }
-            if constraints := [parts[row].constraints for row in batch if parts[row].constraints]:
-                inputs["constraints"] = padded_constraints(constraints)
-            calls.append(inputs)
+            lengths = np.array([len(source) for source in sources], np.int32)
+            asked = asked_arrays([parts[row] for row in batch])
+            calls.append({"source_ids": padded(sources), "source_length": lengths, **asked})
         return calls
 
     def _found(
