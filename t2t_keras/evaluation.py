@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.inference.forced import pair_batches, token_log_probs_function
+from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, replacing, write_json
 from t2t_keras.search.batches import Progress
@@ -54,7 +55,7 @@ class Evaluation:
 
 def evaluate(
     translator: Translator,
-    sources: Sequence[str],
+    sources: Sequence[str | Request],
     references: Sequence[str],
     settings: ScoringSettings | None = None,
     on_progress: Progress | None = None,
@@ -63,7 +64,7 @@ def evaluate(
 
     Args:
         translator: translates the sources.
-        sources: lines of text.
+        sources: lines of text, or requests.
         references: one for each source.
         settings: what the scores depend on; None means the defaults.
         on_progress: see `Translator.translate`.
@@ -74,7 +75,9 @@ def evaluate(
     check_lines(sources, references)
     translator.task.check(references, settings or ScoringSettings())
     # Traces the graph or converts the model, once; for a line without text it would do nothing.
-    translator.translate([next(filter(str.strip, sources), sources[0])], scored=False)
+    texts = [source if isinstance(source, str) else source.text for source in sources]
+    first = next((place for place, text in enumerate(texts) if text.strip()), 0)
+    translator.translate(sources[first : first + 1], scored=False)
     start = time.perf_counter()
     translations = translator.translate(sources, on_progress, scored=False)
     seconds = time.perf_counter() - start

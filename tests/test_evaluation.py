@@ -12,6 +12,7 @@ from sacrebleu.tokenizers import tokenizer_ja_mecab
 from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
+from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import States
 from t2t_keras.symbols import EOS_ID
@@ -133,5 +134,7 @@ def test_what_is_timed_was_traced_before(monkeypatch):
     monkeypatch.setattr(
         translator, "translate", lambda lines, *rest, **options: asked.append(lines) or translate(lines)
     )
-    evaluation.evaluate(translator, [" ", "A man"], ["-", "A man"])
-    assert asked == [["A man"], [" ", "A man"]]
+    for lines in ([" ", "A man"], [Request(" "), Request("A man")], [" "]):
+        asked.clear()
+        evaluation.evaluate(translator, lines, ["-", "A man"][: len(lines)])
+        assert asked == [lines[-1:], lines]
