@@ -21,7 +21,7 @@ from t2t_keras.data.encoded import EncodedCorpus, shard_name
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import Lengths
 from t2t_keras.data.shards import Counts
-from t2t_keras.data.sources.corpora import Corpus, PairSource
+from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.data.sources.parallel_files import PairsOfLines, ParallelFiles, split
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import Processes, Workers
@@ -53,23 +53,25 @@ class TrainingSplit:
         """Writes the cleaned text of all shards, without the pairs of the `held_out` splits; returns its counts."""
         if _READING not in self._journal.done:
             clean = functools.partial(shards.clean_shard, *self._place, held_out)
-            blocks = self._blocks(corpus.training_parts)
-            parts = self._clean_here(clean, corpus) if blocks is None else self._clean_blocks(clean, blocks)
+            files = [part for part in corpus.training_parts if isinstance(part, ParallelFiles) and part.splits]
+            if len(files) == len(corpus.training_parts):
+                parts = self._clean_blocks(clean, self._blocks(files))
+            else:
+                parts = self._clean_here(clean, corpus)
             provenance = dict(corpus.provenance())
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
         return _summed(empty, self._results("cleaning"))
 
-    def _blocks(self, parts: Sequence[PairSource]) -> list[list[PairsOfLines]] | None:
-        """The pairs of the shards of each corpus, to be read where they are cleaned; None if they are read here."""
-        files = [part for part in parts if isinstance(part, ParallelFiles) and part.splits]
+    def _blocks(self, files: Sequence[ParallelFiles]) -> list[list[PairsOfLines]]:
+        """The pairs of the shards of each corpus, to be read where they are cleaned."""
 
         def run_all(function: Callable[..., Any], jobs: Sequence[tuple[int, Any]]) -> dict[int, Any]:
             workers = self._workers if len(jobs) > 2 * len(files) else Processes(1)  # small files are counted at once
             with contextlib.closing(workers.run(function, jobs)) as results:
                 return dict(results)
 
-        return split(files, self._shard_pairs, run_all) if len(files) == len(parts) else None
+        return split(files, self._shard_pairs, run_all)
 
     def _clean_blocks(self, clean: Callable[..., Any], blocks: list[list[PairsOfLines]]) -> list[int]:
         """Cleans blocks of pairs that each job reads; returns the number of shards of each corpus."""

@@ -157,7 +157,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
         ({"train_target": "{}/missing"}, r".*missing: cannot be read: No such file or directory"),
-        ({"train_target": "{}/latin1"}, r".*latin1, line 2: not valid UTF-8"),
+        ({"train_source": "{}/latin1", "train_target": "{}/latin1"}, r".*latin1, line 2: not valid UTF-8"),
         ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
         ({"tsv": True}, "with --tsv, --train_source alone must be given"),
         (

@@ -76,14 +76,15 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
         target = next(target_lines, None)
         if target is None:
             more = count + 1 + sum(1 for _ in source_lines)
-            raise _unequal(source_path, more, target_path, count)
+            raise unequal(source_path, more, target_path, count)
         count += 1
         yield source, target
     if extra := sum(1 for _ in target_lines):
-        raise _unequal(source_path, count, target_path, count + extra)
+        raise unequal(source_path, count, target_path, count + extra)
 
 
-def _unequal(source_path: str | Path, source_count: int, target_path: str | Path, target_count: int) -> InputError:
+def unequal(source_path: str | Path, source_count: int, target_path: str | Path, target_count: int) -> InputError:
+    """The error of two files that have these different numbers of lines."""
     return InputError(
         f"unequal numbers of lines: {source_path} has {source_count}, {target_path} has {target_count}; "
         "line n of one must be the translation of line n of the other"

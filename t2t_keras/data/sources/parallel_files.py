@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.data.sources.corpora_files import decoded_line, is_compressed, read_pairs, without_byte_order_mark
+from t2t_keras.data.sources.corpora_files import (
+    decoded_line,
+    is_compressed,
+    read_pairs,
+    unequal,
+    without_byte_order_mark,
+)
 from t2t_keras.errors import InputError, explained
 
 _BLOCK_BYTES = 1 << 23  # a worker skips at most so many
@@ -53,16 +59,14 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         """Yields the lines as `read_lines` does; an InputError also says that there are fewer."""
         number = self.first
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self.offset)
-                for line in itertools.islice(file, self.skipped, self.skipped + self.end - self.first):
-                    number += 1
+        with explained(f"{self.path}: cannot be read"), open(self.path, "rb") as file:
+            file.seek(self.offset)
+            for line in itertools.islice(file, self.skipped, self.skipped + self.end - self.first):
+                number += 1
+                try:
                     yield decoded_line(without_byte_order_mark(line) if number == 1 else line)
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
-        except InputError as error:
-            raise InputError(f"{self.path}, line {number}: {error}") from error
+                except InputError as error:
+                    raise InputError(f"{self.path}, line {number}: {error}") from error
         if number < self.end:
             raise InputError(f"{self.path}: line {number + 1} is missing: the file was changed while it was read")
 
@@ -80,10 +84,10 @@ class PairsOfLines:
         return tagged(zip(self.source, self.target, strict=True), self.tag)
 
 
-def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[list[PairsOfLines]] | None:
+def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[list[PairsOfLines]]:
     """The text of each of several corpora in blocks of so many pairs, the last one perhaps with fewer.
 
-    `run_all` runs what counts the lines of the files. None says that two files have not equally many.
+    `run_all` runs what counts the lines of the files. An InputError says that two files have not equally many.
     """
     paths = list(dict.fromkeys(path for each in files for path in (each.source, each.target)))
     places = {path: _Places(path) for path in paths}
@@ -96,7 +100,7 @@ def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[l
     for each in files:
         source, target = places[each.source], places[each.target]
         if source.lines != target.lines:
-            return None
+            raise unequal(each.source, source.lines, each.target, target.lines)
         starts = range(0, source.lines, pairs)
         blocks.append([PairsOfLines(source.of(at, pairs), target.of(at, pairs), each.tag) for at in starts])
     return blocks

@@ -56,7 +56,8 @@ def test_each_corpus_begins_a_block_and_has_its_tag(tmp_path):
 
 
 def test_unequal_numbers_of_lines(tmp_path):
-    assert split([written(tmp_path, b"1\n2\n", b"eins\n")], 9, run_all) is None
+    with pytest.raises(InputError, match=rf"unequal numbers of lines: {tmp_path}/a\.en has 2, {tmp_path}/a\.de has 1"):
+        split([written(tmp_path, b"1\n2\n", b"eins\n")], 9, run_all)
 
 
 def test_a_line_that_is_not_utf8_is_named_and_so_is_one_that_went(tmp_path):
