@@ -7,7 +7,7 @@ from concurrent.futures import Future, InvalidStateError
 
 import numpy as np
 
-from t2t_keras.serving.request_errors import ServingError
+from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
 # What waits and runs together: a signature and a cost class.
@@ -67,10 +67,14 @@ def concatenated(parts: list[Arrays]) -> Arrays:
 
 
 def check_rows(outputs: Arrays, rows: int) -> None:
-    """Raises a `ValueError` unless each output has one row per input row: rows must not reach the wrong request."""
+    """Raises a `ServingError` unless each output has one row per input row: rows must not reach the wrong request."""
     for name, array in outputs.items():
         if array.shape[:1] != (rows,):
-            raise ValueError(f"output {name!r} has the shape {list(array.shape)} for {rows} rows")
+            raise ServingError(
+                Code.FAILED_PRECONDITION,
+                f"the output {name!r} has the shape {list(array.shape)} for {rows} rows: ask this model for no more "
+                "rows at once than fit into a batch",
+            )
 
 
 def succeed(part: Part, outputs: Arrays) -> None:

@@ -236,6 +236,9 @@ def test_a_model_that_gives_other_rows_is_not_cut_up(make):
     futures = [submit(batcher, function, *rows) for rows in [(1, 2), (3,)]]
     function.gate.set()
     assert [answer(future) for future in [first, *futures]] == [[0], [3], [3]]
+    with pytest.raises(ServingError, match=r"'y' has the shape \[1\] for 4 rows") as caught:
+        submit(batcher, function, *range(5)).result(300)
+    assert caught.value.code is Code.FAILED_PRECONDITION
 
 
 def test_an_error_of_any_kind_is_one_for_the_client(make):
