@@ -1,5 +1,6 @@
 """What docs/change_the_model.md has readers paste trains, searches and translates."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import pathlib
@@ -51,11 +52,11 @@ def test_both_changes_are_there() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"num_experts": 8}, {"attention_window": 2}, {"position_encoding": "learned"}])
-def test_what_it_has_not_is_refused(model, changes) -> None:
+def test_what_it_has_not_and_only_that_is_refused(model, changes) -> None:
     (name,) = changes
-    if (name == "num_experts") == (model.config.family == "gated"):
-        with pytest.raises(InputError, match=f"model.{name}"):
-            dataclasses.replace(model.config, **changes)
+    lacks_it = (name == "num_experts") == (model.config.family == "gated")
+    with pytest.raises(InputError, match=f"model.{name}") if lacks_it else contextlib.nullcontext():
+        dataclasses.replace(model.config, **changes)
 
 
 def test_keras_saves_and_loads_it(model, tmp_path) -> None:

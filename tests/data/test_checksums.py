@@ -61,7 +61,8 @@ def test_a_changed_file_is_read_again_whatever_its_size_and_date(tmp_path, files
     assert reads == [*files.values(), files["one"]]
 
 
-def test_a_file_that_was_written_just_now_is_read_again(tmp_path, files, reads):
+def test_a_file_that_was_written_just_now_is_read_again(tmp_path, files, reads, monkeypatch):
+    monkeypatch.setattr(module, "_SETTLED_SECONDS", 600.0)
     for _ in range(2):
         checksums(files, tmp_path / "known")
     assert reads == [*files.values()] * 2

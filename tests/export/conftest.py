@@ -73,7 +73,7 @@ def sources(translator) -> list[tuple[int, ...]]:
 def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -> tuple[dict, dict]:
     """The outputs of all requests, by their names and those of the outputs, from a process that knows no Keras.
 
-    And what each cost: seconds, and bytes that memory grew by.
+    And the bytes that memory grew by for each.
     """
     requests = {**exporting.requests(sources), "warmup": exporting.warmup_requests(version)}
     flat = [request for value in requests.values() for request in (value if isinstance(value, list) else [value])]

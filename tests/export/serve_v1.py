@@ -1,15 +1,14 @@
 """Serves an exported model as TensorFlow Serving's loader does; knows nothing of Keras and of this project.
 
 Usage: serve_v1.py OP_LIBRARY VERSION_DIR REQUESTS RESULTS. The requests are a pickled list of pairs of a signature
-and its inputs by name. The results, pickled, are the outputs of each by name, or the message of its error; what
-each took, in seconds and in bytes that memory grew by at most; and modules of Keras or of this project.
+and its inputs by name. The results, pickled, are the outputs of each by name, or the message of its error; the bytes
+by which memory grew at most for each; and modules of Keras or of this project.
 """
 
 import os
 import pathlib
 import pickle
 import sys
-import time
 
 # TensorFlow imports Keras, if only to offer it as tf.keras, unless it is told to look for the old one.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -32,11 +31,11 @@ def main(op_library: str, version: str, requests_path: str, results_path: str) -
 
 
 def measure(session, signature, inputs):
-    """A request's result, and its seconds and bytes."""
+    """A request's result, and the bytes that it took."""
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # the largest size is from now on that of now
-    before, start = resident_bytes("VmRSS"), time.perf_counter()
+    before = resident_bytes("VmRSS")
     result = run(session, signature, inputs)
-    return result, (time.perf_counter() - start, resident_bytes("VmHWM") - before)
+    return result, resident_bytes("VmHWM") - before
 
 
 def resident_bytes(kind):

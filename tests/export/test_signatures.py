@@ -165,24 +165,21 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
 
 
 @pytest.mark.parametrize(
-    "name, most_seconds, message",
+    "name, message",
     [
-        ("attention_too_large", 1, r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
+        ("attention_too_large", r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
         (
             "views_too_large",
-            1,
             r"attention of all layers would be of shape \[1 10 \d+ \d+\], which is more than 8388608",
         ),
-        ("source_too_long", 1, "source_ids has a line of more than 1024 tokens, the end counted: too long"),
-        ("too_many_translations", 5, r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
-        ("too_many_ids", 5, r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
+        ("source_too_long", "source_ids has a line of more than 1024 tokens, the end counted: too long"),
+        ("too_many_translations", r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
+        ("too_many_ids", r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
     ],
 )
-def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, most_seconds, message):
-    results, costs = (values[name] for values in served_at_cost)
-    assert re.search(message, results)
-    seconds, grown_bytes = costs
-    assert seconds < most_seconds  # a hundred thousand lines are read before they are counted
+def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, message):
+    result, grown_bytes = (values[name] for values in served_at_cost)
+    assert re.search(message, result)
     assert grown_bytes < 64e6
 
 

@@ -7,7 +7,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import time
 import urllib.request
 
 import pytest
@@ -20,6 +19,7 @@ from t2t_keras.runs import checkpoints
 from tests import programs
 from tests.s3_server import BUCKET, access_denied, s3_server
 from tests.training import tiny_training
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -223,9 +223,7 @@ def served(folder: pathlib.Path) -> None:
             assert line.startswith("serving mine (version 1): "), line + server.communicate(timeout=600)[1]
             address = re.findall(r"http://\S+(?=,)", line)[0]
             succeed(folder, "export", "export", f"--model_dir={RUN}", f"--export_dir={EXPORT}", "--beam_size=1")
-            deadline = time.monotonic() + 600
-            while "AVAILABLE" not in get(f"{address}/v1/models/mine/versions/2") and time.monotonic() < deadline:
-                time.sleep(0.2)
+            wait_until(lambda: "AVAILABLE" in get(f"{address}/v1/models/mine/versions/2"))
             assert json.loads(get(f"{address}/v1/models/mine:predict", b'{"instances": ["ba da"]}'))["predictions"]
         finally:
             server.terminate()

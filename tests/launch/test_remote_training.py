@@ -233,9 +233,10 @@ def test_settings_are_there_before_the_workers_meet(url):
 
 
 def test_a_folder_of_this_machine_is_left_alone(tmp_path):
-    with contextlib.suppress(InputError), remote_training.held(tmp_path, ThreadWorkers(0, Meeting(1))):
+    with pytest.raises(InputError, match="^any$"), remote_training.held(tmp_path, ThreadWorkers(0, Meeting(1))):
         raise InputError("any")
     remote_training.fetch_settings(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 STEPS = 12

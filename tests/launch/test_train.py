@@ -306,7 +306,7 @@ def test_bad_input_is_one_line(results, name, words):
 
 def test_a_bucket_is_not_made_a_folder(results):
     assert "a bucket" in results
-    assert not (ROOT / "gs:").exists()
+    assert not (ROOT / "s3:").exists()
 
 
 def test_an_export_stays_as_it_is(folder, results):

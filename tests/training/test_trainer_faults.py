@@ -5,7 +5,6 @@ import errno
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -109,12 +108,12 @@ def test_a_signal_to_another_worker_ends_waiting_for_room_too(monkeypatch, tmp_p
 
 def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_path, data, scripted):
     del scripted
-    asked, written = threading.Event(), []
+    asked, ended, written = threading.Event(), threading.Event(), []
 
     def save(directory, step, *arguments):
         os.kill(os.getpid(), signal.SIGINT)  # the second time: the trainer waits for this checkpoint
         asked.set()
-        time.sleep(3)
+        ended.wait(300)
         written.append(step)
 
     monkeypatch.setattr(checkpoints, "save", save)
@@ -122,6 +121,7 @@ def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, data)
     assert asked.is_set() and not written
+    ended.set()
 
 
 @pytest.mark.integration

@@ -10,7 +10,6 @@ import resource
 import socket
 import struct
 import threading
-import time
 import zipfile
 
 import pytest
@@ -194,6 +193,9 @@ def test_what_cannot_be_downloaded_is_named_and_leaves_nothing(tmp_path, publish
     assert list((tmp_path / "kept").iterdir()) == []
 
 
+HEAD_RECEIVED = threading.Event()
+
+
 class BrokenHandler(QuietHandler):
     """Sends half of what it announces, or nothing, and then closes the connection or resets it."""
 
@@ -206,7 +208,7 @@ class BrokenHandler(QuietHandler):
             self.wfile.write(b"x" * 500)
             self.wfile.flush()
         if "reset" in how:
-            time.sleep(0.2)  # what was sent before is lost to whoever reads after the reset
+            assert "nothing" in how or HEAD_RECEIVED.wait(300)  # a reset loses what was sent before
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
 
@@ -220,8 +222,16 @@ class BrokenHandler(QuietHandler):
         ("close_after_nothing", r"Remote end closed connection without response"),
     ],
 )
-def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, how, message):
-    address = serving(BrokenHandler)
+def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, monkeypatch, how, message):
+    address, answer = serving(BrokenHandler), downloads._answer
+
+    def received(url):
+        head = answer(url)
+        HEAD_RECEIVED.set()
+        return head
+
+    HEAD_RECEIVED.clear()
+    monkeypatch.setattr(downloads, "_answer", received)
     with pytest.raises(InputError, match=rf"^{address}/{how}: cannot be downloaded \(.*{message}\);.* put the file at"):
         downloads.fetch(f"{address}/{how}", tmp_path / "kept/file")
     assert list((tmp_path / "kept").iterdir()) == []

@@ -132,14 +132,6 @@ def test_the_batching_parameters_are_ones_that_the_server_reads():
         assert found["tensorflow_inter_op_parallelism"] == str(cores)
 
 
-def test_the_parser_of_the_batching_parameters_refuses_what_the_server_would():
-    parameters = message_class("Some", ("max_batch_size", ".google.protobuf.Int64Value", "optional"))
-    with pytest.raises(text_format.ParseError):
-        text_format.Parse("max_batch_sizes { value: 3 }", parameters())
-    with pytest.raises(text_format.ParseError):
-        text_format.Parse("max_batch_size: 3", parameters())
-
-
 def test_metrics_are_on_where_they_are_looked_for():
     text = (SERVING / "monitoring.config").read_text(encoding="utf-8")
     inner = re.search(r"^prometheus_config \{\n(.*)^\}$", text, re.MULTILINE | re.DOTALL).group(1)
