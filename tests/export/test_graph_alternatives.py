@@ -23,11 +23,6 @@ def function_of(translator):
 
 
 @pytest.fixture(scope="module")
-def translator():
-    return exporting.translator()
-
-
-@pytest.fixture(scope="module")
 def alternatives(translator):
     return function_of(translator)
 

@@ -226,13 +226,6 @@ def test_a_limit_that_the_text_gives_changes_no_translation(beam):
     assert texts(found) == texts(expected) and not any(each.is_cut for each in found)
 
 
-def test_minimum_length():
-    ids = (
-        copier(config=DecodeConfig(beam_size=1, min_length=6)).search(padded([[5, 6, EOS_ID]])).token_ids.numpy()[0, 0]
-    )
-    assert EOS_ID not in ids[:6]
-
-
 @pytest.mark.quick("3")
 @pytest.mark.parametrize("beam", [1, 3])
 def test_real_model_batched_equals_one_by_one(beam):
@@ -245,20 +238,6 @@ def test_real_model_batched_equals_one_by_one(beam):
         assert alone.text == found.text
         assert alone.score == pytest.approx(found.score, abs=1e-4)
     assert translator._searches.num_traces() == 1
-
-
-def test_log_probs_are_those_of_the_model():
-    """What the cached search adds up, the model says of the same tokens all at once."""
-    model = tiny.transformer()
-    translator = Translator(tiny.tokenizer(), model, DecodeConfig(beam_size=3, max_length_offset=2))
-    source = padded([[5, 6, 7, 8, EOS_ID], [9, 10, EOS_ID]])
-    result = translator.search(source)
-    for slot in range(3):
-        target = result.token_ids[:, slot]
-        log_probs = tf.nn.log_softmax(model({"source": source, "target": target}, training=False))
-        chosen = tf.gather(log_probs, target, batch_dims=2)  # --> [batch, length]
-        total = tf.reduce_sum(tf.where(target == 0, 0.0, chosen), axis=1)
-        np.testing.assert_allclose(result.log_probs[:, slot], total, atol=1e-4)
 
 
 def test_weights_are_read_at_each_call():

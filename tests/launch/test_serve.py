@@ -17,6 +17,7 @@ import pytest
 
 from tests import programs
 from tests.programs import assert_refused, run_cases
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -64,10 +65,7 @@ class Program:
         return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
     def wait_until(self, name, value):
-        end = time.monotonic() + 300
-        while self.metric(name) != value:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: self.metric(name) == value)
 
 
 def started(*arguments):

@@ -13,9 +13,10 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import ProcessDiedError, Processes, call_apart
+from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATIENCE = 120  # seconds that a busy machine may take
+PATIENCE = 600  # seconds that a busy machine may take
 
 # A parent with two children that never end by themselves; it prints its children's ids.
 PARENT = """
@@ -115,10 +116,3 @@ def is_alive(process):
     except FileNotFoundError:
         return False
     return state != "Z"
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE / 2
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

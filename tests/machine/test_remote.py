@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from t2t_keras.machine import remote
 from t2t_keras.machine.locking import BusyError
 from t2t_keras.machine.object_store import Store
 from t2t_keras.machine.remote import LeaseLostError, Mirror
+from tests.waiting import wait_until
 
 URL = "memory://bucket/runs/mine"
 
@@ -348,10 +348,8 @@ def test_a_lease_that_has_ended_is_taken_over_and_its_former_holder_publishes_no
 def test_a_lease_is_renewed(monkeypatch, memory):
     monkeypatch.setattr(remote, "LEASE_SECONDS", 0.01)
     with Mirror(URL).held(lambda line: None):
-        deadline = time.monotonic() + 600
-        while len(states(memory)) < 5 and time.monotonic() < deadline:  # each is a renewal, as nothing is published
-            time.sleep(0.01)
-    assert len(states(memory)) >= 5 and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
+        wait_until(lambda: len(states(memory)) >= 5)  # each is a renewal, as nothing is published
+    assert json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
 
 
 def test_a_store_without_exclusive_creation_is_refused(monkeypatch):

@@ -209,6 +209,8 @@ def test_attention_of_members_that_differ_is_refused(models):
 def test_misuse_names_the_argument():
     with pytest.raises(ValueError, match="models"):
         Ensemble([])
+    with pytest.raises(ValueError, match="models"):
+        Translator.load_ensemble([])
     with pytest.raises(ValueError, match="combination .* got 'median'"):
         Ensemble([make_model(1)], "median")
     with pytest.raises(ValueError, match=r"one vocabulary, got sizes \[3, 4\]"):
@@ -257,8 +259,3 @@ def test_other_vocabularies_are_refused_by_name(model_dir, tmp_path):
     train_tokenizer([line.swapcase() for line in tiny.SENTENCES], 350, other / "vocab.model")
     with pytest.raises(InputError, match=r"run and .*other have different vocabularies: entry \d+ is '.*' in one and"):
         Translator.load_ensemble([(model_dir, None), (model_dir, "1"), (other, None)])
-
-
-def test_no_member_is_refused():
-    with pytest.raises(ValueError, match="models"):
-        Translator.load_ensemble([])

@@ -6,6 +6,12 @@ import pytest
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
+from tests.training.tiny_training import make_data
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture

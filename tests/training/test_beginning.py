@@ -21,11 +21,6 @@ from tests.training.tiny_training import make_config, make_data, make_trainer, t
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
 def other(tmp_path_factory, data):
     """A run with two checkpoints, of which the second is the better."""
     model_dir = tmp_path_factory.mktemp("other") / "run"

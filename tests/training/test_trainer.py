@@ -40,11 +40,6 @@ SETTINGS = {"model": {"dropout_rate": 0.3}, "ema_decay": 0.9}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, data):
     model_dir = tmp_path_factory.mktemp("uninterrupted") / "run"
     outcome = train(model_dir, data, **SETTINGS)

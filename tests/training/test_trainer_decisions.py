@@ -11,12 +11,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
-from tests.training.tiny_training import best_step, make_data, records, saved_steps, train
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
+from tests.training.tiny_training import best_step, records, saved_steps, train
 
 
 @pytest.mark.integration

@@ -16,12 +16,7 @@ from t2t_keras.training import trainer as trainer_module
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.trainer import Trainer
-from tests.training.tiny_training import make_data, make_trainer, records, saved_steps, send_at, train
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
+from tests.training.tiny_training import make_trainer, records, saved_steps, send_at, train
 
 
 def failing_at(monkeypatch, step: int, error: int) -> None:

@@ -14,12 +14,7 @@ from t2t_keras.inference.translator import Translation
 from t2t_keras.tasks import translation_scores
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validation, Validator
-from tests.training.tiny_training import make_data, make_trainer
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
+from tests.training.tiny_training import make_trainer
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 
 import pytest
 
 from tests.launch.cluster.stand_ins import CLUSTER, MISTAKE, STOPPED, environment, executable, lines, run
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -77,10 +77,7 @@ def test_ssh_stops_all_workers_if_one_fails(hosts, tmp_path):
 
 def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):
     script = subprocess.Popen(["bash", CLUSTER / "ssh.sh"], env=hosts, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 300
-    while not all((tmp_path / f"{host}.up").exists() for host in ("one", "two", "three")):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: all((tmp_path / f"{host}.up").exists() for host in ("one", "two", "three")))
     script.send_signal(signal.SIGTERM)
     _, errors = script.communicate(timeout=300)
     assert script.returncode == STOPPED
@@ -165,10 +162,7 @@ def test_tpu_gives_up_a_vm_that_cannot_be_set_up(cloud, tmp_path):
 def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
     (tmp_path / "runs").write_text("wait\n", encoding="utf-8")
     script = subprocess.Popen(["bash", CLUSTER / "tpu_vm.sh", "train"], env=cloud, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 300
-    while not (tmp_path / "up").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until((tmp_path / "up").exists)
     script.send_signal(signal.SIGTERM)
     assert script.wait(timeout=300) == STOPPED
     assert events(tmp_path) == [*FRESH, "train"]
@@ -182,10 +176,7 @@ def test_tpu_is_stopped_before_its_training_has_begun(cloud, tmp_path, moment):
     (tmp_path / "runs").write_text("0\n" if moment == "stopping" else "wait\n", encoding="utf-8")
     command = ["bash", CLUSTER / "tpu_vm.sh", "train"]
     script = subprocess.Popen(command, env=cloud, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 300
-    while not (tmp_path / moment).exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until((tmp_path / moment).exists)
     script.send_signal(signal.SIGTERM)
     script.communicate(timeout=300)  # until whatever it has started has ended too
     if moment == "stopping":

@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import tomllib
 
 import pytest
@@ -23,6 +22,7 @@ from tests.launch.cluster.stand_ins import (
     lines,
     run,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -146,10 +146,7 @@ def test_slurm_does_not_queue_again_what_one_worker_is_at_fault_for(tmp_path, tw
 def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_workers):
     saving = "trap 'sleep 0.2; touch saved_$SLURM_PROCID; exit 143' TERM"
     job = two_workers(f"{saving}; touch up_$SLURM_PROCID; while true; do sleep 0.05; done")
-    until = time.monotonic() + 300
-    while not all((tmp_path / f"up_{rank}").exists() for rank in range(2)):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: all((tmp_path / f"up_{rank}").exists() for rank in range(2)))
     for rank in range(2):
         os.killpg(int(lines(tmp_path / f"group_{rank}")[0]), signal.SIGTERM)
     assert job.wait(timeout=300) == STOPPED
@@ -340,8 +337,3 @@ def test_what_is_applied_is_what_the_dry_run_prints(tmp_path, script):
     assert lines(tmp_path / "arguments") == ["apply -f -"]
     printed = run(script, "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
     assert (tmp_path / "applied").read_text(encoding="utf-8") == printed
-
-
-# ---- plain ssh ----
-
-# Host and command, which the shell here runs; a worker says who it is and then ends as the test has it.

@@ -182,15 +182,18 @@ def test_what_takes_longer_than_a_request_may(export_dir):
 
 
 @pytest.mark.integration
-def test_a_version_stays_until_its_answer_is_whole(export_dir, versions_1_and_2):
-    with running(export_dir) as (server, client), streamed(client, {"instances": ["endless"]}) as found:
-        next(found)
-        shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
-        server.core.models.first.poll()
-        assert server.core.models.first.served == 2
-        assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
-        assert next(found)[0] == ""
-        found.close()
+def test_a_version_stays_until_its_answer_has_ended(export_dir, versions_1_and_2):
+    with running(export_dir) as (server, client):
+        with streamed(client, {"instances": ["endless"]}) as found:
+            next(found)
+            shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
+            server.core.models.first.poll()
+            assert server.core.models.first.served == 2
+            assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
+            assert next(found)[0] == ""
+        wait_until(lambda: server.core._may_grow._value == server.core.options.max_growing)
+        wait_until(lambda: server.core.models.first.statuses()[-1].state == "END")
+        assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "END", 2: "AVAILABLE"}
 
 
 def test_an_export_whose_answers_do_not_grow(server, client):
@@ -203,14 +206,3 @@ def test_an_export_whose_answers_do_not_grow(server, client):
             lent.model.signatures = signatures
     assert answer.status_code == 501
     assert answer.json()["error"].startswith("version 1 has no signatures 'stream_begin' and 'stream_advance'")
-
-
-def test_a_version_is_unloaded_once_its_answer_has_ended(export_dir, versions_1_and_2):
-    with running(export_dir) as (server, client):
-        with streamed(client, {"instances": ["endless"]}) as found:
-            next(found)
-            shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
-            server.core.models.first.poll()
-        wait_until(lambda: server.core._may_grow._value == server.core.options.max_growing)
-        wait_until(lambda: server.core.models.first.statuses()[-1].state == "END")
-        assert {each.version: each.state for each in server.core.models.first.statuses()} == {1: "END", 2: "AVAILABLE"}
