@@ -25,9 +25,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("XLA_FLAGS", programs.QUICKLY_COMPILED["XLA_FLAGS"])
 gc.disable()
 
-# A shell's background job ignores it, and so would every program that the tests start and interrupt.
+# A shell's background job ignores these, and so would every program that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Their files take longest: begun first, they do not keep one process busy when the others have nothing left.
 _FIRST = ("export", "on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models")

@@ -5,6 +5,7 @@ shares of a batch have one shape; rows without a pair are zeros, which have no w
 batch do not depend on the number of replicas.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -45,24 +46,42 @@ def training_dataset(
     num_replicas: int,
     replica_ids: Sequence[int],
     rows_multiple: int = 1,
+    *,
+    on_error: Callable[[Exception], object] = lambda error: None,
 ) -> tf.data.Dataset:
     """Training batches of pairs from a position in their plans on, without end.
 
     Elements are {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one for each replica: all of
     `replica_ids`, those of this worker, for the first batch, then all for the second; `num_replicas` counts those of
-    all workers. The rows of a share are a multiple of `rows_multiple`, for gradient accumulation. A ValueError names a
-    replica id outside [0, num_replicas).
+    all workers. The rows of a share are a multiple of `rows_multiple`, for gradient accumulation. `on_error` is called
+    with what reading raises, before TensorFlow makes an error of its own of it. A ValueError names a replica id outside
+    [0, num_replicas).
     """
     _check_replicas(num_replicas, replica_ids, rows_multiple)
 
     def elements() -> Iterator[Batch]:
-        for position in plans.positions(start):
-            plan = plans.plan(position.epoch)
-            yield from shares(corpus.at(position.epoch), plan, position.batch, num_replicas, replica_ids, rows_multiple)
+        try:
+            for position in plans.positions(start):
+                pairs, plan = corpus.at(position.epoch), plans.plan(position.epoch)
+                yield from shares(pairs, plan, position.batch, num_replicas, replica_ids, rows_multiple)
+        except Exception as error:
+            on_error(error)
+            raise
 
     # Otherwise each step on a TPU checks for a next element, and several workers have to agree on it.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return dataset_of(elements).apply(endless).prefetch(_PREFETCHED_BATCHES * len(replica_ids))
+
+
+@contextlib.contextmanager
+def raising(errors: Sequence[Exception]) -> Iterator[None]:
+    """Raises the first error of reading in place of what TensorFlow has made of it inside."""
+    try:
+        yield
+    except tf.errors.OpError:
+        if errors:
+            raise errors[0] from None
+        raise
 
 
 def dataset_of(batches: Callable[[], Iterable[Batch]]) -> tf.data.Dataset:

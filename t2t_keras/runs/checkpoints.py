@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import read_json, write_json
+from t2t_keras.machine.files import read_json, read_note, write_json
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
 _BEST = "best.json"
+_ORDER = "order"  # in the state of an average: how many were made until then
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +62,15 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
     from. An InputError says that the name is a step's or not valid for a file, that the files cannot be written, or
     that another process is saving weights there.
     """
-    is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest") or name.isdigit()
+    is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest", _BEST) or name.isdigit()
     if is_taken or not re.fullmatch(r"\w[\w.+-]*", name):
         raise InputError(
             f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
         )
     # Two processes would share the temporary directory of a name; each of them removes what it finds there.
     with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
+        others = [Path(directory) / other / STATE for other in _other_names(Path(directory)) if other != name]
+        state = {**state, _ORDER: 1 + max((_order(read_note(path).get("state")) for path in others), default=0)}
         return checkpoint_files.write(Path(directory), name, step, {"weights.npz": weights}, state)
 
 
@@ -110,7 +113,7 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
     else:
         path = _named(directory, name)
     if path is None:
-        names = ["best"] * (best(directory) is not None) + _other_names(directory)
+        names = ["best"] * (_named(directory, "best") is not None) + _other_names(directory)
         numbers = ", ".join(map(str, steps(directory)))
         raise InputError(
             f"no checkpoint {name or 'latest'!r} in {directory}; steps there: {numbers or 'none'}; "
@@ -141,7 +144,8 @@ def exist(directory: str | Path) -> bool:
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
     """Deletes all but the `keep` (at least 1) newest checkpoints and the best one; returns the deleted steps.
 
-    `newest` is the step of the last good checkpoint: later ones are damaged and deleted too.
+    `newest` is the step of the last good checkpoint: later ones are damaged and deleted too. An InputError says that
+    the note of the best one is damaged.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
@@ -201,8 +205,17 @@ def _newest_average(directory: Path) -> Path | None:
             averages.append(load(directory / name, weights_only=True))
         except InputError as error:
             logging.getLogger(__name__).warning("%s; it is passed over", error)
-    newest = max(averages, key=lambda average: (average.step, average.path.stat().st_mtime_ns), default=None)
+    newest = max(averages, key=_made, default=None)
     return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
+
+
+def _made(average: Checkpoint) -> tuple[int, int, int]:
+    """What is the larger the later an average was made; of those from before they were counted, the time says it."""
+    return average.step, _order(average.state), average.path.stat().st_mtime_ns
+
+
+def _order(state: Mapping[str, Any] | None) -> int:
+    return state.get(_ORDER, 0) if isinstance(state, Mapping) else 0
 
 
 def _named(directory: Path, name: str) -> Path | None:

@@ -1,9 +1,11 @@
 """Finds and reads exported models, which can take the place of a run's directory."""
 
 import pathlib
+import re
 
 from t2t_keras.errors import InputError
 
+_ESCAPED, _MEANT = re.compile(r"\.[.S]"), {"..": ".", ".S": "/"}  # how TensorFlow writes what names have
 _WEIGHTS = "weights/"  # prefix of the weights' names in an export
 
 
@@ -30,4 +32,4 @@ def exported_weights(version: pathlib.Path) -> dict:
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
     names = {key: key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0] for key in arrays}
-    return {names[key].replace(".S", "/"): array for key, array in arrays.items()}  # "/" within a name is written ".S"
+    return {_ESCAPED.sub(lambda found: _MEANT[found[0]], names[key]): array for key, array in arrays.items()}

@@ -201,7 +201,8 @@ class Run:
 
     def remove_leftovers(self) -> None:
         """Removes the temporary files of a killed process; the caller must hold the lock."""
-        for path in (self.config_path, self.vocab_path, self.metrics_path, self.micro_batch_path, self.curves_path):
+        vocabularies = self.vocab_path, source_vocabulary(self.vocab_path)
+        for path in (self.config_path, *vocabularies, self.metrics_path, self.micro_batch_path, self.curves_path):
             for leftover in (*self.path.glob(f".{path.name}.tmp"), *self.path.glob(f".{path.name}.*.tmp")):
                 leftover.unlink()
 
@@ -240,3 +241,9 @@ def lasting_differences(old: Config, new: Config) -> list[str]:
     """The differences that two configurations of one run cannot have, as "section.field: old -> new"."""
     changed = {difference.partition(":")[0]: difference for difference in differences(old, new)}
     return [d for name, d in changed.items() if name not in RESUMABLE and not name.startswith("decode.")]
+
+
+def scores_differ(old: Config, new: Config) -> bool:
+    """Whether validation translates other sentences, or in another way, so that its scores cannot be compared."""
+    changed = {difference.partition(":")[0] for difference in differences(old, new)}
+    return any(name == "train.validation_sentences" or name.startswith("decode.") for name in changed)

@@ -1,6 +1,7 @@
 """What a training computes with: TensorFlow, or JAX if Keras is told so (KERAS_BACKEND=jax)."""
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import keras
@@ -24,6 +25,17 @@ Step: TypeAlias = Union[TrainingStep, "JaxStep"]
 def is_on_jax() -> bool:
     """Whether Keras runs on JAX."""
     return keras.backend.backend() == "jax"
+
+
+@contextlib.contextmanager
+def dtype_policy(name: str) -> Iterator[None]:
+    """Inside, new layers have Keras's dtype policy of that name."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1) -> Devices:

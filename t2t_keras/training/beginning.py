@@ -82,6 +82,11 @@ def _begin(
         is_trained = checkpoints.exist(run.checkpoints_path)
         if is_trained:
             _check_same_beginning(run, init_from)
+            if not checkpoints.steps(run.checkpoints_path):
+                raise InputError(
+                    f"{run.checkpoints_path} has no step to go on from, but averages: copy one back, or use another "
+                    f"--model_dir, perhaps with --init_from={run.path}"
+                )
         else:
             run.forget()  # nothing was trained yet, so settings may still change
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None

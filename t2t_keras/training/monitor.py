@@ -3,6 +3,7 @@
 `metrics.jsonl` has one JSON object per line: "step", "kind" ("train" or "valid") and the numbers that all records show.
 """
 
+import contextlib
 import dataclasses
 import math
 import sys
@@ -14,7 +15,9 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from t2t_keras.errors import InputError
 from t2t_keras.machine.files import is_full
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.pictures.colors import color, marker
 from t2t_keras.pictures.saving import save
 from t2t_keras.runs.records import RecordFile
@@ -66,7 +69,7 @@ class Interval:
 
     def sums(self) -> list[Any]:
         """The constructor's arguments, for a checkpoint."""
-        return [self.loss_sum, self.tokens, self.seconds, self.measure_sums, self.processor_seconds]
+        return [self.loss_sum, self.tokens, self.seconds, dict(self.measure_sums), self.processor_seconds]
 
 
 class Monitor:
@@ -86,6 +89,9 @@ class Monitor:
         `max_minutes` of 0 means no limit. `is_validation_due`: the validation of `start_step` is still to come.
         """
         self._run = run
+        train = run.config.train if run.exists else None
+        smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
+        self._training_label = f"training, with dropout{smoothing}"  # what puts its loss above that of validation
         self._total_steps = total_steps
         self._begun = start_step, time.monotonic()
         self._ends_at = self._begun[1] + 60 * max_minutes if max_minutes else math.inf
@@ -170,16 +176,15 @@ class Monitor:
     def _say(self, text: str) -> None:
         """Prints a line on stderr, above the progress bar if there is one."""
         if self._bar is None:
-            print(text, file=sys.stderr, flush=True)
+            tell(text)
         else:
-            self._bar.write(text, file=sys.stderr)
+            with contextlib.suppress(OSError):  # as `tell`; the bar itself is like that
+                self._bar.write(text, file=sys.stderr)
 
     def draw_curves(self) -> None:
         """Writes curves.svg from all records, if the disk has room."""
-        train = self._run.config.train if self._run.exists else None
-        smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
-        try:  # the label says what puts the training's loss above that of validation
-            _draw(self._records, self._run.curves_path, f"training, with dropout{smoothing}")
+        try:
+            _draw(self._records, self._run.curves_path, self._training_label)
         except OSError as error:
             if not is_full(error):
                 raise
@@ -226,6 +231,8 @@ class Monitor:
             self._summaries_are_whole = True
         except _FULL_DISK:
             self._summaries, self._summaries_are_whole = None, False
+        except tf.errors.OpError as error:
+            raise InputError(f"{self._run.tensorboard_path}: cannot be written: {error.message}") from error
 
 
 class SilentMonitor:

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# The last one comes when the terminal is closed.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
     """Records signals inside its context instead of ending the process; `received` is the last one's number, or 0.
 
     Python hands signals to the main thread alone. In another one, where a framework may run its workers, nothing is
-    recorded, and signals do what they did.
+    recorded, and signals do what they did. A hangup that is ignored, as by nohup, stays ignored.
     """
 
     def __init__(self) -> None:
@@ -21,8 +22,11 @@ class StopSignals:
         self._handlers: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
     def __enter__(self) -> "StopSignals":
+        self.received = 0
         if threading.current_thread() is threading.main_thread():
-            self._handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
+            is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            numbers = [number for number in SIGNALS if not (number == signal.SIGHUP and is_ignored)]
+            self._handlers = {number: signal.signal(number, self._receive) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

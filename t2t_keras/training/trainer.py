@@ -4,10 +4,9 @@ import contextlib
 import json
 import math
 import signal
-import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import keras
@@ -15,27 +14,36 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import Config, differences
-from t2t_keras.data.batching import EpochPlans, Mixture, Position
-from t2t_keras.data.masked_corpus import MaskedCorpus
-from t2t_keras.data.pipeline import TrainingPairs, training_dataset
+from t2t_keras.data.batching import EpochPlans, Position
+from t2t_keras.data.pipeline import raising, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, refusal
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.remote import publishing, with_urls
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, scores_differ
 from t2t_keras.tasks.registry import task
-from t2t_keras.training.backends import Devices, devices_line, in_host_memory, is_on_jax, make_step, make_workers
+from t2t_keras.training.backends import (
+    Devices,
+    devices_line,
+    dtype_policy,
+    in_host_memory,
+    is_on_jax,
+    make_step,
+    make_workers,
+)
 from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
+from t2t_keras.training.training_text import mixture_of, training_pairs
 from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validator
 
@@ -91,7 +99,7 @@ class Trainer:
             )
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.workers = make_workers(strategy)
-        self.corpus = _training_pairs(config, data)
+        self.corpus = training_pairs(config, data)
         with self.workers.watched():
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.alike():
@@ -99,19 +107,19 @@ class Trainer:
                     others = f"worker {self.workers.index} has other settings than worker 0"
                     raise InputError(f"{others}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # what the plans of epochs depend on
-            sums = ", ".join(f"{zlib.crc32(side.tobytes()):08x}" for side in lengths)
+            sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
             self._text = f"{len(lengths[0]):,} pairs ({sums})"
             self.workers.check_same("data", self._text)
             beginning = begin(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
         train = config.train
-        mixture = _mixture(config, data)
+        mixture = mixture_of(config, data)
         self.plans = EpochPlans(*lengths, train.tokens_per_batch, train.seed, train.static_shapes, mixture)
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
         with self.workers.watched(), in_host_memory():
-            with _dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32"):
+            with dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32"):
                 model = make_model(config.model)
             self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
             self.training = make_step(model, config.train, strategy)
@@ -173,8 +181,9 @@ class Trainer:
 
     def _train(self) -> Outcome:
         self._restore()
-        if self.workers.is_chief:  # not earlier, so that nothing is removed if restoring fails
-            checkpoints.remove_leftovers(self.run.checkpoints_path)
+        with self.workers.alike():
+            if self.workers.is_chief:  # not earlier, so that nothing is removed if restoring fails
+                checkpoints.remove_leftovers(self.run.checkpoints_path)
         reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
         if reason and not self.is_validation_due:
             return Outcome(self.step, reason, 0)
@@ -182,21 +191,25 @@ class Trainer:
             parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
             what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
             begins = f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while"
-            print(begins, *self._restored, sep="\n", file=sys.stderr, flush=True)
+            tell(begins, *self._restored)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor: Monitor | SilentMonitor = SilentMonitor()
-        if self.workers.is_chief:
-            train = self.config.train
-            monitor = Monitor(
-                self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
-            )
+        with self.workers.alike():
+            if self.workers.is_chief:
+                train = self.config.train
+                monitor = Monitor(
+                    self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
+                )
         with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
 
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
         train = self.config.train
         replicas = self.strategy.num_replicas_in_sync, self.workers.replica_ids
-        dataset = training_dataset(self.corpus, self.plans, self.position, *replicas, train.accumulation_steps)
+        errors: list[Exception] = []
+        dataset = training_dataset(
+            self.corpus, self.plans, self.position, *replicas, train.accumulation_steps, on_error=errors.append
+        )
         batches = distributed(self.strategy, dataset)
         begun = saved = time.monotonic()
         last_saved = self.step
@@ -207,7 +220,8 @@ class Trainer:
         while not reason:
             steps = self._steps_to_next_event()
             started, processor_started = time.monotonic(), time.process_time()
-            metrics = self.training.run(batches, steps)
+            with raising(errors):
+                metrics = self.training.run(batches, steps)
             now = time.monotonic()
             self._check_finite(metrics)
             self.step += steps
@@ -215,7 +229,8 @@ class Trainer:
             self.interval.add(metrics, now - started, time.process_time() - processor_started)
             monitor.progress(self.step)
             if self.step % train.log_steps == 0:
-                monitor.log_training(self.step, self.interval)
+                with self.workers.alike():
+                    monitor.log_training(self.step, self.interval)
                 self.interval = Interval()
             decided = self._decide((now - begun) / 60, (now - saved) / 60)
             reason = self._reason_to_stop(decided)
@@ -278,7 +293,8 @@ class Trainer:
         """Validates the checkpoint just saved, and completes it."""
         validation = self.validator.validate()
         loss, perplexity, score = validation
-        monitor.log_validation(self.step, loss=loss, perplexity=perplexity, **{self._metric: score})
+        with self.workers.alike():
+            monitor.log_validation(self.step, loss=loss, perplexity=perplexity, **{self._metric: score})
         if not np.isfinite(validation.loss):  # such weights must not be kept
             with self.workers.alike():
                 if self.workers.is_chief:
@@ -355,10 +371,15 @@ class Trainer:
         for name in _PROGRESS:  # checkpoints of former versions lack some
             usual = saved.state["best"] if name == "best_on_time" else getattr(self, name)
             setattr(self, name, saved.state.get(name, usual))
-        if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
-            # Repeated, because a kill may have prevented it, or the note may be damaged.
-            metric = self.config.train.best_metric
-            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
+        by_loss, before = self.config.train.best_metric == "loss", saved.state.get("config")
+        if before and not by_loss and scores_differ(Config.from_dict(before), self.config):
+            self.best = self.best_step = self.best_on_time = None
+            self.validations_without_gain = 0
+        with self.workers.alike():
+            if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
+                # Repeated, because a kill may have prevented it, or the note may be damaged.
+                metric = self.config.train.best_metric
+                checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
 
     def _newest(self) -> checkpoints.Checkpoint | None:
         """The newest intact checkpoint, once all workers see the same one; NFS may show folders a minute late."""
@@ -399,41 +420,16 @@ class Trainer:
         )
 
 
-def _training_pairs(config: Config, data: PreparedData) -> TrainingPairs:
-    """The encoded training split, whose sources are made of its targets if the task says so."""
-    kind, corpus = task(data.config.task), data.split("train")
-    if not kind.is_masked:
-        return corpus
-    (mask,) = kind.symbols([])
-    return MaskedCorpus(corpus, data.tokenizer.symbols[mask], config.train.seed)
-
-
-def _mixture(config: Config, data: PreparedData) -> Mixture | None:
-    """How the corpora of the data are mixed; None if each pair occurs once an epoch."""
-    weights = config.train.corpus_weights
-    if weights and len(weights) != len(data.part_sizes):
-        raise InputError(
-            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}; "
-            "--set train.corpus_weights= takes each pair once"
-        )
-    return Mixture(data.part_sizes, weights) if weights else None
-
-
-@contextlib.contextmanager
-def _dtype_policy(name: str) -> Iterator[None]:
-    """Inside, new layers have Keras's dtype policy of that name."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
 _MOMENTS = ("first_moments", "second_moments")
 # Attributes of a trainer that its checkpoints keep.
-_OF_BEST = ("best", "best_step", "best_on_time", "validations_without_gain")
-_PROGRESS = (*_OF_BEST, "is_validation_due", "is_validation_on_time")
+_PROGRESS = [
+    "best",
+    "best_step",
+    "best_on_time",
+    "validations_without_gain",
+    "is_validation_due",
+    "is_validation_on_time",
+]
 _LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache a folder's contents for up to a minute
 
 

@@ -1,6 +1,7 @@
 """Checkpoints: whole or not at all, damage noticed."""
 
 import logging
+import os
 import resource
 import shutil
 
@@ -160,7 +161,7 @@ def test_a_damaged_note_of_the_best(tmp_path):
 def test_an_average_is_a_checkpoint(tmp_path):
     path = checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {"averaged": [7, 8]})
     loaded = checkpoints.load(path)
-    assert (loaded.step, loaded.state) == (8, {"averaged": [7, 8]})
+    assert (loaded.step, loaded.state) == (8, {"averaged": [7, 8], "order": 1})
     assert_equal(loaded.weights, arrays(4))
     with pytest.raises(InputError, match=r"optimizer\.npz does not exist"):
         _ = loaded.optimizer
@@ -186,7 +187,7 @@ def test_any_checkpoint_counts(tmp_path):
     assert checkpoints.exist(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest", "10"])
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "best.json", "latest", "10"])
 def test_names_that_cannot_be_an_average(tmp_path, name):
     with pytest.raises(InputError, match="cannot name a checkpoint"):
         checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})
@@ -218,6 +219,12 @@ def test_the_default_is_the_newest_average_until_training_goes_on(tmp_path):
     assert checkpoints.resolve(tmp_path).name == "step_00000020"
     for name, step in (("averaged_old", 10), ("averaged_new", 20)):
         checkpoints.save_weights(tmp_path, name, step, arrays(1), {})
+    os.utime(tmp_path / "averaged_new", (0, 0))  # as a store, or a clock that was set back, has it
+    checkpoints.save_weights(tmp_path, "averaged_newest", 20, arrays(1), {})
+    os.utime(tmp_path / "averaged_newest", (0, 0))
+    assert checkpoints.resolve(tmp_path).name == "averaged_newest"
+    checkpoints.save_weights(tmp_path, "averaged_new", 20, arrays(1), {})
+    os.utime(tmp_path / "averaged_new", (0, 0))
     assert checkpoints.resolve(tmp_path).name == "averaged_new"
     assert checkpoints.resolve(tmp_path, "latest").name == "step_00000020"
     save(tmp_path, 30)
@@ -240,3 +247,6 @@ def test_names_that_stand_for_nothing(tmp_path, name):
             InputError, match=f"no checkpoint '{name}' in .*steps there: 10, 20; .*best, averaged_last2"
         ):
             checkpoints.resolve(tmp_path, name)
+    shutil.rmtree(tmp_path / "step_00000010", ignore_errors=True)
+    with pytest.raises(InputError, match="no checkpoint 'best' in .*names there: [^b]*$"):
+        checkpoints.resolve(tmp_path, "best")

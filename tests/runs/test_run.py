@@ -6,14 +6,16 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.config import Config, TransformerConfig, override
 from t2t_keras.errors import InputError
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import assign_weights, weight_names
 from t2t_keras.runs import checkpoints
+from t2t_keras.runs.exported import exported_weights
 from t2t_keras.runs.load import load_model
-from t2t_keras.runs.run import RESUMABLE, Run
+from t2t_keras.runs.run import RESUMABLE, Run, scores_differ
 
 CONFIG = Config(
     model=TransformerConfig(vocab_size=11, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
@@ -149,7 +151,8 @@ def test_weights_of_another_model_are_refused_by_name(change):
 
 
 def test_leftovers_go_and_nothing_else(tmp_path):
-    for name in (".metrics.jsonl.77.tmp", ".config.json.tmp", ".lock", "metrics.jsonl", "mine.tmp", ".mine.tmp"):
+    leftovers = (".metrics.jsonl.77.tmp", ".config.json.tmp", ".vocab.source.model.77.tmp")
+    for name in (*leftovers, ".lock", "metrics.jsonl", "mine.tmp", ".mine.tmp"):
         (tmp_path / name).write_text("")
     Run(tmp_path).remove_leftovers()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", ".mine.tmp", "metrics.jsonl", "mine.tmp"]
@@ -215,3 +218,17 @@ def test_starting_again_writes_nothing(tmp_path, vocab):
     run.start(CONFIG, tmp_path, vocab)
     assert [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)] == times
     assert run.path.stat().st_mtime == 0  # not even a temporary file
+
+
+def test_names_of_exported_weights_are_as_they_were(tmp_path):
+    """TensorFlow writes "/" and "." in them in its own way."""
+    module = tf.Module()
+    module.weights = {"block.0/kernel": tf.Variable([1.0]), "a.S/..b": tf.Variable([2.0])}
+    tf.saved_model.save(module, str(tmp_path / "1"))
+    assert exported_weights(tmp_path / "1") == {"block.0/kernel": [1.0], "a.S/..b": [2.0]}
+
+
+def test_what_makes_scores_of_validation_others():
+    settings = {"train.validation_sentences=9": True, "decode.beam_size=2": True, "train.max_steps=9": False}
+    for setting, differs in settings.items():
+        assert scores_differ(CONFIG, override(CONFIG, [setting])) is differs

@@ -17,7 +17,7 @@ from t2t_keras.text.extension import spellings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 from tests.training import tiny_training
-from tests.training.tiny_training import make_config, make_data, make_trainer, train
+from tests.training.tiny_training import make_config, make_data, make_trainer, records, train
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,17 @@ def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data,
         "left out: none",
     ]
     assert Run(tmp_path / "run").init_from == {"model_dir": str(other), "checkpoint": chosen, "path": str(path)}
+
+
+def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other):
+    shutil.copytree(other, tmp_path / "run")
+    folder = Run(tmp_path / "run").checkpoints_path
+    checkpoints.save_weights(folder, "averaged_last2", 8, saved_weights(other, "8"), {})
+    for step in checkpoints.steps(folder):
+        checkpoints.discard(folder, step)
+    with pytest.raises(InputError, match="has no step to go on from, but averages: copy one back"):
+        begun(tmp_path / "run", data, None)
+    assert len(records(tmp_path / "run", "train")) > 0
 
 
 def test_the_newest_average_is_the_default_and_moving_averages_are_taken(tmp_path, data, other):

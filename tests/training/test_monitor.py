@@ -1,19 +1,23 @@
 """The monitor: each step once in the records, also after a resumption."""
 
 import contextlib
+import errno
 import io
 import itertools
 import json
 import re
 import sys
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.runs.records import RecordFile, read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
+from t2t_keras.training.updates import StepMetrics
 from tests import programs
 
 
@@ -225,6 +229,48 @@ def test_metrics_of_nobody(tmp_path, contents):
     assert read_metrics(path) == []
     path.write_text(contents)
     assert read_metrics(path) == []
+
+
+def test_sums_that_a_checkpoint_keeps_do_not_change():
+    interval = Interval(measure_sums={"sampled_gleu": 1.0})
+    sums = interval.sums()
+    numbers = np.ones(1)
+    interval.add(StepMetrics(numbers, numbers, numbers, numbers, {"sampled_gleu": numbers}), 1.0)
+    assert sums == [0.0, 0.0, 0.0, {"sampled_gleu": 1.0}, 0.0] and interval.sums()[3] == {"sampled_gleu": 2.0}
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_it_goes_on_where_nobody_reads_what_it_prints(tmp_path, monkeypatch, is_terminal):
+    class Gone(io.StringIO):
+        def isatty(self):
+            return is_terminal
+
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    run = Run(tmp_path)
+    with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
+        log(monitor, 10)
+        monitor.log_validation(10, loss=6.0, perplexity=403.4)
+    assert steps_and_kinds(run) == [(10, "train"), (10, "valid")]
+
+
+def test_a_configuration_that_is_being_edited_ends_nothing(tmp_path):
+    run = Run(tmp_path)
+    (tmp_path / "vocab").write_bytes(b"")
+    run.start(presets.preset("tiny"), "/data", tmp_path / "vocab")
+    with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
+        run.config_path.write_text('{"model": {},}', encoding="utf-8")
+        monitor.log_validation(10, loss=6.0, perplexity=403.4)
+    assert steps_and_kinds(run) == [(10, "valid")]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    run = Run(tmp_path)
+    run.tensorboard_path.write_bytes(b"")
+    with pytest.raises(InputError, match=f"^{run.tensorboard_path}: cannot be written: "):
+        log(Monitor(run, total_steps=100), 10)
 
 
 def test_other_workers_are_silent(capsys):

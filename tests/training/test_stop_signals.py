@@ -17,7 +17,19 @@ def test_a_signal_is_noted_as_long_as_the_context_lasts(number):
         assert signals.received == 0
         os.kill(os.getpid(), number)
         assert signals.received == number
+    with signals:
+        assert signals.received == 0, "of the time before"
     assert {each: signal.getsignal(each) for each in SIGNALS} == before
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.received == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_interrupt_is_heard_at_once():

@@ -83,6 +83,18 @@ def test_a_validation_at_a_limit_does_not_count_for_patience(tmp_path, data, scr
 
 
 @pytest.mark.integration
+def test_scores_of_other_sentences_are_not_compared(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    scores = iter([60.0, 22.0, 23.0])
+    monkeypatch.setattr(Validator, "validate", lambda self: Validation(1.0, 2.7, next(scores)))
+    settings = {"best_metric": "bleu", "patience": 1, "checkpoint_steps": 2}
+    train(tmp_path, data, validation_sentences=1, max_steps=2, **settings)
+    assert best_step(tmp_path) == 2
+    train(tmp_path, data, validation_sentences=2, max_steps=6, **settings)
+    assert best_step(tmp_path) == 6
+
+
+@pytest.mark.integration
 def test_max_minutes(tmp_path, data, scripted):
     del scripted
     assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
 from t2t_keras.runs import background, checkpoint_files, checkpoints
@@ -48,6 +49,19 @@ def test_a_best_checkpoint_that_found_no_room_is_no_longer_the_best(monkeypatch,
     train(tmp_path, data)
     assert saved_steps(tmp_path) == [4, 12]
     assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.Best(12, "loss", 3.5)
+
+
+@pytest.mark.integration
+def test_an_error_of_reading_is_told_as_it_is(monkeypatch, tmp_path, data):
+    """TensorFlow makes one of its own of it, with forty lines."""
+
+    def read(self, rows, length=None):
+        raise InputError("too many files are open (ulimit -n is 64)")
+
+    trainer = make_trainer(tmp_path, data)
+    monkeypatch.setattr(EncodedCorpus, "source_ids", read)
+    with pytest.raises(InputError, match=r"^too many files are open \(ulimit -n is 64\)$"):
+        trainer.train()
 
 
 def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):

@@ -56,6 +56,7 @@ def find_micro_batch(
     train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
     conditions: dict[str, Any] = {name: value for name, value in train.items() if name not in RESUMABLE}
     conditions |= {"model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
+    conditions["longest"] = _longest(data)
     note = run.micro_batch
     if json.loads(json.dumps(conditions)) == note.get("conditions"):
         return MicroBatch(**note)

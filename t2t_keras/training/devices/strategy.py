@@ -36,10 +36,7 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
         InputError: an unknown name, more replicas than devices, or an environment that describes no cluster.
         WorkerLostError: the workers of the cluster do not meet.
     """
-    if name not in NAMES:
-        raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
-    if replicas < 0:
-        raise InputError(f"--replicas must not be negative, got {replicas}")
+    _check(name, replicas)
     if name == "auto" and os.environ.get("TPU_NAME"):
         name = "tpu"
     workers = _find_workers(name, cluster)
@@ -48,8 +45,6 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
             raise InputError(f"--replicas={replicas} is for processors and GPUs; a TPU has as many as it has cores")
         return _tpu_strategy()
     if name in ("auto", "multiworker"):
-        if name == "multiworker" and workers is None:
-            raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
         if workers and len(workers.addresses) > 1:
             return _workers_strategy(workers, replicas)
         name = "auto"  # a single worker trains on its machine alone
@@ -59,11 +54,8 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     # Listing logical devices starts TensorFlow, after which a CPU can no longer be divided into several.
     has_gpus = name != "cpu" and bool(tf.config.list_physical_devices("GPU"))
     gpus = [device.name for device in tf.config.list_logical_devices("GPU")] if has_gpus else []
-    if name == "mirrored" and not gpus and not replicas:
-        raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
+    _check_gpus(name, replicas, len(gpus))
     if gpus:
-        if replicas > len(gpus):
-            raise InputError(f"--replicas={replicas}, but there are {len(gpus)} GPUs")
         return tf.distribute.MirroredStrategy(gpus[: replicas or len(gpus)])
     return _cpu_strategy(max(replicas, 1))
 
@@ -104,8 +96,11 @@ def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
     """
     if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
         raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
+    _check(name, replicas)
     workers = _find_workers(name, cluster)
     gpus = 0 if name == "cpu" else len(tf.config.list_physical_devices("GPU"))
+    if workers is None or len(workers.addresses) == 1:
+        _check_gpus(name, replicas, gpus)
     here = replicas or max(gpus, 1)
     count, index = (len(workers.addresses), workers.index) if workers else (1, 0)
     return LocalDevices("mirrored" if gpus else "cpu", here, here * count, index)
@@ -143,10 +138,27 @@ def num_streams(strategy: tf.distribute.Strategy) -> int:
 def _find_workers(name: str, cluster: str) -> Cluster | None:
     """The workers that a strategy of this name trains with, if there are any."""
     if name in ("auto", "multiworker"):
-        return find_cluster(cluster)
+        found = find_cluster(cluster)
+        if name == "multiworker" and found is None:
+            raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
+        return found
     if cluster != "auto":
         raise InputError(f"--cluster={cluster} names workers, and --strategy={name} has none; valid: auto, multiworker")
     return None
+
+
+def _check(name: str, replicas: int) -> None:
+    if name not in NAMES:
+        raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
+    if replicas < 0:
+        raise InputError(f"--replicas must not be negative, got {replicas}")
+
+
+def _check_gpus(name: str, replicas: int, gpus: int) -> None:
+    if name == "mirrored" and not gpus and not replicas:
+        raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
+    if gpus and replicas > gpus:
+        raise InputError(f"--replicas={replicas}, but there are {gpus} GPUs")
 
 
 def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:

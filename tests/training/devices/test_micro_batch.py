@@ -151,6 +151,22 @@ def test_devices_are_counted_without_being_taken(monkeypatch, gpus, arguments, e
     assert find_devices(*arguments) == expected
 
 
+@pytest.mark.parametrize(
+    ("gpus", "arguments", "message"),
+    [
+        (0, ("mirrored", 0), "--strategy=mirrored found no GPU"),
+        (0, ("multiworker", 0), "--strategy=multiworker found no TF_CONFIG"),
+        (0, ("auto", -1), "--replicas must not be negative"),
+        (0, ("banana", 0), "unknown strategy 'banana'"),
+        (4, ("auto", 5), "--replicas=5, but there are 4 GPUs"),
+    ],
+)
+def test_devices_that_there_are_not_are_refused_before_anything_is_tried(monkeypatch, gpus, arguments, message):
+    monkeypatch.setattr(strategy.tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
+    with pytest.raises(InputError, match=message):
+        find_devices(*arguments)
+
+
 def test_a_tpu_is_refused(monkeypatch):
     monkeypatch.setenv("TPU_NAME", "local")
     with pytest.raises(InputError, match="on a TPU no batch can be tried beforehand: set train.accumulation_steps"):

@@ -1,0 +1,10 @@
+"""Lines that say what is being done, on standard error."""
+
+import contextlib
+import sys
+
+
+def tell(*lines: str) -> None:
+    """Prints lines on standard error at once; where it is gone or full, what is being done goes on without them."""
+    with contextlib.suppress(OSError):
+        print(*lines, sep="\n", file=sys.stderr, flush=True)
