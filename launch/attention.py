@@ -28,7 +28,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.explain import Explanation, Kind, View
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import attention_views
-from t2t_keras.pictures.attention import heat_maps, lines
+from t2t_keras.pictures.attention import MOST_TOKENS, heat_maps, lines
 from t2t_keras.pictures.saving import missing_characters, save
 from t2t_keras.text.pieces import places_of, readable
 
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
     paths = _paths(pictures)
     for path, picture in paths:
         save(picture.figure, path)
-        print(path)
+        program.say(str(path))
     shown = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
     if missing := missing_characters(shown):
         some = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
@@ -91,7 +91,7 @@ def _explained(translator: Translator) -> Explanation:
         raise InputError(f"--source has {translation.num_parts} parts of {limit}: give one sentence")
     if not translation.exists:
         raise InputError("the search found no translation; give one as --target")
-    print(f"target: {translation.text}")
+    program.say(f"target: {translation.text}")
     return translator.explain_tokens(translation.source_ids, translation.token_ids)[0]
 
 
@@ -104,11 +104,13 @@ def _views(explanation: Explanation) -> dict[Kind, View]:
         if kind not in there:
             raise InputError(f"--kind={kind}: the model has no {_FULL_NAMES[kind]}; valid: {', '.join(there)}")
     if lacking and not _KIND.value:
-        print(f"the model has no {' and no '.join(lacking)}")
+        program.say(f"the model has no {' and no '.join(lacking)}")
     chosen = [kind for kind in there if not _KIND.value or kind in _KIND.value]
     if _QUERY.value is None:
         return {kind: views[kind] for kind in chosen}
     found = {kind: views[kind] for kind in chosen if places_of(_QUERY.value, views[kind].queries)}
+    if found and all(min(places_of(_QUERY.value, view.queries)) >= MOST_TOKENS for view in found.values()):
+        raise InputError(f"--query={_QUERY.value} is behind the first {MOST_TOKENS} tokens, which pictures show")
     if not found:
         words = list(dict.fromkeys(word for kind in chosen for word in readable(views[kind].queries)))
         raise InputError(f"--query={_QUERY.value} is no word of the sentence; its pieces: {' '.join(words)}")
@@ -153,6 +155,8 @@ def _paths(pictures: Sequence[Picture]) -> list[tuple[pathlib.Path, Picture]]:
     """Where each picture goes; makes the folder."""
     output = pathlib.Path(_OUTPUT.value)
     if output.suffix.lower().removeprefix(".") in _FORMATS and not output.is_dir():
+        if _FORMAT.present:
+            raise InputError(f"--output={output} says the format; --format is for a folder")
         if len(pictures) > 1:
             names = ", ".join(picture.name for picture in pictures)
             raise InputError(f"--output={output} is one file for {len(pictures)} pictures ({names}); name a folder")

@@ -6,7 +6,6 @@ python -m launch.average_checkpoints --model_dir=runs/mine --average_last=10
 import itertools
 import pathlib
 import statistics
-import sys
 
 from absl import flags
 
@@ -24,13 +23,18 @@ _AVERAGE_LAST = flags.DEFINE_integer(
     "average_last", 10, "How many of the newest checkpoints to average.", lower_bound=1
 )
 _CHECKPOINTS = flags.DEFINE_list("checkpoints", None, "Which checkpoints instead: steps, names or paths, with commas.")
-_OUTPUT = flags.DEFINE_string("output", None, "Name of the result; averaged_lastN if not given.")
+_OUTPUT = flags.DEFINE_string("output", None, "Name of the result; default: averaged_lastN, or averaged_N_chosen.")
 flags.adopt_module_key_flags(extensions)
+program.TEXTS.add("output")
 program.REMOTE |= {"model_dir": remote_paths.added_to}
 
 
 def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
+    if _CHECKPOINTS.present and _AVERAGE_LAST.present:
+        raise InputError("give either --checkpoints or --average_last, not both")
+    if _CHECKPOINTS.value == []:
+        raise InputError("--checkpoints= names none")
     run = Run(_MODEL_DIR.value)
     config = run.config
     paths = _chosen(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
@@ -47,8 +51,10 @@ def main(argv: list[str]) -> None:
         averaging.average(chosen),
         {"averaged": [str(path) for path in paths], "config": config.to_dict()},
     )
-    print(f"averaged {len(chosen)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in chosen)}")
-    print(remote.with_urls(str(averaged)))
+    program.say(
+        f"averaged {len(chosen)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in chosen)}"
+    )
+    program.say(remote.with_urls(str(averaged)))
 
 
 def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
@@ -58,7 +64,7 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
     if len(paths) < last:
-        print(f"there are only {len(paths)} checkpoints of the {last} asked for")
+        program.say(f"there are only {len(paths)} checkpoints of the {last} asked for")
     return paths
 
 
@@ -70,7 +76,7 @@ def _named(run: Run, names: list[str]) -> list[pathlib.Path]:
             raise InputError(f"--checkpoints={','.join(names)}: {name} is named twice")
         path = checkpoints.resolve(run.checkpoints_path, name)
         if path.resolve() in found:
-            print(f"{name} is {path.name}, which has been named already: it counts once", file=sys.stderr)
+            program.warn(f"{name} is {path.name}, which has been named already: it counts once")
         found.setdefault(path.resolve(), path)
     return list(found.values())
 
@@ -98,10 +104,9 @@ def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Ch
         interval, reason = statistics.median(gaps) / 2, "half of what is usual in this run"
     if pairs := averaging.crowded(steps, interval):
         places = ", ".join(f"{first} and {second}" for first, second in pairs)
-        print(
+        program.warn(
             f"warning: steps {places} lie closer together than {reason} (a signal or the end of training saves one "
-            "more), so that the average leans to that place; --checkpoints chooses others",
-            file=sys.stderr,
+            "more), so that the average leans to that place; --checkpoints chooses others"
         )
 
 
@@ -109,10 +114,9 @@ def _warn_of_early_steps(chosen: list[checkpoints.Checkpoint]) -> None:
     """Warns where the average reaches so far back that it is probably worse than the newest of its checkpoints."""
     if reach := averaging.reach([checkpoint.step for checkpoint in chosen]):
         oldest, newest = reach
-        print(
+        program.warn(
             f"warning: the average reaches from step {oldest} to step {newest}, and early weights usually make it "
-            "worse than the newest checkpoint; train on, or compare it with --checkpoint=best of launch.evaluate",
-            file=sys.stderr,
+            "worse than the newest checkpoint; train on, or compare it with --checkpoint=best of launch.evaluate"
         )
 
 

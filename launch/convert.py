@@ -87,8 +87,8 @@ def _export() -> None:
 def _report(model: PortableModel, notes: list[str] | tuple[str, ...], written: str) -> None:
     count = sum(array.size for array in model.weights.values())
     for note in notes:
-        print(f"note: {note}")
-    print(f"{pathlib.Path(written)}: {count:,} parameters")
+        program.say(f"note: {note}")
+    program.say(f"{pathlib.Path(written)}: {count:,} parameters")
 
 
 run = program.command(main)

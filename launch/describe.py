@@ -10,6 +10,7 @@ Examples:
 from absl import flags
 
 from t2t_keras import config as configuration
+from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices, forecast
 from t2t_keras.planning.size import describe
@@ -40,6 +41,11 @@ flags.adopt_module_key_flags(extensions)
 
 def main(argv: list[str]) -> None:
     """Prints the tables."""
+    if _MODEL_DIR.value and _PRESET.present:
+        raise InputError("give either --preset or --model_dir, not both")
+    for flag in (_DEVICE, _UTILISATION, _PEAK_TFLOPS, _LINK_GBYTES, _PAIRS):
+        if flag.present and not _DEVICES.value:
+            raise InputError(f"--{flag.name} goes with --devices")
     config = Run(_MODEL_DIR.value).config if _MODEL_DIR.value else presets.preset(_PRESET.value)
     vocabulary = [] if _VOCAB_SIZE.value is None else [f"model.vocab_size={_VOCAB_SIZE.value}"]
     config = configuration.override(config, [*vocabulary, *_SET.value])

@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
     for count, (_, tree) in enumerate(read_trees(read_lines(_INPUT.value), _INPUT.value), start=1):
         with replacing(folder / f"{count}.svg") as file:
             file.write(tree_svg(tree if _TRACES.value else simplified(tree)))
-    print(f"{count:,} trees drawn in {folder}")
+    program.say(f"{count:,} trees drawn in {folder}")
 
 
 run = program.command(main)

@@ -87,14 +87,15 @@ def main(argv: list[str]) -> None:
 
         result = evaluation.evaluate(translator, sources, references, scoring, notice.before(update))
     result = dataclasses.replace(result, perplexity=perplexity)
-    print(_table(result))
-    print(translator.task.report(result.hypotheses, references), end="")
-    if not _TARGET_LANGUAGE.value and language != config.data.target_language:
-        configured = config.data.target_language
-        print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
     what = "replaced:" if (output_dir / "scores.json").exists() else "written:"
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
-    print(what, *(remote.with_urls(str(path)) for path in paths))
+    program.say(_table(result) + "\n" + translator.task.report(result.hypotheses, references).rstrip("\n"))
+    if not _TARGET_LANGUAGE.value and language != config.data.target_language:
+        configured = config.data.target_language
+        program.say(
+            f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}"
+        )
+    program.say(" ".join([what, *(remote.with_urls(str(path)) for path in paths)]))
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 

@@ -59,7 +59,7 @@ def main(argv: list[str]) -> None:
     parameters = sum(model.config.parameter_counts().values())
     names = ", ".join(path.name for path in paths) or remote.with_urls(model_flags.MODEL_DIR.value)
     search = f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}"
-    print(f"weights of {names}: {parameters:,} parameters; {search}; tracing takes a minute or two", flush=True)
+    program.say(f"weights of {names}: {parameters:,} parameters; {search}; tracing takes a minute or two")
     start = time.monotonic()
     with quiet_tensorflow.without_notices():
         origin = {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     sizes = f"{on_disk / 1e6:,.1f} MB, of which weights as {_WEIGHTS.value} {weights / 1e6:,.1f}"
-    print(f"{remote_exports.published(version)}: {sizes}; written in {seconds:.0f} s")
+    program.say(f"{remote_exports.published(version)}: {sizes}; written in {seconds:.0f} s")
 
 
 def _chosen(run: Run) -> list[pathlib.Path]:

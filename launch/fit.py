@@ -47,7 +47,7 @@ _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; defau
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
 _OF_MINUTES = "For preparing and training, of all starts together; scoring and exporting follow."
-_MINUTES = flags.DEFINE_float("minutes", 60.0, _OF_MINUTES, lower_bound=0.01)
+_MINUTES = flags.DEFINE_float("minutes", 60.0, _OF_MINUTES, lower_bound=0.01, upper_bound=1e6)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
 _HELD_OUT_PAIRS = flags.DEFINE_integer(
@@ -109,7 +109,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
             program.say(f"  not trained on: {dropped:,} pairs ({meaning})")
     program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
-    if outcome and outcome.signal == signal.SIGTERM:
+    if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
     steps.keep_better()
     program.title("3. Scores")
@@ -165,12 +165,12 @@ def _given() -> list[Choice]:
     flags_of = {"preset": _PRESET, "data.vocab_size": _VOCAB_SIZE, "held_out_pairs": _HELD_OUT_PAIRS}
     chosen = [Choice(name, flag.value, fit_rules.GIVEN) for name, flag in flags_of.items() if flag.value is not None]
     for setting in _SET.value:
-        name, _, value = setting.partition("=")
+        name, value = (part.strip() for part in setting.partition("=")[::2])
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: --vocab_size is the only setting of the data here")
         if name == "train.max_minutes":
             raise InputError(f"--set {setting}: --minutes says how long to train")
-        chosen.append(Choice(name.strip(), value.strip(), fit_rules.GIVEN))
+        chosen.append(Choice(name, value, fit_rules.GIVEN))
     return chosen
 
 

@@ -33,10 +33,10 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
     `paths` are the names of flags that are files or folders; `called` is how the program was called, `sys.argv[0]`.
     """
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
-    searching, paths = _search_settings(), set(paths)
-    for flag in sorted(
-        flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name)
-    ):
+    defined = sorted(flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name))
+    searches = any(flag.name == "beam_size" for flag in defined)  # others have flags of the same names
+    searching, paths = _search_settings() if searches else set(), set(paths)
+    for flag in defined:
         group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
         sections[group].append(_entry(*_described(flag, flag.name in paths)))
     sections[_EVERY] = [_entry(*each) for each in _ALWAYS]

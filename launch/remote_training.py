@@ -3,12 +3,12 @@
 import contextlib
 import logging
 import os
-import sys
 from collections.abc import Iterator
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote, remote_exports
 from t2t_keras.machine.remote import LeaseLostError, Mirror
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.workers import Workers
 
@@ -67,7 +67,7 @@ def _fetch(mirror: Mirror, workers: Workers, lease: contextlib.ExitStack) -> Non
                 raise InputError(
                     f"{mirror.url} holds an exported model, which cannot be trained; use another --model_dir"
                 )
-            lease.enter_context(mirror.held(lambda line: print(line, file=sys.stderr, flush=True)))
+            lease.enter_context(mirror.held(tell))
             number = mirror.number
     first, *_ = workers.gather(str(number).encode())
     with workers.alike():

@@ -8,11 +8,8 @@ Examples:
     python -m launch.score --model_dir=runs/mine --source=t.en --translation=t.de --json --output=scores.jsonl
 """
 
-import contextlib
 import dataclasses
 import json
-import sys
-from typing import IO
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
@@ -20,7 +17,6 @@ from absl import flags
 
 from t2t_keras.data.sources.corpora_files import read_pairs
 from t2t_keras.inference.forced import ForcedScore
-from t2t_keras.machine.files import replacing
 
 from .flag_groups import model_flags
 
@@ -42,13 +38,14 @@ def main(argv: list[str]) -> None:
     """Scores the pairs that the flags name."""
     program.refuse_replacing(_OUTPUT.value, _SOURCE.value, _TRANSLATION.value)
     pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
-    standard: contextlib.AbstractContextManager[IO[str]] = contextlib.nullcontext(sys.stdout)
-    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value) as file:
+    with program.output(_OUTPUT.value) as file:
         translator = model_flags.load_translator()
         sources, targets = translator.encoded([source for source, _ in pairs], [target for _, target in pairs])
         for first in range(0, len(sources), _CHUNK_LINES):  # the details of all tokens of a corpus need much memory
             chunk = slice(first, first + _CHUNK_LINES)
-            file.writelines(f"{_line(score)}\n" for score in translator.score_tokens(sources[chunk], targets[chunk]))
+            file.writelines(
+                f"{_line(score)}\n".encode() for score in translator.score_tokens(sources[chunk], targets[chunk])
+            )
 
 
 def _line(score: ForcedScore) -> str:

@@ -1,6 +1,5 @@
 """Says once that a long search could take less time."""
 
-import sys
 import time
 from collections.abc import Callable
 
@@ -9,6 +8,8 @@ import tensorflow as tf
 from t2t_keras.inference.ctranslate2_engine import refusal
 from t2t_keras.inference.translator import Translator
 from t2t_keras.search.batches import Progress
+
+from . import program
 
 _SECONDS = 60.0
 
@@ -36,7 +37,7 @@ class SlowNotice:
         def noticed(done: int, total: int) -> None:
             if self._due and self._clock() - self._begun > _SECONDS:
                 self._due = False
-                print("note: --engine=ctranslate2 takes less time (pip install '.[fast]')", file=sys.stderr)
+                program.warn("note: --engine=ctranslate2 takes less time (pip install '.[fast]')")
             update(done, total)
 
         return noticed

@@ -17,6 +17,7 @@ from absl import flags
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine.notices import without_notices
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.plan import plan, seconds_here, seconds_on
@@ -56,6 +57,7 @@ flags.adopt_module_key_flags(extensions)
 
 def main(argv: list[str]) -> None:
     """Makes the table, or prints what the flags ask for."""
+    _check_flags()
     given = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
     given |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
     study_dir = pathlib.Path(_STUDY_DIR.value)
@@ -68,6 +70,19 @@ def main(argv: list[str]) -> None:
         print(study.table.markdown(study.states()), end="")
     else:
         _perform(study)
+
+
+def _check_flags() -> None:
+    """Refuses flags that would count for nothing."""
+    instead = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
+    if len(instead) > 1:
+        raise InputError(f"{' and '.join(instead)} exclude each other")
+    for flag in (_DEVICES, _DEVICE, _UTILISATION):
+        if flag.present and not _PLAN.value:
+            raise InputError(f"--{flag.name} goes with --plan")
+    for flag in (_ONLY, _SHARD):
+        if flag.present and (_ROWS.value or _PRINT.value):
+            raise InputError(f"--{flag.name} does not go with {instead[0]}, which is of all rows")
 
 
 def _plan(study: Study) -> str:
@@ -98,8 +113,8 @@ def _shard() -> tuple[int, int]:
 def _perform(study: Study) -> None:
     """Performs the selected rows; the exit status says what became of them."""
     names = study.selected(_ONLY.value, _shard())
-    performed = study.perform(names, lambda line: print(line, file=sys.stderr, flush=True))
-    print(study.table.markdown(study.states()), end="")
+    performed = study.perform(names, tell)
+    program.say(study.table.markdown(study.states()).rstrip("\n"))
     if performed.signal:
         sys.exit(128 + performed.signal)
     is_part = _SHARD.value != "1/1"  # what waits there is another part's

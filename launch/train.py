@@ -17,6 +17,7 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.models import presets
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import RunCheckpoint
@@ -72,9 +73,9 @@ def main(argv: list[str]) -> None:
     try:
         outcome = _train(Run(_MODEL_DIR.value))
     except WorkerLostError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        tell(f"error: {error}")
         os._exit(_WORKER_LOST)  # an orderly end would wait for the lost worker
-    print(f"step {outcome.step:,}: {outcome.reason}", file=sys.stderr)
+    tell(f"step {outcome.step:,}: {outcome.reason}")
     if outcome.signal:
         sys.exit(128 + outcome.signal)
 
@@ -94,8 +95,7 @@ def _train(run: Run) -> Outcome:
             config = fit_to_memory(run, config, found, workers)
         trainer = Trainer(run, config, data, strategy, init_from)
         if workers.is_chief:
-            for line in map(remote.with_urls, trainer.account):
-                print(line, file=sys.stderr, flush=True)
+            tell(*map(remote.with_urls, trainer.account))
         return trainer.train()
 
 
@@ -111,7 +111,7 @@ def _find_micro_batch(run: Run) -> MicroBatch:
     data = PreparedData.open(_data_dir(run))
     devices = find_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     config = _config(run, data)
-    return find_micro_batch(run, config, data, devices, lambda line: print(line, file=sys.stderr, flush=True))
+    return find_micro_batch(run, config, data, devices, tell)
 
 
 def _data_dir(run: Run) -> str:
@@ -165,7 +165,7 @@ def _config(run: Run, data: PreparedData) -> Config:
         decode = dataclasses.replace(decode, **data.output_limit)
     config = dataclasses.replace(config, decode=decode)
     for setting in _SET.value:
-        if setting.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
+        if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")
     config = configuration.override(config, _SET.value)
     model = dataclasses.replace(config.model, **data.tokenizer.sizes)

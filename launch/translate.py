@@ -11,7 +11,6 @@ Examples:
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
-import contextlib
 import itertools
 import json
 import sys
@@ -28,7 +27,6 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference import json_lines, verification
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import replacing
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
@@ -81,18 +79,18 @@ def main(argv: list[str]) -> None:
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
-    program.refuse_replacing(_OUTPUT.value, _INPUT.value, _GLOSSARY.value)
+    program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
     if _MARKUP.value:
         _translate_marked()
         return
-    if _INPUT.value is None and sys.stdin.isatty() and _OUTPUT.value is None and not _VERIFY.value:
+    is_typed = _INPUT.value is None and sys.stdin.isatty()
+    if is_typed and _OUTPUT.value is None and sys.stdout.isatty() and not _VERIFY.value:
         _converse(_load_translator())
         return
     # Not read behind its end, which on a terminal would have to be typed again.
     lines = iter(sys.stdin.buffer.readline, b"") if _INPUT.value is None else read_raw_lines(_INPUT.value)
     sample, report = verification.Sample(_VERIFY.value), TermReport(_INPUT.value or "standard input")
-    standard: contextlib.AbstractContextManager[IO[bytes]] = contextlib.nullcontext(sys.stdout.buffer)
-    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value, "wb") as output:
+    with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, sample, report)
     if num_long:
@@ -110,8 +108,7 @@ def _translate_marked() -> None:
     if odd or _ON_ERROR.value == "skip":
         raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
     lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
-    standard: contextlib.AbstractContextManager[IO[bytes]] = contextlib.nullcontext(sys.stdout.buffer)
-    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value, "wb") as output:
+    with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
         name = _INPUT.value or "standard input"
         num_cut = write_marked(translator, lines, output, _MARKUP.value, name, _CHUNK_LINES.value)

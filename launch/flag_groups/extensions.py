@@ -20,6 +20,8 @@ def load() -> None:
     if _EXTENSION.value:
         from .. import quiet_keras  # noqa: F401  (an extension imports TensorFlow)
     for name in _EXTENSION.value:
+        if not name or (name.startswith(".") and not name.endswith(".py")):
+            raise InputError(f"--extension={name}: give a Python file, or a module by its whole name")
         folder, file = os.path.split(os.path.abspath(name))
         module = name
         if name.endswith(".py"):

@@ -43,6 +43,8 @@ def load_translator(
     glossary: Glossary | None = None,
 ) -> Translator:
     """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
+    if ENSEMBLE_MEAN.present and not ENSEMBLE.value:
+        raise InputError("--ensemble_mean goes with --ensemble")
     if ENSEMBLE.value and engine != "tensorflow":
         raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
     if not tf.config.list_physical_devices("GPU"):

@@ -16,7 +16,7 @@ class DecodeConfig:
         length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
         min_length: output tokens before the end symbol is allowed.
         max_length_offset: output tokens allowed beyond the source's length, end symbols included.
-        max_length_factor: factor on the source's length in that limit.
+        max_length_factor: factor on the source's length in the limit of an output.
         patience: 0 searches until nothing better can be found; else a sentence also ends when patience * beam_size
             hypotheses have finished (Kasai et al., 2024); with groups, each group for its own share of the beam.
         ends_within_beam: a hypothesis ends only if its end symbol is among the beam_size best continuations, as in

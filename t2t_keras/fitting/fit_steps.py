@@ -155,8 +155,8 @@ class FitSteps:
         self._say(f"step {outcome.step:,}: {ended if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
-            self.record.update(trained_for=minutes, has_converged=has_converged)
-            self.record.update(chosen=None, scores=None, examples=None, finished=None)
+            undone = dict.fromkeys(("chosen", "scores", "examples", "finished"))
+            self.record.update(trained_for=minutes, has_converged=has_converged, **undone)
         return outcome
 
     @property

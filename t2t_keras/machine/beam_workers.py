@@ -175,4 +175,4 @@ def _imported() -> Any:
 
 
 def _last_line(text: str) -> str:
-    return [line.strip() for line in text.splitlines() if line.strip()][-1]
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")

@@ -31,7 +31,12 @@ _LOCK = threading.RLock()  # otherwise each of two threads would take the other'
 @contextlib.contextmanager
 def without_notices() -> Iterator[None]:
     """Drops known notices that libraries write to standard error directly, past Python and its log level."""
-    with _LOCK, tempfile.TemporaryFile() as caught:
+    with _LOCK, contextlib.ExitStack() as stack:
+        try:
+            caught = stack.enter_context(tempfile.TemporaryFile())
+        except OSError:  # they are seen then
+            yield
+            return
         sys.stderr.flush()
         stderr = os.dup(2)
         os.dup2(caught.fileno(), 2)

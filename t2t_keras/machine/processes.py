@@ -76,17 +76,18 @@ class ProcessDiedError(RuntimeError):
         self.exit_code = exit_code
 
 
-def call_apart(function: Callable[..., Any], *arguments: Any) -> Any:
+def call_apart(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
     """Calls an importable function in a child process, whose end frees all its resources, and returns the result.
 
-    The function's arguments and result must be picklable. A ProcessDiedError says that the process was killed, or that
-    the function raised an error, which is on standard error.
+    The function's arguments and result must be picklable. `started` is called here once the process is there. A
+    ProcessDiedError says that the process was killed, or that the function raised an error, which is on standard error.
     """
     context = multiprocessing.get_context("spawn")
     life, life_here = context.Pipe(duplex=False)
     answer, answer_there = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(life, answer_there, function, arguments))
     process.start()
+    started()
     answer_there.close()  # so that recv raises EOFError when the process dies
     try:
         return answer.recv()

@@ -7,4 +7,5 @@ import sys
 def tell(*lines: str) -> None:
     """Prints lines on standard error at once; where it is gone or full, what is being done goes on without them."""
     with contextlib.suppress(OSError):
-        print(*lines, sep="\n", file=sys.stderr, flush=True)
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)

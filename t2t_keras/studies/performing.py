@@ -108,7 +108,7 @@ class Performer:
             if self._signals.received:
                 return _Answer("stopped", self._signals.received)
             try:
-                answer = self._call(answer_of_phase, phase, job, self._study_dir)
+                answer = self._call(answer_of_phase, phase, job, self._study_dir, started=self._signals.hand_on)
             except ProcessDiedError as error:
                 answer = _Answer("failed", f"{error}; what it wrote to standard error says why")
             if answer.kind != "done":
@@ -122,7 +122,11 @@ class _HandedOnSignals(StopSignals):
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         super()._receive(number, frame)
-        for child in multiprocessing.active_children():
+        self.hand_on()
+
+    def hand_on(self) -> None:
+        """Hands on what was received, also to a process that starts at that moment."""
+        for child in multiprocessing.active_children() if self.received else ():
             child.terminate()
 
 

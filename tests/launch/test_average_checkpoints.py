@@ -11,6 +11,7 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import source_vocabulary
 from tests import programs
+from tests.programs import assert_refused
 
 pytestmark = pytest.mark.integration
 
@@ -118,34 +119,33 @@ def test_an_average_of_early_weights_is_warned_of(make_run):
     assert (run.checkpoints_path / "averaged_last3").is_dir()
 
 
-def check_refused(done: subprocess.CompletedProcess, *words: str):
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    for word in words:
-        assert word in done.stderr
+def refused(done: subprocess.CompletedProcess, *words: str) -> None:
+    assert_refused((done.returncode, done.stdout, done.stderr), *words)
 
 
 def test_bad_input_is_one_line(make_run, tmp_path):
     run = make_run("run", [10, 20])
     flag = f"--model_dir={run.path}"
-    check_refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
-    check_refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
-    check_refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
-    check_refused(average(flag, "--checkpoints=10,20,10"), "10 is named twice")
+    refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
+    refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
+    refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
+    refused(average(flag, "--checkpoints=10,20,10"), "10 is named twice")
+    refused(average(flag, "--checkpoints=10,20", "--average_last=2"), "give either --checkpoints or --average_last")
+    refused(average(flag, "--checkpoints="), "--checkpoints= names none")
     other = make_run("other", [60], num_heads=4)  # the same shapes, another model
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
-    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
+    refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
     seeded = make_run("seeded", [60], train={"seed": 2})
     chosen = f"10,{seeded.checkpoints_path / 'step_00000060'}"
-    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
+    refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
     foreign = make_run("foreign", [70], b"other words")
     chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
-    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
+    refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
     of_sources = make_run("of_sources", [80])
     source_vocabulary(of_sources.vocab_path).write_bytes(b"words of sources")
     chosen = f"10,{of_sources.checkpoints_path / 'step_00000080'}"
-    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "another vocabulary")
+    refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "another vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
-    check_refused(average(flag, "--average_last=2"), "weights.npz is damaged")
+    refused(average(flag, "--average_last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]
     assert not (run.checkpoints_path / "averaged_last2").exists()

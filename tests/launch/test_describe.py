@@ -57,10 +57,10 @@ def test_what_a_training_takes_on_devices():
     ("arguments", "complaint"),
     [
         (["--preset=huge"], f"unknown preset 'huge'; valid: {', '.join(presets.PRESETS)}"),
-        (["--set=model.depth=3"], "unknown setting model.depth; valid: model.vocab_size, "),
-        (["--set=model.d_ff=many"], "model.d_ff must be of type int, got 'many'"),
         (["--vocab_size=0"], "model.vocab_size must be positive, got 0"),
         (["--model_dir=/nowhere"], "/nowhere is not a run's directory: it has no config.json"),
+        (["--preset=big", "--model_dir=/nowhere"], "give either --preset or --model_dir, not both"),
+        (["--pairs=5"], "--pairs goes with --devices"),
         (["base"], "unexpected argument 'base'"),
     ],
 )

@@ -2,9 +2,6 @@ import importlib.util
 import os
 import re
 import resource
-import signal
-import subprocess
-import time
 
 import pytest
 
@@ -13,7 +10,6 @@ from tests import programs
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 120  # seconds that a busy machine may take
 
 ENGLISH = [f"Room {n} has {n % 7} doors and {n % 5} windows." for n in range(200)]
 GERMAN = [f"Raum {n} hat {n % 7} Türen und {n % 5} Fenster." for n in range(200)]
@@ -67,25 +63,6 @@ def test_languages_are_those_of_the_names_of_the_files(files):
         folder = files / str(number)
         assert run(*flags_for(files, train_target=files / target, data_dir=folder), *more)[0] == 0
         assert PreparedData.open(folder).config.target_language == language
-
-
-def test_a_killed_preparation_goes_on_with_what_is_missing(files):
-    assert run(*flags_for(files, data_dir=files / "whole", shard_pairs=20), "--processes=1")[0] == 0
-    command = ["-m", "launch.prepare_data", *flags_for(files, shard_pairs=20, processes=2)]
-    journal = files / "data" / "preparing.json"
-    with programs.Program(command, cwd=os.getcwd(), stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + PATIENCE
-        while not (journal.exists() and '"cleaning ' in journal.read_text(encoding="utf-8")):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-    status, output, errors = run(*flags_for(files, shard_pairs=20, processes=2))
-    assert (status, errors) == (0, "")
-    assert re.search(r"^.*: going on after an interruption; \d+ steps were done before$", output, re.MULTILINE)
-    names, others = ({p.name for p in (files / name).iterdir() if p.name[0] != "."} for name in ("whole", "data"))
-    assert names == others
-    for name in names:
-        assert (files / "whole" / name).read_bytes() == (files / "data" / name).read_bytes(), name
 
 
 def test_on_apache_beam_or_what_to_install(files):
@@ -153,21 +130,12 @@ def test_characters_and_bytes(files, given, max_length, entries):
     [
         ({"vocab_type": "byte", "vocab_size": 200}, "vocab_size=200 is too small; the smallest that works is 260"),
         ({"vocab_type": "char", "vocab_size": 259}, r"vocab_size=259 is too small; the smallest that works is \d+"),
-        ({"vocab_size": 9000}, r"vocab_size=9000 is more than the text allows; the largest that works is \d+"),
         ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
-        ({"train_target": "{}/missing"}, r".*missing: cannot be read: No such file or directory"),
-        ({"train_source": "{}/latin1", "train_target": "{}/latin1"}, r".*latin1, line 2: not valid UTF-8"),
         ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
         ({"tsv": True}, "with --tsv, --train_source alone must be given"),
-        (
-            {"corpus": "wmt99"},
-            "unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, docstrings, wmt14, tfds:NAME",
-        ),
         ({"tag": "<2DE>", "lowercase": True}, "--lowercase: the symbol <2DE> would not be in the text any more"),
-        ({"tag": "2de"}, "'2de' cannot be a symbol: it must be like <2fr>"),
         ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
-        ({"extend_vocab": 9}, "--extend_vocab=9 needs --vocab_from"),
         ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options goes with --beam_runner"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),
         (
@@ -180,7 +148,6 @@ def test_bad_input_is_one_line_and_status_1(files, changes, message):
     (files / "short").write_text("nur eine\n")
     (files / "data").mkdir()
     (files / "data" / "valid.source.txt").write_text("one\n")
-    (files / "latin1").write_bytes("gut\nschön\n".encode("latin-1"))
     status, _, errors = run(*flags_for(files, **{name: str(value).format(files) for name, value in changes.items()}))
     assert status == 1
     assert re.fullmatch(f"error: {message}.*\n", errors)
@@ -199,23 +166,3 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
     assert [path.name for path in (files / "data").iterdir() if path.name == "data.json" or "tmp" in path.name] == []
     assert run(*flags_for(files))[0] == 0
     assert len(PreparedData.open(files / "data").split("train")) > 150
-
-
-def test_help_names_every_flag():
-    status, output, _ = run("--help")
-    assert status == 0
-    for name in (
-        "corpus",
-        "train_source",
-        "test_target",
-        "tsv",
-        "vocab_size",
-        "vocab_type",
-        "max_length_ratio",
-        "processes",
-        "shard_pairs",
-        "beam_runner",
-        "beam_pipeline_options",
-        "download_dir",
-    ):
-        assert f"--{name}" in output or f"--[no]{name}" in output

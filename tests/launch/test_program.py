@@ -31,6 +31,7 @@ from launch import program
 from absl import flags
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
 
 _NUMBER = flags.DEFINE_integer("number", 1, "How many.")
 flags.DEFINE_string("model_dir", "runs/one", "A folder.")
@@ -62,6 +63,24 @@ def main(argv):
             print("a line")
     if _NUMBER.value == 7:
         sys.exit(143)
+    if _NUMBER.value == 10:
+        for _ in range(100_000):
+            program.say("a line")
+        program.warn("all is done")
+    if _NUMBER.value == 11:
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.write(writer, b"to nobody")
+    if _NUMBER.value == 12:
+        with replacing(os.environ["MADE"]):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+    if _NUMBER.value == 13:
+        program.warn("to nobody")
+    if _NUMBER.value == 15:
+        program.refuse_replacing(os.environ["MADE"], "/dev/stdin")
+    if _NUMBER.value == 14:
+        assert sys.stdin.read() == "" and os.open(os.devnull, os.O_RDONLY) > 2
     print("number", _NUMBER.value, os.environ["TF_CPP_MIN_LOG_LEVEL"])
 
 
@@ -83,11 +102,13 @@ def call(tmp_path_factory):
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
 
-    def run(*arguments: str, pipe: str = "") -> subprocess.CompletedProcess:
+    def run(*arguments: str, pipe: str = "", streams: str = "", **variables: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "example", *arguments]
+        if streams:
+            command = ["bash", "-c", f"exec {shlex.join(command)} {streams}"]
         if pipe:
             command = ["bash", "-c", f"{shlex.join(command)} | {pipe}; echo ${{PIPESTATUS[0]}}"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=False)
 
     return run
 
@@ -194,6 +215,50 @@ def test_a_reader_that_has_enough(call):
     assert (done.stdout, done.stderr) == ("a line\n0\n", "")
     done = call("--help", pipe="true")
     assert (done.stdout, done.stderr) == ("0\n", "")
+    done = call("--number=10", pipe="head -1")
+    assert (done.stdout, done.stderr) == ("a line\n0\n", "all is done\n"), "what it is for is done all the same"
+    done = call("--number=11")
+    assert (done.returncode, done.stderr) == (1, "error: [Errno 32] Broken pipe\n"), "not that of its output"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--helpfull"], ["--version"], ["--number=6"]])
+def test_no_room_for_the_output_is_an_error(call, arguments):
+    done = call(*arguments, streams="> /dev/full")
+    assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
+
+
+def test_no_room_for_warnings_is_none(call):
+    done = call("--number=13", streams="2> /dev/full")
+    assert (done.returncode, done.stdout) == (0, "number 13 2\n")
+
+
+@pytest.mark.parametrize("streams", ["<&-", "<&- >&-", "<&- >&- 2>&-", "< /dev/null 2>&-"])
+def test_closed_streams_are_as_good_as_empty(call, streams):
+    assert call("--number=14", streams=streams).returncode == 0
+
+
+def test_what_is_read_as_standard_input_is_not_replaced(call, tmp_path):
+    (tmp_path / "in").write_text("text", encoding="utf-8")
+    done = call("--number=15", streams=f"< {tmp_path / 'in'}", MADE=str(tmp_path / "in"))
+    assert done.returncode == 1 and "is what is read: the text would be lost" in done.stderr
+    assert call("--number=15", streams="< /dev/null", MADE=os.devnull).returncode == 0
+
+
+def test_a_signal_leaves_nothing_half_written(call, tmp_path):
+    done = call("--number=12", MADE=str(tmp_path / "made"))
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_no_utf8_are_refused(call):
+    done = call(os.fsdecode(b"--model_dir=b\xff/run"))
+    assert done.returncode == 1 and done.stderr.startswith("error: --model_dir: 'b\\udcff/run' is no UTF-8")
+
+
+def test_a_file_of_flags_that_is_no_utf8(call, tmp_path):
+    (tmp_path / "flags").write_bytes(b"--text=\xff")
+    done = call(f"--flagfile={tmp_path / 'flags'}")
+    assert (done.returncode, done.stderr) == (1, "error: --flagfile: not valid UTF-8: invalid start byte at byte 7\n")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

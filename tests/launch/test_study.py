@@ -355,12 +355,13 @@ def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, st
         "waits": [*waiting, "--only=base_ensemble"],
         "waits for another part": [*waiting, "--only=base_ensemble", "--shard=1/2"],
         "other settings": [study_dir, "--only=base", "--set=model.dropout_rate=0"],
-        "other table": [study_dir, "--table=3"],
-        "no table": [new],
         "unknown table": [new, "--table=7"],
         "no data": [new, "--table=3"],
         "unknown row": [study_dir, "--only=tail"],
         "shard": [study_dir, "--shard=3/2"],
+        "devices without a plan": [study_dir, "--devices=8"],
+        "plan and rows": [study_dir, "--plan", "--rows"],
+        "some of all rows": [study_dir, "--print", "--only=base"],
     }
     results = run_cases("launch.study", [([EXTENSION, *arguments], b"") for arguments in calls.values()])
     assert [path.name for path in others.iterdir()] == ["waiting"]
@@ -401,13 +402,14 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
     ("name", "words"),
     [
         ("other settings", "base/seed_1 was trained with other settings: model.dropout_rate: 0.3 -> 0.0"),
-        ("other table", "holds the study with --table=toy; use another --study_dir"),
-        ("no table", "--table must be given to begin a study in "),
         ("unknown table", "unknown table '7'; valid: "),
         ("no data", "--data_dir must be given to begin a study"),
         ("plan of an unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("shard", "--shard=3/2: expected I/N with I from 1 to N, such as 2/8"),
+        ("devices without a plan", "--devices goes with --plan"),
+        ("plan and rows", "--rows and --plan exclude each other"),
+        ("some of all rows", "--only does not go with --print, which is of all rows"),
     ],
 )
 def test_bad_input_is_one_line(cases, name, words):

@@ -18,7 +18,8 @@ class Here:
         self.deadly = deadly
         self.calls: list[tuple[str, str]] = []
 
-    def __call__(self, function, phase, job, study_dir):
+    def __call__(self, function, phase, job, study_dir, *, started):
+        started()
         self.calls.append((phase.partition(":")[2], job.name))
         if self.calls[-1] in self.deadly:
             raise ProcessDiedError(-9)
