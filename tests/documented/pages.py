@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Command:
 
 def _commands() -> Iterator[Command]:
     for path in PAGES:
-        for language, block in _BLOCK.findall(path.read_text(encoding="utf-8")):
+        for language, block in BLOCK.findall(path.read_text(encoding="utf-8")):
             for line in block.replace("\\\n", " ").splitlines() if language in ("", "sh", "bash") else ():
                 if shlex.split(line, comments=True):
                     yield Command(path.stem, re.sub(r" {2,}(?=\S)", " ", line.strip()))

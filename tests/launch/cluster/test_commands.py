@@ -29,7 +29,7 @@ END = re.compile(r"""'[^']*'|"[^"]*"|(?P<end>[|<>&;#)]|\s-->|\s{3,})""")
 
 
 def documents() -> list[pathlib.Path]:
-    found = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in folder.glob("*.md")]
     for folder in ("launch", "benchmarks"):
         found += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".sh", ".yaml")]
     return sorted(found)
