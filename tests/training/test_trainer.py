@@ -3,7 +3,6 @@
 import itertools
 import os
 import pathlib
-import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -340,18 +339,6 @@ def test_other_text_is_refused_and_the_same_prepared_again_is_not(tmp_path, data
     with pytest.raises(InputError, match=rf"run was trained on {tmp_path}/data with \d+ pairs .* but {tmp_path}/other"):
         make_trainer(run.path, other)
     assert run.config_path.read_bytes() == config
-
-
-def test_a_run_that_kept_only_an_average_keeps_its_settings(tmp_path, data, scripted):
-    del scripted
-    train(tmp_path, data, max_steps=4)
-    directory = Run(tmp_path).checkpoints_path
-    saved = checkpoints.latest(directory)
-    checkpoints.save_weights(directory, "averaged_mine", 4, saved.weights, {})
-    shutil.rmtree(saved.path)
-    with pytest.raises(InputError, match="train.tokens_per_batch: 100 -> 90"):
-        train(tmp_path, data, tokens_per_batch=90)
-    assert Run(tmp_path).config.train.tokens_per_batch == 100
 
 
 @pytest.mark.integration
