@@ -23,13 +23,13 @@ from absl import flags
 from t2t_keras import evaluation
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine import remote
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.score import Score
-from t2t_keras.tasks.task import ScoringSettings
+from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.languages import language_of, language_of_name
 
 from . import remote_paths
@@ -70,6 +70,7 @@ def main(argv: list[str]) -> None:
         raise InputError("--model_dir is needed: the directory of a run; or --task, --hypotheses and --references")
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
+    _check_scoring(task(config.data.task))
     sources, references = _text(run)
     language = _TARGET_LANGUAGE.value or language_of(references, config.data.target_language)
     lowercase = config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value
@@ -99,6 +100,13 @@ def main(argv: list[str]) -> None:
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
+def _check_scoring(scored: Task) -> None:
+    """Refuses flags that only scores of translations heed."""
+    for flag in (_PAPER_BLEU, _LOWERCASE):
+        if flag.value and scored.metric != "bleu":
+            raise InputError(f"--{flag.name} goes with translations; {scored.name} is scored by {scored.metric}")
+
+
 def _score_files() -> None:
     """Scores outputs in a file against references in another."""
     if not (_HYPOTHESES.value and _REFERENCES.value and _TASK.value):
@@ -110,11 +118,14 @@ def _score_files() -> None:
             "test set"
         )
     scored = task(_TASK.value)
+    _check_scoring(scored)
     hypotheses, references = (scored.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
     language = _TARGET_LANGUAGE.value or language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
     scoring = ScoringSettings(language, bool(_LOWERCASE.value), _PAPER_BLEU.value)
     scored.check(references, scoring)
-    print("\n".join(_score_lines(scored.scores(hypotheses, references, scoring))))
+    with named(f"{_HYPOTHESES.value}, {_REFERENCES.value}"):
+        scores = scored.scores(hypotheses, references, scoring)
+    print("\n".join(_score_lines(scores)))
     print(scored.report(hypotheses, references), end="")
 
 

@@ -126,10 +126,10 @@ def target_perplexity(translator: Translator, sources: Sequence[str], references
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:
-    """The perplexity from the result of `corpus_cross_entropy`; infinite if it exceeds a float."""
+    """The perplexity from the result of `corpus_cross_entropy`; infinite above a float, perhaps not a number."""
     total, count = cross_entropy
     mean = total / count
-    return math.exp(mean) if mean < 700 else math.inf
+    return math.inf if mean >= 700 else math.exp(mean)
 
 
 def write_evaluation(
@@ -137,18 +137,19 @@ def write_evaluation(
 ) -> tuple[pathlib.Path, pathlib.Path]:
     """Writes `hypotheses.txt`, one a line, and `scores.json` with the scores and `settings`; returns both paths.
 
-    `output_dir` is created if missing; `settings` are JSON values that say what was evaluated. Raises an OSError if a
-    file cannot be written.
+    `output_dir` is created if missing; `settings` are JSON values that say what was evaluated. A perplexity that is no
+    finite number is null. Raises an OSError if a file cannot be written.
     """
     directory = local_path(output_dir, "output_dir")
     directory.mkdir(parents=True, exist_ok=True)
     hypotheses_path, scores_path = directory / "hypotheses.txt", directory / "scores.json"
     with replacing(hypotheses_path) as file:
         file.writelines(f"{hypothesis}\n" for hypothesis in evaluation.hypotheses)
+    perplexity = evaluation.perplexity
     values = {
         "settings": settings,
         "scores": [dataclasses.asdict(score) for score in evaluation.scores],
-        "perplexity": evaluation.perplexity,
+        "perplexity": perplexity if perplexity is not None and math.isfinite(perplexity) else None,
         "num_lines": len(evaluation.hypotheses),
         "num_long_lines": evaluation.num_long_lines,
         "num_cut": evaluation.num_cut,

@@ -89,6 +89,7 @@ def test_perplexity_of_a_uniform_model_is_its_vocabulary():
     result = evaluation.corpus_cross_entropy(Uniform(), tiny.tokenizer(), tiny.SENTENCES, tiny.SENTENCES)
     assert evaluation.perplexity(result) == pytest.approx(350, rel=1e-4)
     assert evaluation.perplexity((1e9, 1)) == math.inf
+    assert math.isnan(evaluation.perplexity((math.nan, 1)))
 
 
 def test_overlong_reference_is_cut(monkeypatch):
@@ -116,6 +117,9 @@ def test_evaluate_and_write(tmp_path):
     assert written["scores"][0]["name"] == "BLEU" and written["num_long_lines"] == 1
     assert written["num_cut"] == 0
     assert sorted(path.name for path in scores_path.parent.iterdir()) == ["hypotheses.txt", "scores.json"]
+    for none in (math.inf, math.nan, None):  # which JSON has no numbers for
+        _, scores_path = evaluation.write_evaluation(tmp_path, dataclasses.replace(result, perplexity=none), {})
+        assert json.loads(scores_path.read_text(encoding="utf-8"), parse_constant=pytest.fail)["perplexity"] is None
 
 
 def test_outputs_that_are_cut_are_counted():

@@ -159,7 +159,8 @@ class EncoderDecoder(keras.Model):
         matrix = made_ready(f"{head.table.path}.{dtype}", lambda: head.output_matrix(dtype))  # --> [width, vocab]
 
         def logits(hidden: Tensor) -> Tensor:
-            return ops.cast(kernels.linear(hidden, matrix, head.bias), "float32")
+            logits = ops.cast(kernels.linear(hidden, matrix, None), "float32")
+            return logits if head.bias is None else logits + ops.cast(head.bias, "float32")
 
         return dtype, logits
 

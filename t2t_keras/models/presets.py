@@ -91,7 +91,11 @@ PRESETS: dict[str, Config | str] = {
     "base": _base(),
     "big": _base({**_BIG_SIZES, "dropout_rate": 0.3}, {"max_steps": 300000, "keep_checkpoints": 20}),
     "t2t_base": _base(_T2T_MODEL, _T2T_TRAIN),
-    "t2t_big": _base({**_T2T_MODEL, **_BIG_SIZES, "dropout_rate": 0.3}, {**_T2T_TRAIN, "max_steps": 300000}),
+    # 2,048 tokens on each GPU.
+    "t2t_big": _base(
+        {**_T2T_MODEL, **_BIG_SIZES, "dropout_rate": 0.3},
+        {**_T2T_TRAIN, "tokens_per_batch": 16384, "max_steps": 300000},
+    ),
     # Table 3: one change to base per row.
     "table3_a_h1": _base({"num_heads": 1}),
     "table3_a_h4": _base({"num_heads": 4}),

@@ -26,7 +26,10 @@ class ClassificationTask(Task):
     metric = "accuracy"
     data = {"target_language": "en", "max_length": 512, "max_length_ratio": 1e9}
     # The score of a label is its log-probability.
-    decode = {"length_normalization": "none", "max_length_offset": 2, "max_length_factor": 0.0}
+    decode = {
+        **{"length_normalization": "none", "coverage_penalty": 0.0},
+        **{"max_length_offset": 2, "max_length_factor": 0.0},
+    }
     held_out_sides = (0,)
     has_known_labels = True
     reads_beginnings = True
@@ -39,7 +42,9 @@ class ClassificationTask(Task):
             yield text, check_label(label.strip(), f"{path}, line {number}")
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        return [check_label(line.rpartition("\t")[2].strip(), f"{path}, line {n}") for n, line in enumerate(lines, 1)]
+        """As `Task.outputs`; an empty line, the output for an empty text, is no label."""
+        labels = ((number, line.rpartition("\t")[2].strip()) for number, line in enumerate(lines, start=1))
+        return [label and check_label(label, f"{path}, line {number}") for number, label in labels]
 
     def symbols(self, references: Iterable[str]) -> list[str]:
         return sorted({as_symbol(label) for label in references})

@@ -66,7 +66,7 @@ def macro_f1(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
-    """A table of what was found, in columns, for each label of the references, in rows."""
+    """A table of what was found, in columns, for what is right, in rows; of the labels of both sides."""
     counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = sorted({label for pair in counts for label in pair})
     rows = [["", *labels], *([label, *(f"{counts[label, other]:,}" for other in labels)] for label in labels)]

@@ -52,7 +52,7 @@ class QuestionAnsweringTask(Task):
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
         """As `Task.outputs`; a file that is not JSON has an answer on each line, empty for none."""
         lines = list(lines)
-        if lines and lines[0].lstrip().startswith("{"):
+        if lines and re.match(r'\s*\{\s*("|$)', lines[0]):
             return [reference for _, reference in self.examples(lines, path)]
         return lines
 

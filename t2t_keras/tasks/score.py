@@ -14,7 +14,7 @@ class Score:
     Attributes:
         name: name of the measure.
         value: 0 to 100 (TER can exceed it).
-        signature: sacreBLEU's signature, preceded by the processing before sacreBLEU.
+        signature: sacreBLEU's, preceded by the processing before it; of other scores, what computes them.
         comparable_to: whose scores it may be compared with.
     """
 

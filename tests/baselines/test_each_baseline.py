@@ -79,6 +79,19 @@ def test_bfloat16_is_close(family):
 
 
 @each_family
+def test_the_bias_of_logits_is_not_rounded(family):
+    """As in the loss, and so in what is sampled."""
+    model = make(family)
+    head = model.output_head
+    bias = np.random.default_rng(1).standard_normal(VOCAB).astype("float32")
+    head.bias.assign(bias)
+    dtype, logits = model.step_products(frozenset({BFLOAT16}))
+    nothing = tf.zeros([1, head.table.shape[1]], tf.bfloat16)
+    assert dtype == "bfloat16"
+    np.testing.assert_array_equal(logits(nothing)[0], bias)
+
+
+@each_family
 def test_dropout_is_a_function_of_its_seed(family):
     model = make(family, dropout_rate=0.5)
 

@@ -58,6 +58,10 @@ def results(folder):
             *("--task=translation", f"--output_dir={folder / 'out'}"),
             *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
         ],
+        "labels_by_bleu": ["--task=tagging", "--hypotheses=/nowhere", "--references=/nowhere", "--paper_bleu"],
+        "unequal_files": [
+            *("--task=translation", f"--hypotheses={folder / 'short.de'}", f"--references={folder / 'a.de'}"),
+        ],
         "text_and_data": [*run, *texts, f"--data_dir={folder / 'data'}"],
         "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
     }
@@ -136,6 +140,8 @@ def test_files_are_scored_in_the_language_of_their_name(results):
         ("chinese_paper", ["no rules of 'zh'"]),
         ("files_and_folder", ["scores are printed"]),
         ("text_and_data", ["goes with --split"]),
+        ("labels_by_bleu", ["--paper_bleu goes with translations; tagging is scored by f1"]),
+        ("unequal_files", ["short.de, ", "a.de: unequal numbers of lines: 2 to evaluate, 3 references"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

@@ -175,6 +175,14 @@ def test_float32_keeps_more():
     )
 
 
+@pytest.mark.parametrize("name", ["gnmt", "deep_att", "moe"])
+def test_gates_and_cells_are_float32_whatever_is_computed_in(name):
+    mixed, plain = (
+        Config(presets.preset(name).model, train=TrainConfig(mixed_bfloat16=mixed)) for mixed in (True, False)
+    )
+    assert 0.55 < activation_memory(mixed, 30) / activation_memory(plain, 30) < 0.9
+
+
 @pytest.mark.parametrize("vocab_size", [37000, 70000])
 def test_bytes_of_a_pair_are_those_of_the_files(tmp_path, vocab_size):
     pairs, length = 1000, 30

@@ -1,10 +1,12 @@
 """Labels: scores by hand, files that are refused, what was written finished."""
 
+import dataclasses
 import itertools
 import random
 import subprocess
 import sys
 from typing import get_args
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -12,10 +14,13 @@ import tensorflow as tf
 
 from t2t_keras.config.data_config import VocabType
 from t2t_keras.errors import InputError
+from t2t_keras.models.presets import preset
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.classification_task import ClassificationTask
 from t2t_keras.tasks.labels import accuracy, as_symbol, confusions, macro_f1, of_symbol
+from t2t_keras.tasks.parsing.parsing_task import ParsingTask
 from t2t_keras.tasks.question_answering_task import QuestionAnsweringTask
+from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.tagging_task import TaggingTask
 from t2t_keras.text.tokenizer import trained_tokenizer
 
@@ -44,7 +49,7 @@ def test_a_label_is_a_symbol():
 def test_classified_texts_are_read():
     task = ClassificationTask()
     assert list(task.examples(["a\tb\tpositive ", "\tx"], "f")) == [("a\tb", "positive"), ("", "x")]
-    assert task.outputs(["a\tb\tpositive", "negative"], "f") == ["positive", "negative"]
+    assert task.outputs(["a\tb\tpositive", "negative", ""], "f") == ["positive", "negative", ""]
     assert task.symbols(["b", "a", "b"]) == ["<=a>", "<=b>"]
     for line, message in (("a b", "line 1: expected a text and its label"), ("a\tb c", "line 1: 'b c' is no label")):
         with pytest.raises(InputError, match=f"f, {message}"):
@@ -125,6 +130,23 @@ def test_labels_that_begin_no_entity_are_scored_by_words():
     assert TaggingTask().report(["DT"], ["NN"]) == ""
     (score,) = TaggingTask().scores(["B-PER"], ["PER"])
     assert score.value == 0
+
+
+@pytest.mark.parametrize("expected", ["B I O O O O", "B-PER I-PER O O MISC O"])
+def test_entities_without_a_type_or_beside_an_odd_label_are_entities(expected):
+    """Words alone would give more than half to what finds nothing."""
+    assert TaggingTask().scores(["O O O O O O"], [expected])[0] == Score("F1", 0.0, "seqeval", ANY)
+
+
+@pytest.mark.parametrize("name", ["base", "gnmt", "conv_s2s", "bytenet", "moe"])
+def test_scores_mean_the_same_whatever_the_preset(name):
+    def scoring(task):
+        search = dataclasses.replace(preset(name).decode, **task.decode)
+        return search.length_normalization, search.length_penalty, search.coverage_penalty
+
+    for task in (ClassificationTask, TaggingTask):
+        assert scoring(task)[::2] == ("none", 0.0), "the log-probability"
+    assert scoring(ParsingTask) == ("gnmt", 0.3, 0.0), "section 6.3"
 
 
 def test_of_a_long_text_the_first_part_is_learned():

@@ -63,6 +63,8 @@ def test_what_is_no_json_is_refused():
 
 def test_outputs_are_lines_or_json():
     assert QUESTIONS.outputs(["1843", "", "x"], "f") == ["1843", "", "x"]
+    assert QUESTIONS.outputs(["{1, 2}", "x"], "f") == ["{1, 2}", "x"]
+    assert QUESTIONS.outputs(json.dumps(squad(question("1843")), indent=1).splitlines(), "f") == ["1843"]
     assert QUESTIONS.outputs(json.dumps(squad(question("1843"))).splitlines(), "f") == ["1843"]
 
 

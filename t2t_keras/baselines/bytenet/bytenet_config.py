@@ -10,6 +10,7 @@ from t2t_keras.errors import InputError
 
 # A factor is taken as a fraction with at most this denominator, so that lengths are exact: 1.2 is 6/5.
 _LARGEST_DENOMINATOR = 1000
+_LARGEST_FACTOR = 100
 
 
 @register_config
@@ -53,15 +54,19 @@ class ByteNetConfig(ModelConfig):
             raise InputError(f"model.kernel_size must be odd, got {self.kernel_size}")
         if not self.dilation_rates or min(self.dilation_rates) < 1:
             raise InputError(f"model.dilation_rates must be positive, got {self.dilation_rates}")
-        if self.unfolding_factor < 1:
-            raise InputError(f"model.unfolding_factor must be at least 1, got {self.unfolding_factor}")
+        if not 1 <= self.unfolding_factor <= _LARGEST_FACTOR:
+            raise InputError(f"model.unfolding_factor must be from 1 to {_LARGEST_FACTOR}, got {self.unfolding_factor}")
         if self.unfolding_offset < 0:
             raise InputError(f"model.unfolding_offset must not be negative, got {self.unfolding_offset}")
 
     def unfolded_length(self, source_length: Any) -> Any:
         """The length of the memory of a source, rounded down; both are integers, or tensors of integers."""
-        factor = Fraction(self.unfolding_factor).limit_denominator(_LARGEST_DENOMINATOR)
+        factor = self._factor
         return source_length * factor.numerator // factor.denominator + self.unfolding_offset
+
+    @property
+    def _factor(self) -> Fraction:
+        return Fraction(self.unfolding_factor).limit_denominator(_LARGEST_DENOMINATOR)
 
     def dilation_rate(self, layer: int) -> int:
         """The dilation rate of a block of either stack, counted from 0."""
@@ -112,7 +117,7 @@ class ByteNetConfig(ModelConfig):
             "kernel_size": str(self.kernel_size),
             "dilation_rates": ", ".join(map(str, self.dilation_rates)),
             "receptive field (encoder, decoder)": ", ".join(f"{self.receptive_field(size):,}" for size in stacks),
-            "memory's length": f"{self.unfolding_factor} x source + {self.unfolding_offset}",
+            "memory's length": f"{float(self._factor):.4g} x source + {self.unfolding_offset}",
             "embeddings": "target and output tied" if self.tie_embeddings else "separate",
             "dropout": str(self.dropout_rate),
         }

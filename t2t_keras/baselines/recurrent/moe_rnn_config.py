@@ -86,13 +86,13 @@ class MoERNNConfig(ModelConfig):
     def kept_activations(self, length: int) -> Activations:
         """Gates, cells, outputs and inputs of every layer; pairs of a token and an expert; the attention's weights."""
         layers = self.num_encoder_layers + self.num_decoder_layers
-        lstms = layers * (6 * self.num_units + 4 * self.d_model)
+        lstms, of_gates = layers * (self.num_units + 4 * self.d_model), layers * 5 * self.num_units  # and of cells
         experts = gates = 0
         if self.num_experts:
             experts = 2 * (4 * self.d_model + self.experts_per_token * (4 * self.d_model + self.d_expert))
             gates = 2 * 8 * self.num_experts
         attention = 2 * length + 3 * self.d_attention + self.d_model
-        return Activations(computed=lstms + experts + attention, float32=gates)
+        return Activations(computed=lstms + experts + attention, float32=of_gates + gates)
 
     def _lstm_matrices(self) -> int:
         """Those of one layer that reads d_model, and its projection."""

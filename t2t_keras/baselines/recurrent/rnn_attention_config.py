@@ -23,9 +23,10 @@ class RNNAttentionConfig(ModelConfig):
             "alternating_columns": two columns, each of whose layers read in turns forwards and backwards (Deep-Att).
         connections: how a layer is reached from below. "residual": a layer's input is added to its output (GNMT);
             "fast_forward": a layer also reads half of what the layer below added to its gates (Deep-Att).
-        readout: what the projection to the vocabulary reads: the top layer's "state" alone (GNMT), or "state_context",
-            that state and the context beside each other through one linear layer (Bahdanau et al., 2015).
-        first_residual: number of the first layer, counted from 1, with a residual connection; at least 3.
+        readout: what the projection to the vocabulary reads: the "state", which is what the top layer hands on (GNMT),
+            or "state_context", that and the context beside each other through one linear layer (Bahdanau et al., 2015).
+        first_residual: number of the first layer, counted from 1, with a residual connection, if connections are
+            residual; at least 3.
         dropout_rate: dropout on the input of every layer, the projection to the vocabulary included.
         tie_embeddings: one matrix for source, target and the pre-softmax projection.
     """
@@ -86,7 +87,8 @@ class RNNAttentionConfig(ModelConfig):
         inputs = sum(map(sum, columns)) + sum(above) + sum(decoder)
         layers = sum(map(len, columns)) + len(above) + len(decoder)
         attention = length * (2 * self.d_attention + 2) + self.memory_width()
-        return Activations(computed=layers * 7 * self.num_units + inputs + attention, float32=0)
+        lstms = layers * self.num_units  # gates and cells are in float32
+        return Activations(computed=2 * lstms + inputs + attention, float32=5 * lstms)
 
     def layer_inputs(self) -> tuple[list[list[int]], list[int], list[int]]:
         """The widths of the inputs of each layer: of the encoder's two columns, of its layers above, of the decoder."""

@@ -25,7 +25,10 @@ class ParsingTask(Task):
     metric = "f1"
     # A tree has more brackets than words. Search: section 6.3 of the paper.
     data = {"max_length": 512, "max_length_ratio": 20.0, "target_language": "en"}
-    decode = {"beam_size": 21, "length_penalty": 0.3, "max_length_offset": 300}
+    decode = {
+        **{"beam_size": 21, "length_penalty": 0.3, "max_length_offset": 300},
+        **{"length_normalization": "gnmt", "coverage_penalty": 0.0},
+    }
     held_out_sides = (0,)
     takes_tags = False
 
