@@ -47,19 +47,18 @@ def _normal(scale: float) -> keras.initializers.Initializer:
 class _Block(Layer):
     """What both kinds of blocks have: dropout, a convolution, and a projection where the width changes."""
 
-    def __init__(
-        self, width: int, kernel_size: int, causal: bool = False, dropout_rate: float = 0.0, **kwargs: Any
-    ) -> None:
+    causal = False  # as in `Convolution`
+
+    def __init__(self, width: int, kernel_size: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.width = width
         self.kernel_size = kernel_size
-        self.causal = causal
         self.dropout_rate = dropout_rate
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
         self.convolution = Convolution(
             2 * width,  # of the gate's halves
             kernel_size,
-            causal=causal,
+            causal=self.causal,
             weight_normalization=True,
             kernel_initializer=_normal(4 * (1 - dropout_rate)),
             name="convolution",
@@ -81,7 +80,6 @@ class ConvolutionBlock(_Block):
     Args:
         width: width of the outputs.
         kernel_size: of the convolution.
-        causal: as in `Convolution`.
         dropout_rate: dropout on the convolution's inputs.
 
     Call arguments:
@@ -139,14 +137,13 @@ class AttentiveConvolutionBlock(_Block):
     Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
     """
 
+    causal = True
+
     def __init__(self, width: int, kernel_size: int, d_model: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(width, kernel_size, True, dropout_rate, **kwargs)
+        super().__init__(width, kernel_size, dropout_rate, **kwargs)
         self.d_model = d_model
         self.query = normalised_linear(d_model, name="query", dtype=self.dtype_policy)
         self.output_linear = normalised_linear(width, name="output", dtype=self.dtype_policy)
-
-    def get_config(self) -> dict[str, Any]:
-        return {name: value for name, value in super().get_config().items() if name != "causal"}
 
     def build(self, inputs_shape: tuple) -> None:
         super().build(inputs_shape)

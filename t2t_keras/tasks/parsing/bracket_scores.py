@@ -45,9 +45,6 @@ class BracketCounts:
         reference: brackets of the references.
         tree: brackets of the trees.
         exact: sentences all of whose brackets match.
-        crossing: brackets of the trees that overlap one of the reference, neither within the other.
-        words: compared.
-        tags: words whose part of speech is that of the reference.
         unscored_reference: brackets of the references of errors and skipped trees.
         unscored_tree: brackets of the trees in error.
         empty: skipped trees whose references have no word that counts either.
@@ -60,9 +57,6 @@ class BracketCounts:
     reference: int = 0
     tree: int = 0
     exact: int = 0
-    crossing: int = 0
-    words: int = 0
-    tags: int = 0
     unscored_reference: int = 0
     unscored_tree: int = 0
     empty: int = 0
@@ -111,16 +105,12 @@ def compared(tree: Tree, reference: Tree, parameters: Parameters | None = None) 
     if [leaf.word for leaf in leaves] != [leaf.word for leaf in expected_leaves]:
         return BracketCounts(sentences=1, errors=1, unscored_reference=len(expected), unscored_tree=len(brackets))
     matched = (collections.Counter(brackets) & collections.Counter(expected)).total()
-    tags = sum(leaf.label == wanted.label for leaf, wanted in zip(leaves, expected_leaves, strict=True))
     return BracketCounts(
         sentences=1,
         matched=matched,
         reference=len(expected),
         tree=len(brackets),
         exact=int(matched == len(expected) == len(brackets)),
-        crossing=sum(any(_cross(bracket, other) for other in expected) for bracket in brackets),
-        words=len(leaves),
-        tags=tags,
     )
 
 
@@ -143,10 +133,6 @@ def _leaves_and_brackets(root: Tree, parameters: Parameters) -> tuple[list[Tree]
             if start < len(leaves) and label not in parameters.deleted:
                 brackets.append(_Bracket(labels.get(label, label), start, len(leaves)))
     return leaves, brackets
-
-
-def _cross(one: _Bracket, other: _Bracket) -> bool:
-    return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
 
 
 def _percent(part: int, whole: int) -> float:

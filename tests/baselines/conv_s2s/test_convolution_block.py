@@ -40,9 +40,7 @@ def test_in_a_functional_model(rng):
     np.testing.assert_allclose(np.sum(weights, axis=-1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("block", "config"), [(ConvolutionBlock, {**ENCODER, "causal": True}), (AttentiveConvolutionBlock, DECODER)]
-)
+@pytest.mark.parametrize(("block", "config"), [(ConvolutionBlock, ENCODER), (AttentiveConvolutionBlock, DECODER)])
 def test_their_configurations_are_kept(block, config):
     layer = block(**config, name="mine", dtype="mixed_bfloat16")
     assert config.items() <= layer.get_config().items()
