@@ -274,30 +274,20 @@ def recurrent_scan(
     return scan(whole, start, inputs)
 
 
-def lstm(
-    inputs: Tensor,
-    recurrent_kernels: Sequence[Tensor],
-    mask: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
-    *,
-    reverse: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A long short-term memory over a sequence; see `LSTM`.
+def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, reverse: bool = False) -> Tensor:
+    """A long short-term memory over a sequence, whose state is zero at first; see `LSTM`.
 
     Args:
         inputs: float [batch, length, 4 units], what the input adds to the gates: input, forget, candidate, output.
         recurrent_kernels: float [units, 4 units], or two factors of such a matrix, [units, width] and [width, 4 units].
         mask: bool [batch, length], True = token; the state passes over other positions unchanged.
-        hidden: float [batch, units], before the first position.
-        cell: float [batch, units], likewise.
         reverse: whether the last position comes first.
 
     Returns:
-        The hidden state at each position, float [batch, length, units], the last hidden state, and the last cell,
-        float32.
+        The hidden state at each position, float [batch, length, units].
     """
-    factors, units = [ops.cast(kernel, inputs.dtype) for kernel in recurrent_kernels], hidden.shape[-1]
+    factors = [ops.cast(kernel, inputs.dtype) for kernel in recurrent_kernels]
+    units = factors[0].shape[0]
 
     def step(state: Tensor, x: Tensor) -> Tensor:
         recurrent, cell = ops.cast(state[:, :units], inputs.dtype), state[:, units:]
@@ -307,11 +297,10 @@ def lstm(
         return ops.where(x[:, -1:] > 0, ops.concatenate([ops.cast(after, "float32"), cell], axis=-1), state)
 
     masked = ops.concatenate([inputs, ops.cast(mask, inputs.dtype)[..., None]], axis=-1)
-    start = ops.concatenate([ops.cast(hidden, "float32"), ops.cast(cell, "float32")], axis=-1)  # --> [batch, 2 units]
+    start = ops.zeros((ops.shape(inputs)[0], 2 * units), "float32")
     states = scan(step, start, ops.flip(masked, axis=1) if reverse else masked)  # --> [batch, length, 2 units]
-    last = states[:, -1]
     states = ops.flip(states, axis=1) if reverse else states
-    return ops.cast(states[..., :units], inputs.dtype), ops.cast(last[:, :units], inputs.dtype), last[:, units:]
+    return ops.cast(states[..., :units], inputs.dtype)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

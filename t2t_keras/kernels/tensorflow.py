@@ -319,44 +319,32 @@ def recurrent_scan(
     return states
 
 
-def lstm(
-    inputs: Tensor,
-    recurrent_kernels: Sequence[Tensor],
-    mask: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
-    *,
-    reverse: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
+def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, reverse: bool = False) -> Tensor:
     """`plain.lstm` with a hand-written gradient: a kernel's is one product over all positions, not one at each."""
     if inputs.shape[1] == 0:  # arrays of nothing have no shape
-        return tf.zeros([shape(inputs)[0], 0, hidden.shape[-1]], inputs.dtype), hidden, tf.cast(cell, tf.float32)
+        return tf.zeros([shape(inputs)[0], 0, recurrent_kernels[0].shape[0]], inputs.dtype)
     is_token = tf.cast(tf.transpose(mask), tf.float32)[..., tf.newaxis]  # --> [length, batch, 1]
 
     @tf.custom_gradient
-    def run(x: Tensor, hidden: Tensor, cell: Tensor, *factors: Tensor) -> tuple[tuple[Tensor, ...], Callable]:
-        gates, hiddens, cells = _lstm_forward(x, factors, is_token, hidden, cell, reverse)
-        end = 0 if reverse else -1
-        hiddens_with_first, cells_with_first = (
-            tf.concat([values, first[tf.newaxis]] if reverse else [first[tf.newaxis], values], 0)
-            for values, first in ((hiddens, hidden), (cells, cell))
-        )  # --> [length + 1, batch, units]
+    def run(x: Tensor, *factors: Tensor) -> tuple[Tensor, Callable]:
+        gates, hiddens, cells = _lstm_forward(x, factors, is_token, reverse)
 
-        def gradient(d_hiddens: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor, ...]:
-            before = slice(1, None) if reverse else slice(None, -1)
-            hiddens_before, cells_before = hiddens_with_first[before], cells_with_first[before]
-            d_gates, d_hidden, d_cell = _lstm_backward(
-                (gates, cells_before, cells, is_token), factors, d_hiddens, d_hidden, d_cell, reverse
-            )
+        def gradient(d_hiddens: Tensor) -> tuple[Tensor, ...]:
+            hiddens_before, cells_before = _one_before(hiddens, reverse), _one_before(cells, reverse)
+            d_gates = _lstm_backward((gates, cells_before, cells, is_token), factors, d_hiddens, reverse)
             rows, d_rows = (tf.reshape(values, [-1, values.shape[-1]]) for values in (hiddens_before, d_gates))
-            return d_gates, tf.cast(d_hidden, x.dtype), d_cell, *_factor_gradients(rows, factors, d_rows)
+            return d_gates, *_factor_gradients(rows, factors, d_rows)
 
-        last = hiddens_with_first[end], cells_with_first[end]
-        return (hiddens, *last), gradient
+        return hiddens, gradient
 
     factors = [tf.cast(tf.convert_to_tensor(kernel), inputs.dtype) for kernel in recurrent_kernels]
-    hiddens, hidden, cell = run(tf.transpose(inputs, [1, 0, 2]), hidden, tf.cast(cell, tf.float32), *factors)
-    return tf.transpose(hiddens, [1, 0, 2]), hidden, cell
+    return tf.transpose(run(tf.transpose(inputs, [1, 0, 2]), *factors), [1, 0, 2])
+
+
+def _one_before(values: Tensor, reverse: bool) -> Tensor:
+    """The values of the position that was read before each, zeros at the first: [length, batch, width]."""
+    nothing = tf.zeros_like(values[:1])
+    return tf.concat([values[1:], nothing] if reverse else [nothing, values[:-1]], 0)
 
 
 def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor) -> list[Tensor]:
@@ -371,7 +359,7 @@ def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor)
 
 
 def _lstm_forward(
-    x: Tensor, factors: Sequence[Tensor], is_token: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
+    x: Tensor, factors: Sequence[Tensor], is_token: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position.
 
@@ -392,6 +380,7 @@ def _lstm_forward(
         return count + 1, hidden, cell, tuple(array.write(at, v) for array, v in zip(arrays, values, strict=True))
 
     units = factors[0].shape[0]
+    hidden, cell = (tf.zeros([shape(x)[1], units], dtype) for dtype in (x.dtype, tf.float32))
     kinds = ((tf.float32, 4 * units), (x.dtype, units), (tf.float32, units))
     arrays = tuple(tf.TensorArray(dtype, length, element_shape=[None, width]) for dtype, width in kinds)
     *_, arrays = tf.while_loop(
@@ -404,11 +393,9 @@ def _lstm_backward(
     forward: tuple[Tensor, ...],
     factors: Sequence[Tensor],
     d_hiddens: Tensor,
-    d_hidden: Tensor,
-    d_cell: Tensor,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of what the input adds to the gates, [length, batch, 4 units], and, float32, of the first state.
+) -> Tensor:
+    """The gradient of what the input adds to the gates, [length, batch, 4 units].
 
     `forward` holds the activated gates, the cells before and after each position, and which positions are tokens.
     """
@@ -439,6 +426,7 @@ def _lstm_backward(
         return count + 1, d_hidden, d_cell, array.write(at, d_gates)
 
     array = tf.TensorArray(d_hiddens.dtype, length, element_shape=[None, factors[-1].shape[1]])
-    start = (tf.constant(0), tf.cast(d_hidden, tf.float32), d_cell, array)
-    _, d_hidden, d_cell, array = tf.while_loop(lambda count, *_: count < length, step, start, parallel_iterations=1)
-    return array.stack(), d_hidden, d_cell
+    nothing = tf.zeros_like(cells[0])
+    start = (tf.constant(0), nothing, nothing, array)
+    *_, array = tf.while_loop(lambda count, *_: count < length, step, start, parallel_iterations=1)
+    return array.stack()

@@ -78,10 +78,8 @@ class LSTM(Layer):
         """The call's result from `gates`, float [batch, length, 4 units]."""
         batch, length, _ = ops.shape(gates)
         mask = ops.ones((batch, length), "bool") if token_mask is None else token_mask
-        nothing = ops.zeros((batch, self.units), gates.dtype)  # before the first position, hidden state and cell
         factors = [kernel for kernel in (self.projection_kernel, self.recurrent_kernel) if kernel is not None]
-        hidden, *_ = kernels.lstm(gates, factors, mask, nothing, nothing, reverse=self.reverse)
-        return self.projected(hidden)
+        return self.projected(kernels.lstm(gates, factors, mask, reverse=self.reverse))
 
     def projected(self, hidden: Tensor) -> Tensor:
         """What is handed on and out of hidden states: float [..., units] --> [..., width]."""
