@@ -316,7 +316,7 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
     before = metric(batches)
     held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=300) for _ in range(2)]
     wait_until(lambda: metric(batches) == before + 2)
-    given_up = prediction.Predict.future(request(text=["a"] * 3), timeout=1 if how == "deadline" else 30)
+    given_up = prediction.Predict.future(request(text=["a"] * 3), timeout=5 if how == "deadline" else 30)
     wait_until(lambda: metric(waiting) == 3)
     if how == "cancelled":
         given_up.cancel()
