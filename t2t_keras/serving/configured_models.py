@@ -5,6 +5,7 @@ import functools
 import logging
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from t2t_keras.errors import InputError, explained
@@ -52,6 +53,7 @@ class ConfiguredModels:
         else:
             settings = (ModelSettings(options.model_name, options.export_dir),)
         self._versions = {model.name: self._made(model) for model in settings}
+        self._moving: dict[str, Versions] = {}  # where models will be, of which no version is there yet
 
     @property
     def names(self) -> list[str]:
@@ -81,23 +83,25 @@ class ConfiguredModels:
             refusals = [error.message for error in errors if error.code is Code.FAILED_PRECONDITION]
             if versions.served is None and refusals:
                 raise InputError(f"{name}: {refusals[0]}")
-        if self._options.model_config_file:
-            self._thread = threading.Thread(target=self._follow, name="configuration", daemon=True)
-            self._thread.start()
+        self._thread = threading.Thread(target=self._follow, name="configuration", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Stops following; a load, which cannot be interrupted, may still be running."""
         self._stopped.set()
-        for versions in self._versions.values():
+        followed = [*self._versions.values(), *self._moving.values()]
+        for versions in followed:
             versions.stop()
-        if self._thread:
-            self._thread.join(timeout=1)
+        deadline = time.monotonic() + 1
+        for thread in [self._thread, *(versions.thread for versions in followed)]:
+            if thread:
+                thread.join(max(deadline - time.monotonic(), 0))
 
     def configure(self, settings: Sequence[ModelSettings]) -> None:
         """Serves these models from now on: loads new ones, applies new policies and labels, and withdraws the others.
 
-        It returns when what can be loaded is loaded. A model whose directory changes is served from the old one until
-        then, and goes on to be if no version of the new one can be.
+        It returns when what can be loaded is loaded. A model whose directory changes is served from the old one until a
+        version of the new one is loaded, be it later.
 
         Raises:
             ServingError: UNKNOWN, as TensorFlow Serving has it, if a model that is new, or in another directory, has no
@@ -106,27 +110,23 @@ class ConfiguredModels:
         with self._lock:
             if self._stopped.is_set():
                 raise ServingError(Code.UNAVAILABLE, "the server is stopping")
-            before, after, failed = self._versions, dict[str, Versions](), []
+            before = [*self._versions.values(), *self._moving.values()]
+            after, moving, failed = dict[str, Versions](), dict[str, Versions](), []
             for model in settings:
-                versions = before.get(model.name)
-                if versions and versions.export_dir == pathlib.Path(model.base_path):
-                    versions.choose(model.policy, model.labels)
-                    versions.poll()
-                else:
-                    old, versions = versions, self._made(model)
-                    versions.start(self._options.poll_seconds)
-                    if versions.served is None:
-                        failed.append(f"{model.name} from {versions.export_dir}")
-                        if old and old.served is not None:
-                            versions.withdraw()
-                            versions = old
+                old = self._versions.get(model.name)
+                versions = self._following(model)
+                if versions is not old and versions.served is None:
+                    failed.append(f"{model.name} from {versions.export_dir}")
+                    if old and old.served is not None:
+                        versions, moving[model.name] = old, versions
                 after[model.name] = versions
-            self._versions = after
+            self._versions, self._moving = after, moving
+            followed = [*after.values(), *moving.values()]
             if self._stopped.is_set():  # while this loaded: `stop` knew only those before
-                for versions in after.values():
+                for versions in followed:
                     versions.stop()
-            for name, versions in before.items():
-                if after.get(name) is not versions:
+            for versions in before:
+                if versions not in followed:
                     versions.withdraw()
             _LOG.info("the models are now %s", ", ".join(after))
             if failed:
@@ -151,6 +151,27 @@ class ConfiguredModels:
         except ServingError as error:
             _LOG.error("%s: %s", path, error.message)
 
+    def _following(self, model: ModelSettings) -> Versions:
+        """The versions in a model's directory, those that are wanted and can be loaded; the same object as before."""
+        for versions in (self._versions.get(model.name), self._moving.get(model.name)):
+            if versions and versions.export_dir == pathlib.Path(model.base_path):
+                versions.choose(model.policy, model.labels)
+                versions.poll()
+                return versions
+        versions = self._made(model)
+        versions.start(self._options.poll_seconds)
+        return versions
+
+    def _move(self) -> None:
+        """Serves models from their new directories, of which a version has come."""
+        with self._lock:
+            for name, versions in list(self._moving.items()):
+                if versions.served is not None:
+                    old = self._versions[name]
+                    self._versions = self._versions | {name: self._moving.pop(name)}
+                    old.withdraw()
+                    _LOG.info("%s is served from %s now", name, versions.export_dir)
+
     def _made(self, model: ModelSettings) -> Versions:
         options = self._options
         versions = Versions(
@@ -168,10 +189,12 @@ class ConfiguredModels:
     def _follow(self) -> None:
         while not self._stopped.wait(self._options.poll_seconds):
             try:
-                self.look()
+                if self._options.model_config_file:
+                    self.look()
+                self._move()
             except Exception:
                 # No error may end the looking.
-                _LOG.exception("reading %s failed", self._options.model_config_file)
+                _LOG.exception("following the configuration of models failed")
 
 
 def _text(path: str) -> str:

@@ -65,6 +65,7 @@ class Versions:
 
     Attributes:
         export_dir: the directory.
+        thread: what follows it, once started.
         on_unload: called with each version that is unloaded, from any thread and under a lock.
     """
 
@@ -97,19 +98,17 @@ class Versions:
         self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # of which was said that they have other files
         self._changed = False  # whether versions came or went since `_set_aside`
         self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     def start(self, poll_seconds: float) -> None:
         """Looks for versions now, and then every `poll_seconds` in the background."""
         self.poll()
-        self._thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
+        self.thread.start()
 
     def stop(self) -> None:
         """Stops following the directory; a load, which cannot be interrupted, may still be running."""
         self._stopped.set()
-        if self._thread:
-            self._thread.join(timeout=1)
 
     def choose(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Says which versions are wanted, from the next `poll` on, and which labels they have.

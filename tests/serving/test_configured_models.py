@@ -128,6 +128,13 @@ def test_a_file_that_changes_and_one_that_is_damaged(folder, caplog):
         rewrite(file, config(f'name: "other" base_path: "{folder}/both"'))
         wait_until(lambda: calls.rest("other") == 2)
         wait_until(lambda: calls.rest("mine") == (404, "Servable not found for request: Latest(mine)"))
+        (folder / "empty").mkdir()
+        rewrite(file, config(f'name: "other" base_path: "{folder}/empty"'))
+        wait_until(lambda: f"no version could be loaded of other from {folder}/empty" in caplog.text)
+        assert calls.rest("other") == 2
+        shutil.copytree(folder / "one" / "1", folder / "new")
+        (folder / "new").rename(folder / "empty" / "1")
+        wait_until(lambda: calls.rest("other") == 1)
 
 
 @pytest.mark.integration
@@ -159,6 +166,9 @@ def test_reload_config(folder):
         places = f"mine from {folder}/empty, new from {folder}/empty"
         assert caught.value.details() == f"no version could be loaded of {places}; see the log"
         assert calls.rest("mine") == 1 and calls.rest("new")[0] == calls.rest("other")[0] == 404
+        shutil.copytree(folder / "both" / "2", folder / "empty" / "2")
+        calls.reload(config(f'name: "mine" base_path: "{folder}/empty"'))
+        assert calls.rest("mine") == 2 and calls.rest("new")[0] == 404
 
 
 @pytest.mark.integration

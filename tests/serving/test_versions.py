@@ -132,9 +132,9 @@ def test_stopping_does_not_wait_for_a_version_that_is_being_loaded(folder):
     write(folder, 2)
     assert loading.wait(300)
     versions.stop()
-    assert versions._thread.is_alive()
+    assert versions.thread.is_alive()
     goes_on.set()
-    wait_until(lambda: not versions._thread.is_alive())
+    wait_until(lambda: not versions.thread.is_alive())
 
 
 def test_an_older_version_serves_if_the_latest_is_broken_from_the_start(folder):
