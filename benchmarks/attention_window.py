@@ -10,17 +10,15 @@ model of the sizes of `tiny`. Ways and positions take turns, and figures are med
 import argparse
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import tensorflow as tf
 
-from benchmarks.turns import all_at_least_one, processor_name
+from benchmarks.turns import all_at_least_one
 from t2t_keras.layers import MultiHeadAttention
+from t2t_keras.machine.processor import processor
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.state import cache_shapes
 from t2t_keras.studies.layer_costs import exponent
@@ -68,26 +66,31 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
     return medians
 
 
-def seconds_of_steps(flags: argparse.Namespace, window: int | None, positions: list[int]) -> list[float]:
-    """The median seconds of a step around each position, of a search with so many hypotheses of one sentence."""
-    model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
-    source = tf.random.uniform([1, 32], 3, 1000, tf.int32)
-    search = model.begin(source, model.encode(source), flags.beam_size)
-    shapes = cache_shapes(search.cache)
-    specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
-    step = tf.function(search.step, input_signature=[tf.TensorSpec([None], tf.int32), specs])
+def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[list[float]]:
+    """The median seconds of a step around each position, of a search with so many hypotheses of one sentence.
+
+    Of a model that looks at all positions first, then of one with the window.
+    """
+    searches = []
+    for window in (None, flags.window):
+        model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
+        source = tf.random.uniform([1, 32], 3, 1000, tf.int32)
+        search = model.begin(source, model.encode(source), flags.beam_size)
+        shapes = cache_shapes(search.cache)
+        specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
+        step = tf.function(search.step, input_signature=[tf.TensorSpec([None], tf.int32), specs])
+        searches.append((search.cache, step, {position: list[float]() for position in positions}))
     token_ids, around = tf.fill([flags.beam_size], 5), 8
-    seconds: dict[int, list[float]] = {position: [] for position in positions}
     for _ in range(flags.turns):
-        cache = search.cache
-        for position in range(max(positions) + around):
-            begun = time.perf_counter()
-            logits, cache = step(token_ids, cache)
-            logits.numpy()
-            for near in positions:
-                if abs(position - near) < around:
-                    seconds[near].append(time.perf_counter() - begun)
-    return [statistics.median(values) for values in seconds.values()]
+        for cache, step, seconds in searches:
+            for position in range(max(positions) + around):
+                begun = time.perf_counter()
+                logits, cache = step(token_ids, cache)
+                logits.numpy()
+                for near in positions:
+                    if abs(position - near) < around:
+                        seconds[near].append(time.perf_counter() - begun)
+    return [[statistics.median(values) for values in seconds.values()] for _, _, seconds in searches]
 
 
 def main() -> None:
@@ -105,7 +108,7 @@ def main() -> None:
     parser.add_argument("--jit_compile", action="store_true", help="compile the layers with XLA")
     flags = parser.parse_args()
     gpus = len(tf.config.list_physical_devices("GPU"))
-    print(f"TensorFlow {tf.__version__}, {os.cpu_count()} cores of {processor_name()}, {gpus} GPUs")
+    print(f"TensorFlow {tf.__version__}, {processor()}, {gpus} GPUs")
 
     layers = seconds_of_layers(flags, flags.lengths)
     print(f"\nself-attention, d_model {flags.d_model}, {flags.num_heads} heads, window {flags.window}: milliseconds\n")
@@ -116,10 +119,10 @@ def main() -> None:
     powers = " | ".join(f"{exponent(flags.lengths, values):.2f}" for values in layers.values())
     print(f"| exponent | {powers} | | |")
 
-    steps = {window: seconds_of_steps(flags, window, flags.positions) for window in (None, flags.window)}
+    steps = seconds_of_steps(flags, flags.positions)
     print(f"\na step of tiny with {flags.beam_size} hypotheses: milliseconds\n")
     print("| position | all positions | window | ratio |\n|---|---|---|---|")
-    for position, full, windowed in zip(flags.positions, *steps.values(), strict=True):
+    for position, full, windowed in zip(flags.positions, *steps, strict=True):
         print(f"| {position:,} | {1e3 * full:,.2f} | {1e3 * windowed:,.2f} | {full / windowed:.2f} |")
 
 

@@ -14,8 +14,6 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-
 from t2t_keras.config import TransformerConfig
 from t2t_keras.formats.ctranslate2 import write_spec
 from t2t_keras.symbols import SPECIAL

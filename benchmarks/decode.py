@@ -23,15 +23,14 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import numpy as np
 
 from benchmarks.decode_engines import ENGINES, WITH_MKL
 from benchmarks.decode_report import Numbers, agreement, alone, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences, vocabularies
-from benchmarks.turns import Worker, all_at_least_one, at_least_one, processor_name, take_turns
+from benchmarks.turns import Worker, all_at_least_one, at_least_one, take_turns
 from t2t_keras.data.prepare import PreparedData
+from t2t_keras.machine.processor import processor
 from t2t_keras.symbols import EOS_ID
 
 # Those whose weights are rounded need not find the same.
@@ -39,7 +38,6 @@ ROUNDED = ("ours_bfloat16", "ours_ctranslate2_int8", "ctranslate2_int8", "ctrans
 # On processors that are not Intel's, CTranslate2 uses the faster library for products only where it is told to.
 MKL_ENGINES = tuple(f"{name}{WITH_MKL}" for name in ENGINES if name.startswith("ctranslate2"))
 NATURAL, GIVEN = "natural", "given"
-HERE = os.path.dirname(os.path.abspath(__file__))
 # Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
 MAX_FREE_TOKENS = 200
 _LARGEST_SCORE_ERROR = 1e-4  # of a log-probability; rounding in float32 makes some 5e-6
@@ -70,16 +68,16 @@ class Bench:
         if not engine.startswith("ctranslate2") or os.path.exists(self._converted):
             return ""
         model_path = self._written("model.json", self._task["model"])
-        script = os.path.join(HERE, "ctranslate2_model.py")
-        command = [self._interpreter(engine), script, self._weights_path, model_path, self._converted]
+        command = [self._interpreter(engine), "-m", "benchmarks.ctranslate2_model"]
+        command += [self._weights_path, model_path, self._converted]
         done = subprocess.run(command, capture_output=True, text=True)
         return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
     def start(self, engine: str, role: str, **changes: Any) -> Worker:
         """A worker of an engine with a changed task; see `decode_engines`."""
         task_path = self._written(f"{engine}_{role}.json", {**self._task, **changes})
-        script = os.path.join(HERE, "decode_engines.py")
-        command = [self._interpreter(engine), script, engine, task_path, self._weights_path, role]
+        command = [self._interpreter(engine), "-m", "benchmarks.decode_engines"]
+        command += [engine, task_path, self._weights_path, role]
         variables = {"CT2_USE_MKL": "1"} if engine.endswith(WITH_MKL) else {}
         return Worker(engine, command, os.path.join(self._folder, f"{engine}.log"), variables)
 
@@ -176,7 +174,7 @@ def main() -> None:
         "batch_sentences": flags.batch_sentences,
         "max_tokens": MAX_FREE_TOKENS,
     }
-    print(f"{processor_name()}, {os.cpu_count()} cores")
+    print(f"{processor()}")
     results = {}
     for endings in flags.endings or ([NATURAL, GIVEN] if flags.model_dir else [GIVEN]):
         output_tokens = None if endings == NATURAL else flags.output_tokens
@@ -185,7 +183,7 @@ def main() -> None:
             results[endings] = compare(bench, flags, sentences["sources"], output_tokens)
     if flags.output:
         with open(flags.output, "w") as file:
-            about = {"processor": processor_name(), "flags": vars(flags)}
+            about = {"processor": processor(), "flags": vars(flags)}
             json.dump({**about, "results": results}, file, indent=1)
 
 
@@ -256,7 +254,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--engines",
         type=names,
-        default=default_engines(processor_name()),
+        default=default_engines(processor()),
         help=f"which of {', '.join(ENGINES)}, by commas; a CTranslate2 engine's name with {WITH_MKL}: CT2_USE_MKL=1",
     )
     about_python = "ENGINE=interpreter; ctranslate2=... is for all that begin so"

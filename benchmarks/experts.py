@@ -19,13 +19,12 @@ from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import numpy as np
 
 from benchmarks.transformer_preset import transformer_preset
-from benchmarks.turns import Worker, processor_name, serve, take_turns
+from benchmarks.turns import Worker, serve, take_turns
 from t2t_keras.config import TransformerConfig
+from t2t_keras.machine.processor import processor
 
 LENGTH = 24  # tokens of a sentence
 FEED_FORWARD = "feed-forward"
@@ -136,7 +135,7 @@ def main() -> None:
     common = {name: getattr(flags, name) for name in ("preset", "d_expert", "tokens", "steps")}
     at_k = [{"num_experts": count, "experts_per_token": per_token[0]} for count in (0, *counts)]
     at_count = [{"num_experts": counts[-2:][0], "experts_per_token": k} for k in sorted(per_token)]
-    print(f"{common} on {processor_name()}, {os.cpu_count()} processors, medians of {flags.rounds} turns")
+    print(f"{common} on {processor()}, medians of {flags.rounds} turns")
     compare([{**common, **sizes} for sizes in at_k], flags.rounds)
     compare([{**common, **sizes} for sizes in (at_k[0], *at_count)], flags.rounds)
 
@@ -148,7 +147,7 @@ def compare(configurations: list[dict[str, Any]], rounds: int) -> None:
         for number, sizes in enumerate(configurations):
             experts = f"{sizes['experts_per_token']} of {sizes['num_experts']}"
             name = experts if sizes["num_experts"] else FEED_FORWARD
-            command = [sys.executable, os.path.abspath(__file__), f"--worker={json.dumps(sizes)}"]
+            command = [sys.executable, "-m", "benchmarks.experts", f"--worker={json.dumps(sizes)}"]
             workers.append(Worker(name, command, os.path.join(folder, f"{number}.log")))
             if workers[-1].failure:
                 raise SystemExit(f"{name}: {workers[-1].failure}")

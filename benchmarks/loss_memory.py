@@ -14,7 +14,6 @@ import subprocess
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str, float]:
@@ -61,7 +60,7 @@ def main() -> None:
     print("| vocabulary | peak MiB | weights, optimizer and model MiB | the rest MiB | logits would be MiB |")
     print("|---|---|---|---|---|")
     for vocab_size in map(int, flags.vocab_sizes.split(",")):
-        command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--worker={vocab_size}"]
+        command = [sys.executable, "-m", "benchmarks.loss_memory", *sys.argv[1:], f"--worker={vocab_size}"]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         numbers = json.loads(lines[-1])
         rests.append(numbers["the rest"])

@@ -1,6 +1,6 @@
-"""What preparing and planning cost, against the number of pairs: time and memory, as a table and a picture.
+"""What preparing and planning cost, against the number of pairs: time and memory, as a table.
 
-python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic --plot=plan_cost.svg
+python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic
 python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
 python -m benchmarks.plan --lengths=1000000000
 
@@ -48,6 +48,8 @@ def main() -> None:
         )
     folder = pathlib.Path(flags.folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if len(flags.open_files) > 1 and not flags.repeated:
+        raise SystemExit("--open_files: several limits are for --repeated alone")
     if flags.repeated:
         print(json.dumps(_repeated(folder / "repeated", flags), indent=1))
         return
@@ -63,8 +65,6 @@ def main() -> None:
             results_path.write_text(json.dumps(results, indent=1))
             shutil.rmtree(folder / pairs)
     print(_table(results))
-    if flags.plot:
-        _plot(results, flags.plot)
 
 
 def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> dict[str, float]:
@@ -73,7 +73,7 @@ def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> di
     _generate(folder, pairs)
     result = {"generating": time.monotonic() - started}
     result |= _prepared(folder, flags)
-    result |= _planned_apart(folder / "data", flags.open_files)
+    result |= _planned_apart(folder / "data", *flags.open_files[0])
     print(f"{pairs:,} pairs: {json.dumps(result)}", flush=True)
     return result
 
@@ -94,20 +94,19 @@ def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]
     files = list((folder / "data").glob("train.*.npy"))
     disk = sum(path.stat().st_size for path in files)
     result: dict[str, Any] = {"shards": shards, "disk": disk, "preparing_a_shard": prepared["preparing"]}
-    for limits in flags.open_files.split(","):
+    for soft, most in flags.open_files:
         for path in files:
             with open(path, "rb") as file:  # out of memory, so that opening reads it from the disk
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         for state in ("from disk", "from memory"):
-            result[f"{limits}, {state}"] = _planned_apart(folder / "data", limits)
+            result[f"{soft}:{most}, {state}"] = _planned_apart(folder / "data", soft, most)
     shutil.rmtree(folder)
     return result
 
 
-def _planned_apart(data_dir: pathlib.Path, open_files: str) -> dict[str, float]:
+def _planned_apart(data_dir: pathlib.Path, soft: int, most: int) -> dict[str, float]:
     """What `_planned` measures, in a process of its own with its soft and hard limit of open files."""
-    soft, most = map(int, open_files.split(":"))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         soft, most = min(soft, hard), min(most, hard)
@@ -147,7 +146,7 @@ def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, floa
     command = [sys.executable, "-m", "launch.prepare_data", f"--data_dir={folder / 'data'}"]
     command += [f"--train_{side}={folder / side}" for side in ("source", "target")]
     command += [f"--vocab_size={flags.vocab_size}", f"--processes={flags.processes}"]
-    steps = {"training a ": "cleaning", "encoding valid": "vocabulary", " ": "encoding"}
+    steps = {"training a ": "cleaning", "encoding valid": "vocabulary"}
     result: dict[str, float] = {}
     started = time.monotonic()
     used_before = used = _used_by_children()
@@ -156,7 +155,7 @@ def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, floa
         peak = _Peak(process.pid)
         for line in process.stdout:
             ended = next((step for beginning, step in steps.items() if line.startswith(beginning)), None)
-            if ended in (None, "encoding"):
+            if ended is None:
                 continue
             now = used_before + _used(process.pid)
             result[ended], used = now - used, now
@@ -313,26 +312,12 @@ def _table(results: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def _plot(results: dict[str, dict[str, float]], path: str) -> None:
-    """Time and memory against size, both axes logarithmic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    pairs = list(map(int, results))
-    figure, (times, memories) = pyplot.subplots(1, 2, figsize=(9, 3.6))
-    for axes, title, unit, scale, names in (
-        (times, "processor time", "s", 1, {"processor": "preparing", "planning_processor": "opening and planning"}),
-        (memories, "memory", "GB", 1e9, {"preparing_memory": "preparing", "planning_memory": "opening and planning"}),
-    ):
-        for name, label in names.items():
-            axes.loglog(pairs, [result[name] / scale for result in results.values()], marker="o", label=label)
-        axes.set(title=title, xlabel="pairs", ylabel=unit)
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+def _open_files(text: str) -> list[list[int]]:
+    """The pairs of limits that a flag gives."""
+    limits = [list(map(int, pair.split(":"))) for pair in text.split(",")]
+    if any(len(pair) != 2 for pair in limits):
+        raise ValueError(text)
+    return limits
 
 
 def _flags() -> argparse.Namespace:
@@ -341,11 +326,13 @@ def _flags() -> argparse.Namespace:
     parser.add_argument("--folder", default="synthetic", help="for files that are removed, and figures that are kept")
     parser.add_argument("--vocab_size", type=int, default=37_000, help="entries of the vocabulary")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="of the preparation")
-    parser.add_argument("--plot", help="a picture is written there")
     parser.add_argument("--lengths", type=int, help="only plan so many pairs, of which there is nothing but lengths")
     parser.add_argument("--repeated", type=int, help="only open, plan and read so many pairs: copies of one shard")
     parser.add_argument(
-        "--open_files", default="1024:1048576", help="SOFT:HARD (ulimit -n) of whoever plans; for --repeated several"
+        "--open_files",
+        type=_open_files,
+        default="1024:1048576",
+        help="SOFT:HARD (ulimit -n) of whoever plans; for --repeated several",
     )
     parser.add_argument("--plan", help=argparse.SUPPRESS)  # a folder of prepared data; prints figures as JSON
     return parser.parse_args()

@@ -16,8 +16,6 @@ import sys
 import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 from benchmarks.turns import Worker, serve, take_turns
 
 WORKERS = " workers"  # behind their number, what an engine of several processes is called
@@ -43,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         engines = []
         for name in names:
-            command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--engine={name}"]
+            command = [sys.executable, "-m", "benchmarks.replicas", *sys.argv[1:], f"--engine={name}"]
             engine = Worker(name, command, os.path.join(folder, f"{name}.log"))
             if engine.failure:
                 sys.exit(f"{name}: {engine.failure}")
@@ -121,7 +119,7 @@ def start_other_workers(count: int) -> list[subprocess.Popen]:
     for index in reversed(range(count)):
         os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
         if index:
-            command = [sys.executable, *sys.argv]
+            command = [sys.executable, "-m", "benchmarks.replicas", *sys.argv[1:]]
             started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     return started
 
@@ -133,7 +131,7 @@ def share_cores(index: int, count: int) -> None:
 
 
 def make_work(flags: argparse.Namespace):
-    """A function that takes the next steps of an epoch, and says what the loss came to."""
+    """A function that trains on the first batches of an epoch, the same ones each time, and says what the first loss was."""
     import keras
 
     from t2t_keras.config import override
@@ -159,12 +157,16 @@ def make_work(flags: argparse.Namespace):
     step = TrainingStep(model, config.train, strategy)
     replicas, mine = strategy.num_replicas_in_sync, Workers(strategy).replica_ids
 
-    # Made once: starting a pipeline takes up to two seconds, and is no part of a step.
-    dataset = training_dataset(corpus, plans, Position(), replicas, mine)
-    batches = distributed(strategy, dataset)
+    # Made once: starting a pipeline takes up to two seconds, and is no part of a step. A turn that is taken again, for
+    # the machine was not quiet, has the batches of every other one.
+    dataset = training_dataset(corpus, plans, Position(), replicas, mine).take(flags.steps * len(mine))
+    batches = distributed(strategy, dataset.cache().repeat())
+
+    losses: list[float] = []
 
     def work() -> dict:
-        return {"loss": float(step.run(batches, flags.steps).loss[-1])}
+        losses.append(float(step.run(batches, flags.steps).loss[-1]))
+        return {"loss": losses[0]}  # engines may have had different numbers of turns since
 
     return work
 

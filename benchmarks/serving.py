@@ -22,11 +22,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 from benchmarks.serving_faults import print_faults
 from benchmarks.serving_process import Served, post
-from benchmarks.turns import Worker, all_at_least_one, at_least_one, busy_seconds, processor_name
+from benchmarks.turns import Worker, all_at_least_one, at_least_one, busy_seconds
+from t2t_keras.machine.processor import processor
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LUA = os.path.join(_ROOT, "benchmarks", "serving.lua")
@@ -120,7 +119,7 @@ class Contestant:
 
 
 class Peer:
-    """CTranslate2 driven by itself, in both ways.
+    """CTranslate2 driven by itself, in both ways, with the settings of the export's search.
 
     Args:
         export_dir: the model's directory, which is converted.
@@ -135,10 +134,14 @@ class Peer:
         convert = ["-m", "launch.convert", "--to=ctranslate2", f"--model_dir={os.path.abspath(export_dir)}"]
         command = [sys.executable, *convert, f"--output={model}"]
         subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)  # it says itself what is wrong
-        script = os.path.join(_ROOT, "benchmarks", "serving_direct.py")
+        newest = max((name for name in os.listdir(export_dir) if name.isdecimal()), key=int)
+        with open(os.path.join(export_dir, newest, "assets.extra", "config.json"), encoding="utf-8") as file:
+            decode = json.load(file)["decode"]
+        search = [str(decode[name]) for name in ("beam_size", "length_penalty")]
         self._workers = {}
         for role in ("alone", "batches"):
-            command = [sys.executable, script, role, model, text_path, compute_type, str(seconds)]
+            command = [sys.executable, "-m", "benchmarks.serving_direct"]
+            command += [role, model, text_path, compute_type, *search, str(seconds)]
             self._workers[role] = Worker(role, command, os.path.join(folder, f"{role}.log"))
             if failure := self._workers[role].failure:
                 raise RuntimeError(f"CTranslate2 by itself does not run: {failure}")
@@ -147,7 +150,7 @@ class Peer:
         """What a turn came to: sentences one after another beside a single client, else in batches."""
         worker = self._workers["alone" if clients == 1 else "batches"]
         worker.turns, worker.noisy_turns = [], []
-        worker.turn()
+        worker.turn(tries=1)  # as the servers have
         return (worker.turns or worker.noisy_turns)[-1]
 
     def close(self) -> None:
@@ -238,12 +241,12 @@ def main() -> None:
             for clients in flags.clients:
                 results[clients] = measure(contestants, peer, clients, flags.rounds, flags.seconds)
                 print(f"{clients} clients done", file=sys.stderr, flush=True)
-        print(f"{processor_name()}, {os.cpu_count()} cores\n")
+        print(f"{processor()}\n")
         print_load(results)
     if flags.output:
         numbers = {clients: dataclasses.asdict(load) for clients, load in results.items()}
         with open(flags.output, "w") as file:
-            json.dump({"processor": processor_name(), "flags": vars(flags), "results": numbers}, file, indent=1)
+            json.dump({"processor": processor(), "flags": vars(flags), "results": numbers}, file, indent=1)
 
 
 def parser() -> argparse.ArgumentParser:

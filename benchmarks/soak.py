@@ -29,14 +29,13 @@ from typing import Any
 
 import grpc
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 from benchmarks.serving_process import Clients, Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
 
 # Of these signatures a row's outputs depend on the row alone; outputs of the others are as wide as the widest row.
 _BY_ROW = ("serving_default", "nbest", "score", "sample", "alternatives")
 _WHOLE = ("align", "attention", "tokens", "constrained")
 _MOST_LINES = {"attention": 4}  # of a request; the server refuses more of such lines
+_LARGEST = 16  # texts of a whole request
 _MOST_LETTERS = 60  # of a text that is translated with a prefix: it must be one part
 _ASKERS = 5
 _CACHE_BYTES = 200_000
@@ -67,12 +66,13 @@ class Known:
             inputs = [_inputs(name, [sentence], at) for at, sentence in enumerate(sentences)]
             if name == "alternatives":
                 inputs = _begun(inputs, [right["translation"][0] for _, right in rows["serving_default"]])
-            rows[name] = [(some, ask_rest(server.rest, name, some)) for some in inputs]
+            if inputs:
+                rows[name] = [(some, ask_rest(server.rest, name, some)) for some in inputs]
         requests = []
-        for at in range(0, len(sentences) - 16, 3):
+        for at in range(0, len(sentences) - _LARGEST, 3):
             name = _WHOLE[at // 3 % len(_WHOLE)]
             if name in signatures:
-                count = min((1, 2, 4, 16)[at // 9 % 4], _MOST_LINES.get(name, 16))
+                count = min((1, 2, 4, _LARGEST)[at // 9 % 4], _MOST_LINES.get(name, _LARGEST))
                 requests.append((name, _inputs(name, sentences[at : at + count], at)))
         whole = [(request, ask_rest(server.rest, *request)) for request in requests]
         documents = [_marked(sentences[at : at + 3], at) for at in range(0, len(sentences) - 2, 5)]
@@ -186,7 +186,7 @@ class Load(Clients):
         """Some rows in one request, and the outputs of each put together; a few rows are drawn more often."""
         signature = draw.choice(list(self._known.rows))
         pool = self._known.rows[signature]
-        pool = pool[: len(pool) // 10] if draw.random() < 0.5 else pool
+        pool = pool[: -(-len(pool) // 10)] if draw.random() < 0.5 else pool
         drawn = [draw.choice(pool) for _ in range(draw.choice((1, 1, 2, 4)))]
         inputs, outputs = ({name: [row[side][name][0] for row in drawn] for name in drawn[0][side]} for side in (0, 1))
         return (signature, inputs), outputs
@@ -326,6 +326,8 @@ def main() -> int:
     flags = parser().parse_args()
     with open(flags.text, encoding="utf-8") as file:
         sentences = [line.strip() for line in file if line.strip()][: flags.sentences]
+    if len(sentences) <= _LARGEST:
+        raise SystemExit(f"{flags.text}: {len(sentences)} sentences, and more than {_LARGEST} are needed")
     newest = max((name for name in os.listdir(flags.export_dir) if name.isdecimal()), key=int)
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "model")

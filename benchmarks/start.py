@@ -19,8 +19,6 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 from benchmarks.train_step import sizes_of, write_batches
 from benchmarks.transformer_preset import transformer_preset
 
@@ -105,9 +103,9 @@ def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
     model = transformer_preset(flags.preset)
     with open(sizes, "w") as file:
         json.dump(sizes_of(model, vocab_size, model.dropout_rate), file)
-    script = os.path.join(ROOT, "benchmarks", "train_step_engines.py")
+    command = [sys.executable, "-m", "benchmarks.train_step_engines"]
     for name in filter(None, flags.peers.split(",")):
-        yield Engine(f"{name}, fit", [sys.executable, script, name, batches, sizes], ROOT, "")
+        yield Engine(f"{name}, fit", [*command, name, batches, sizes], ROOT, "")
 
 
 def start(engine: Engine, log: TextIO) -> Start:

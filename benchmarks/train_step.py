@@ -18,8 +18,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import numpy as np
 
 from benchmarks.transformer_preset import plain_sizes
@@ -103,10 +101,10 @@ def main() -> None:
         with open(sizes_path, "w") as file:
             json.dump(sizes, file)
         interpreters = dict(item.split("=", 1) for item in flags.python)
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_step_engines.py")
         workers = []
         for engine in flags.engines.split(",") if flags.engines else engines:
-            command = [interpreters.get(engine, sys.executable), script, engine, batches, sizes_path]
+            command = [interpreters.get(engine, sys.executable), "-m", "benchmarks.train_step_engines"]
+            command += [engine, batches, sizes_path]
             worker = Worker(engine, command, os.path.join(folder, f"{engine}.log"))
             if worker.failure:
                 print(f"{engine} is left out: {worker.failure}", file=sys.stderr)

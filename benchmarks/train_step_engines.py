@@ -10,8 +10,6 @@ import sys
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import numpy as np
 
 from benchmarks.turns import serve
@@ -167,7 +165,7 @@ def _transformer_in_keras(sizes: dict):
 
 
 def keras_hub(batches: list, sizes: dict) -> tuple:
-    """The same network in keras_hub's layers, trained with fit."""
+    """The same network in keras_hub's layers, trained with fit; their attention drops probabilities too."""
     import keras
     from keras import ops
     from keras_hub import layers as hub
@@ -207,7 +205,9 @@ def marian(batches: list, sizes: dict) -> tuple:
     import torch
     from transformers import MarianConfig, MarianMTModel
 
-    torch.set_num_threads(os.cpu_count())
+    from t2t_keras.machine.processor import num_cores
+
+    torch.set_num_threads(num_cores())
     config = MarianConfig(
         vocab_size=sizes["vocab_size"],
         d_model=sizes["d_model"],
@@ -236,7 +236,9 @@ def marian(batches: list, sizes: dict) -> tuple:
     def work() -> dict:
         for source, inputs, target in tensors:
             optimizer.zero_grad(set_to_none=True)
-            logits = model(input_ids=source, attention_mask=(source != 0).long(), decoder_input_ids=inputs).logits
+            mask = (source != 0).long()
+            # Else each layer would copy its keys and values, as for a search.
+            logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
             loss = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=SMOOTHING
             )

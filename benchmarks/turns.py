@@ -7,7 +7,6 @@ A turn counts only while other processes leave the machine alone.
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -106,20 +105,17 @@ class Worker:
 
 
 def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
-    """One warm-up round, then `rounds` that count, with so many tries at most to find the machine quiet."""
+    """One warm-up round, then `rounds` that count, with so many tries at most to find the machine quiet.
+
+    Each round begins with the next worker, so that none always follows the same one.
+    """
     for round_number in range(rounds + 1):
-        for worker in workers:
+        first = round_number % len(workers)
+        for worker in workers[first:] + workers[:first]:
             worker.turn(tries if round_number else 1)
             if round_number == 0:
                 worker.turns, worker.noisy_turns = [], []
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)
-
-
-def processor_name() -> str:
-    """What the system calls the machine's processor, for the record."""
-    with open("/proc/cpuinfo") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _peak_gib() -> float:

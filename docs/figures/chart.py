@@ -24,8 +24,10 @@ class Axis(NamedTuple):
     is_logarithmic: bool = True
 
     def share(self, value: float) -> float:
-        """How far along the axis a value is, from 0 to 1."""
+        """How far along the axis a value is, from 0 to 1; a ValueError for one beyond its ends."""
         low, high = self.low, self.high
+        if not min(low, high) <= value <= max(low, high):
+            raise ValueError(f"{self.name}: {value:g} is not between {low:g} and {high:g}")
         if self.is_logarithmic:
             low, high, value = math.log(low), math.log(high), math.log(value)
         return (value - low) / (high - low)

@@ -169,7 +169,7 @@ class Ended:
 def test_what_an_hour_comes_to(counts, seconds, expected, tmp_path, monkeypatch, capsys):
     """Only right answers, and a server that ends well, are a success; a server that dies early is told."""
     (tmp_path / "export" / "1").mkdir(parents=True)
-    (tmp_path / "text").write_text("a b c\n")
+    (tmp_path / "text").write_text("a b c\n" * 17)
 
     def loaded(server, load, versions, seconds_asked):
         load.counts.update(counts)
