@@ -131,7 +131,7 @@ def share_cores(index: int, count: int) -> None:
 
 
 def make_work(flags: argparse.Namespace):
-    """A function that trains on the first batches of an epoch, the same ones each time, and says what the first loss was."""
+    """A function that trains on the first batches of an epoch, the same each time, and says what the first loss was."""
     import keras
 
     from t2t_keras.config import override

@@ -22,7 +22,7 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 from absl import app, flags, logging
 
 import t2t_keras
-from t2t_keras.errors import InputError
+from t2t_keras.errors import AwayError, InputError
 from t2t_keras.machine.files import local_path, replacing
 from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import with_urls
@@ -31,6 +31,7 @@ from t2t_keras.machine.standard_error import tell
 from . import closed_streams, helping  # noqa: F401  (the first sees to what is closed)
 
 _UNRAISABLE = sys.unraisablehook
+_AWAY = 69  # EX_UNAVAILABLE
 
 
 def _heard(ignored: Any) -> None:
@@ -92,7 +93,10 @@ def _foundations() -> list[str]:
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """Parses the flags and calls `main`; bad input, or any other argument, becomes one line and exit status 1."""
+    """Parses the flags and calls `main`; bad input, or any other argument, becomes one line and exit status 1.
+
+    An `AwayError` becomes status 69.
+    """
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
     if helping.ASKING & set(sys.argv[1:]):
@@ -149,6 +153,8 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         with _until_unread(), _mirrored():
             main(argv)
             sys.stdout.flush()
+    except AwayError as error:
+        _fail(str(error), _AWAY)
     except (InputError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -240,7 +246,7 @@ def output(path: str | None) -> contextlib.AbstractContextManager[IO[bytes]]:
     return contextlib.nullcontext(sys.stdout.buffer) if path is None else replacing(path, "wb")
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, status: int = 1) -> NoReturn:
     warn(f"error: {with_urls(message)}")
     _forget_unwritten()
-    sys.exit(1)
+    sys.exit(status)

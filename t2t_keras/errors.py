@@ -13,6 +13,13 @@ class InputError(ValueError):
     """
 
 
+class AwayError(InputError):
+    """What is needed does not answer, such as a bucket, and may do so later: the same command is to be tried again.
+
+    Programs print it and exit with status 69, by which a scheduler can tell it from a mistake.
+    """
+
+
 @contextlib.contextmanager
 def named(place: object) -> Iterator[None]:
     """Puts a place, such as a file or a line of it, before what an `InputError` inside says."""

@@ -19,7 +19,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def steps(workflow: str) -> list[dict]:
-    return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
+    return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job.get("steps", [])]
 
 
 def test_workflows_run_what_is_there() -> None:
@@ -43,12 +43,13 @@ def test_every_change_is_checked_with_every_python_and_tensorflow() -> None:
     assert [step["run"] for step in steps("ci") if "run" in step] == [".ci/run"]
 
 
-def test_a_release_is_published_without_a_password_by_the_job_that_does_nothing_else() -> None:
+def test_a_release_that_passes_is_published_without_a_password_by_the_job_that_does_nothing_else() -> None:
     release = WORKFLOWS["release"]
     assert release[True] == {"push": {"tags": ["v*"]}}  # YAML reads `on` as a truth value
     build, publish = release["jobs"]["build"], release["jobs"]["publish"]
     assert "permissions" not in build and release["permissions"] == {"contents": "read"}
-    assert publish["permissions"] == {"id-token": "write"} and publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"} and publish["needs"] == ["ci", "build"]
+    assert release["jobs"]["ci"] == {"uses": "./.github/workflows/ci.yml"} and "workflow_call" in WORKFLOWS["ci"][True]
     assert not [step for step in publish["steps"] if "run" in step]
     assert "secrets" not in str(release)
     handed_on = [step["with"] for step in steps("release") if "artifact" in step.get("uses", "")]

@@ -29,12 +29,22 @@ set -euo pipefail
 : "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
 : "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
 : "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL: a checkpoint must be written in this time
+: "${BACKEND:=tensorflow}"         # or jax, which the image must have: pip install '.[jax]' 'jax[cuda12]'
 : "${FAILURES:=6}"                 # crashes before the Job is given up; preemptions do not count
 : "${MIRRORS:=100Gi}"              # of each pod's own disk, for what is in a bucket: data and kept checkpoints
 : "${SECRET_NAME:=}"               # of a Secret for the bucket, whose keys become variables, such as AWS_ACCESS_KEY_ID
 : "${SERVICE_ACCOUNT:=}"           # that may use the bucket; empty, both of them: what is allowed to the nodes
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
+
+case $BACKEND in
+  tensorflow) words=(--strategy=multiworker --cluster=kubernetes) ;;
+  jax) words=(--cluster=kubernetes --set train.static_shapes=true) ;;
+  *)
+    echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
+    exit 1
+    ;;
+esac
 
 # What is in a bucket has a mirror on each pod's own disk; anything else is on the volume. A training may have both.
 mirrors='' volume='' flag=''
@@ -64,7 +74,7 @@ quoted() {
 
 arguments() {
   local argument
-  for argument in -m launch.train --strategy=multiworker --cluster=kubernetes "$@"; do
+  for argument in -m launch.train "${words[@]}" "$@"; do
     printf '            - '
     quoted "$argument"
     printf '\n'
@@ -160,6 +170,7 @@ $(arguments "$@")
             - {name: T2T_SERVICE, value: "$NAME"}
             - {name: T2T_WORKERS, value: "$WORKERS"}
             - {name: T2T_PORT, value: "$PORT"}
+            - {name: KERAS_BACKEND, value: "$BACKEND"}
 ${mirrors:+            - {name: T2T_KERAS_CACHE, value: $mirrors\}
 }${secret:+          envFrom:
             - secretRef: {name: $secret\}

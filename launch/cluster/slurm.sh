@@ -24,10 +24,21 @@ set -euo pipefail
 
 # ---- settings: environment variables, with what they are if they are not set ----
 : "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
+: "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12]
 : "${RESTARTS:=100}"             # how often a stopped training is put into the queue again
 : "${SAVING_SECONDS:=180}"       # how long the other workers may take to end once one has
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
+
+case $BACKEND in
+  tensorflow) words=(--strategy=multiworker) ;;
+  jax) words=(--set train.static_shapes=true) ;;
+  *)
+    echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
+    exit 1
+    ;;
+esac
+export KERAS_BACKEND=$BACKEND
 
 # A command in words that a shell takes as they are.
 show() {
@@ -40,7 +51,7 @@ show() {
 }
 
 # The workers find each other through SLURM's variables: --cluster=slurm.
-worker=("$PYTHON" -m launch.train --strategy=multiworker --cluster=slurm "$@")
+worker=("$PYTHON" -m launch.train "${words[@]}" --cluster=slurm "$@")
 # srun ends with the highest status of all workers, so that the 75 or 143 of the others would hide the 1 of a worker that
 # is at fault: it goes by another number. SIGTERM comes to the shell around a worker too, which is to wait for it.
 mistake=200
@@ -63,9 +74,9 @@ fi
 status=0
 "${step[@]}" || status=$?
 ((status != mistake)) || status=1
-# 143: saved and stopped by SIGTERM. 75: another worker was lost. Both go on from the last checkpoint.
-# Anything else would only fail again: 1 is a mistake in the flags, the data or the run.
-if [[ $status -eq 143 || $status -eq 75 ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
+# 143: saved and stopped by SIGTERM. 75: another worker was lost. 69: a bucket did not answer. All go on from the last
+# checkpoint. Anything else would only fail again: 1 is a mistake in the flags, the data or the run.
+if [[ $status =~ ^(143|75|69)$ ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
   echo "status $status: into the queue again" >&2
   scontrol requeue "$SLURM_JOB_ID"
 fi

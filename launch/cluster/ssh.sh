@@ -5,8 +5,8 @@
 #   DRY_RUN=1 HOSTS=... launch/cluster/ssh.sh ...      prints the commands instead of running them
 #
 # The hosts must know each other by these names, have this repository in the same place and share --model_dir and
-# --data_dir; ssh must ask for no password. Each worker's output goes to LOGS/HOST.log. Ctrl-C or SIGTERM stops all
-# workers, who save first; if one worker fails, the others are stopped. The same command goes on afterwards.
+# --data_dir; ssh must ask for no password. Each worker's output is added to LOGS/HOST.log. Ctrl-C, SIGTERM or a
+# closed terminal stops all workers, who save first; if one worker fails, the others are stopped. The same command goes on afterwards.
 set -euo pipefail
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # "wait -n -p"
   echo "error: bash 5.1 or later is needed, this is $BASH_VERSION" >&2
@@ -17,11 +17,21 @@ fi
 : "${HOSTS:?the names of the hosts, the first of which writes the run: HOSTS=\"gpu1 gpu2\"}"
 : "${DIRECTORY:=$PWD}"            # the repository, on every host
 : "${PYTHON:=.venv/bin/python}"   # on every host, from there
+: "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12] on every host
 : "${PORT:=2222}"                 # on which the workers talk
 : "${LOGS:=logs}"                 # a folder here
 : "${SSH:=ssh -o BatchMode=yes -o ServerAliveInterval=15}"
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
+
+case $BACKEND in
+  tensorflow) words=(--strategy=multiworker) ;;
+  jax) words=(--set train.static_shapes=true) ;;
+  *)
+    echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
+    exit 1
+    ;;
+esac
 
 read -ra hosts <<<"$HOSTS"
 read -ra ssh <<<"$SSH"
@@ -46,8 +56,8 @@ worker_command() {
   shift
   local config="{\"cluster\": {\"worker\": $addresses}, \"task\": {\"type\": \"worker\", \"index\": $index}}"
   printf 'cd %q && echo $$ > %q && ' "$DIRECTORY" "${pid_file}_$index"
-  printf 'exec env TF_CONFIG='\''%s'\'' %q -m launch.train --strategy=multiworker --cluster=tf_config' "$config" "$PYTHON"
-  (($# == 0)) || printf ' %q' "$@"
+  printf 'exec env KERAS_BACKEND=%s TF_CONFIG='\''%s'\'' %q -m launch.train' "$BACKEND" "$config" "$PYTHON"
+  printf ' %q' "${words[@]}" --cluster=tf_config "$@"
 }
 
 if [[ -n $DRY_RUN ]]; then
@@ -71,13 +81,14 @@ stop_all() {
 mkdir -p "$LOGS"
 running=0
 for index in "${!hosts[@]}"; do
-  "${ssh[@]}" "${hosts[index]}" "$(worker_command "$index" "$@")" </dev/null >"$LOGS/${hosts[index]}.log" 2>&1 &
+  "${ssh[@]}" "${hosts[index]}" "$(worker_command "$index" "$@")" </dev/null >>"$LOGS/${hosts[index]}.log" 2>&1 &
   names[$!]=${hosts[index]}
   running=$((running + 1))
 done
 echo "$running workers started, output in $LOGS/: ${hosts[*]}" >&2
 asked_to_stop=''
 trap 'asked_to_stop=1; stop_all' INT TERM
+trap 'exec 2>/dev/null; asked_to_stop=1; stop_all' HUP # there is no terminal any more
 
 result=0
 while ((running)); do

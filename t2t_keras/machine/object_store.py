@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import AwayError, InputError
 from t2t_keras.machine.files import is_full
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 _INSTALL = "pip install '.[remote]'"
+# Parts of the names of exceptions that another try would only meet again.
+_MISTAKES = ("Credential", "Validation", "Config")
 # What is transient, such as a store that asks to slow down, is tried again by botocore.
 _OPTIONS: dict[str, dict[str, Any]] = {"s3": {"config_kwargs": {"retries": {"max_attempts": 5, "mode": "standard"}}}}
 
@@ -29,7 +31,8 @@ class Store:
 
     Raises:
         InputError: the protocol is unknown, or a package for it is missing. All methods raise it where the store
-            refuses, does not answer or has no such bucket.
+            refuses or has no such bucket.
+        AwayError: of all methods, if the store does not answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -107,7 +110,10 @@ class Store:
 
 @contextlib.contextmanager
 def _told(url: str, path: Path | None = None) -> Iterator[None]:
-    """Turns what a store's packages raise, which has no common class, into an `InputError` with the URL."""
+    """Turns what a store's packages raise, which has no common class, into an `InputError` with the URL.
+
+    What is none of the known mistakes is taken for a store that does not answer.
+    """
     try:
         yield
     except InputError:
@@ -121,7 +127,9 @@ def _told(url: str, path: Path | None = None) -> Iterator[None]:
     except Exception as error:
         if path is not None and is_full(error):
             raise InputError(f"{url}: no room for it in {path.parent}; T2T_KERAS_CACHE names another folder") from error
-        raise InputError(f"{url}: {type(error).__name__}: {_first_line(error)}") from error
+        name = type(error).__name__
+        is_mistake = isinstance(error, (ValueError, TypeError)) or any(part in name for part in _MISTAKES)
+        raise (InputError if is_mistake else AwayError)(f"{url}: {name}: {_first_line(error)}") from error
 
 
 def _first_line(error: Exception) -> str:

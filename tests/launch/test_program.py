@@ -30,7 +30,7 @@ from launch import program
 
 from absl import flags
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import AwayError, InputError
 from t2t_keras.machine.files import replacing
 
 _NUMBER = flags.DEFINE_integer("number", 1, "How many.")
@@ -79,6 +79,8 @@ def main(argv):
         program.warn("to nobody")
     if _NUMBER.value == 15:
         program.refuse_replacing(os.environ["MADE"], "/dev/stdin")
+    if _NUMBER.value == 16:
+        raise AwayError("s3://mine: does not answer")
     if _NUMBER.value == 14:
         assert sys.stdin.read() == "" and os.open(os.devnull, os.O_RDONLY) > 2
     print("number", _NUMBER.value, os.environ["TF_CPP_MIN_LOG_LEVEL"])
@@ -131,6 +133,11 @@ def test_it_runs_quietly(call):
 def test_bad_input_is_one_line(call, arguments, message):
     done = call(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+def test_what_does_not_answer_has_a_status_of_its_own(call):
+    done = call("--number=16")
+    assert (done.returncode, done.stdout, done.stderr) == (69, "", "error: s3://mine: does not answer\n")
 
 
 def test_of_every_flag_it_is_known_whether_it_is_a_path():

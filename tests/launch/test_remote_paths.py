@@ -261,6 +261,8 @@ def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
     with access_denied():
         done = train(folder, "none", f"{BUCKET}/denied")
     assert done.returncode == 1 and re.fullmatch(f"error: {DATA}: access denied: .+\n", done.stderr)
+    done = train(folder, "none", RUN, AWS_ENDPOINT_URL="http://127.0.0.1:9")  # where nobody listens
+    assert done.returncode == 69 and re.fullmatch(f"error: {DATA}: EndpointConnectionError: .+\n", done.stderr)
     done = call(folder, "none", "translate", f"--model_dir={RUN}", f"--output={BUCKET}/out.txt")
     assert done.returncode == 1 and done.stderr.startswith(
         f"error: --output={BUCKET}/out.txt is no path of this machine"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import AwayError, InputError
 from t2t_keras.machine.object_store import Store, is_url
 from t2t_keras.machine.remote import Mirror
 from tests.s3_server import BUCKET, access_denied, s3_server
@@ -67,6 +67,28 @@ def test_no_access(server):
         for call in (lambda store: store.names(), lambda store: store.create("a", b""), lambda store: store.read("a")):
             with pytest.raises(InputError, match=f"^{BUCKET}/run: access denied: "):
                 call(Store(f"{BUCKET}/run"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConnectionError("refused"), AwayError),
+        (TimeoutError(), AwayError),
+        (type("NoCredentialsError", (Exception,), {})("none"), InputError),
+        (ValueError("a name that cannot be"), InputError),
+        (PermissionError("no"), InputError),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch, error, kind):
+    def fail(*arguments, **named):
+        raise error
+
+    store = Store("memory://bucket/run")
+    monkeypatch.setattr(store._files, "ls", fail)
+    with pytest.raises(InputError, match="^memory://bucket/run: ") as caught:
+        store.names()
+    assert type(caught.value) is kind
 
 
 def test_no_such_protocol_and_no_package_for_one(monkeypatch):

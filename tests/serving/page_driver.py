@@ -19,6 +19,7 @@ IN_A_BROWSER = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chrom
 ARGUMENTS = [
     "--headless=new",
     "--no-sandbox",
+    "--disable-dev-shm-usage",  # of which containers have 64 MB
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",

@@ -7,7 +7,8 @@ WORKDIR /app
 COPY setup.py pyproject.toml README.md LICENSE ./
 COPY t2t_keras t2t_keras
 COPY launch launch
-RUN pip install --no-cache-dir '.[serve]'
+# fast is for --engine=ctranslate2, remote for --export_dir=s3://...
+RUN pip install --no-cache-dir '.[serve,fast,remote]'
 # It reads models and writes nothing, so any user that is not root will do.
 USER 65534:65534
 # Log lines come when they are written.

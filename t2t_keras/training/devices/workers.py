@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import AwayError, InputError
 from t2t_keras.machine.remote import with_urls
 from t2t_keras.training.devices.cluster import WorkerLostError
 
@@ -74,7 +74,7 @@ class Workers:
     def alike(self) -> Iterator[None]:
         """Makes all workers fail if one fails inside, with an InputError that says what the first of them said.
 
-        What is inside must not involve the others.
+        Or with an AwayError if that was one. What is inside must not involve the others.
         """
         if self.count == 1:
             yield
@@ -84,13 +84,14 @@ class Workers:
             yield
         except (InputError, OSError) as caught:
             error = caught
-        # Paths in a mirror mean nothing to the others.
-        reasons = self.gather(b"" if error is None else with_urls(str(error) or type(error).__name__).encode())
+        kind, text = type(error).__name__, with_urls(str(error))  # paths in a mirror mean nothing to the others
+        reasons = self.gather(b"" if error is None else f"{kind}\n{text or kind}".encode())
         if error is not None:
             raise error
         for index, reason in enumerate(reasons):
             if reason:
-                raise InputError(f"worker {index} failed: {reason.decode()}")
+                kind, _, text = reason.decode().partition("\n")
+                raise (AwayError if kind == AwayError.__name__ else InputError)(f"worker {index} failed: {text}")
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:

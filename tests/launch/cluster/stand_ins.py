@@ -8,8 +8,8 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[3]
 CLUSTER = ROOT / "launch" / "cluster"
-# Exit statuses: a mistake in the input; another worker was lost; saved and stopped by SIGTERM; killed.
-MISTAKE, LOST, STOPPED, KILLED = 1, 75, 143, 137
+# Exit statuses: a mistake in the input; a bucket or another worker was lost; saved and stopped by SIGTERM; killed.
+MISTAKE, AWAY, LOST, STOPPED, KILLED = 1, 69, 75, 143, 137
 
 
 def executable(path: pathlib.Path, text: str) -> pathlib.Path:
@@ -21,7 +21,7 @@ def executable(path: pathlib.Path, text: str) -> pathlib.Path:
 
 def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
     """The stand-ins of a folder before all other programs."""
-    of_scripts = re.compile(r"SLURM_.*|DRY_RUN|TENSORFLOW|PYTHON")  # make sets the last two
+    of_scripts = re.compile(r"SLURM_.*|DRY_RUN|(KERAS_)?BACKEND|TENSORFLOW|PYTHON")  # make sets the last two
     plain = {name: value for name, value in os.environ.items() if not of_scripts.fullmatch(name)}
     return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
 

@@ -54,6 +54,8 @@ def test_ssh_starts_a_worker_on_every_host(hosts, tmp_path):
         }
         flags = ["--strategy=multiworker", "--cluster=tf_config", "--preset=big", "--model_dir=it's {a} $b"]
         assert arguments == ["-m", "launch.train", *flags]
+    run("ssh.sh", env={**hosts, "FINISHING": "1"})
+    assert len([line for line in lines(tmp_path / "logs" / "one.log") if line == "launch.train"]) == 2
 
 
 def test_ssh_says_that_bash_is_too_old(hosts, tmp_path):
@@ -73,6 +75,16 @@ def test_ssh_stops_all_workers_if_one_fails(hosts, tmp_path):
     for host in ("one", "three"):
         assert f"{host}: status 143" in done.stderr
         assert lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved"
+
+
+def test_ssh_stops_all_workers_when_its_terminal_is_closed(hosts, tmp_path):
+    """What it then writes reaches nobody."""
+    script = subprocess.Popen(["bash", CLUSTER / "ssh.sh"], env=hosts, stderr=subprocess.PIPE)
+    wait_until(lambda: all((tmp_path / f"{host}.up").exists() for host in ("one", "two", "three")))
+    script.stderr.close()
+    script.send_signal(signal.SIGHUP)
+    assert script.wait(timeout=300) == STOPPED
+    assert all(lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved" for host in ("one", "two", "three"))
 
 
 def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.launch.cluster.stand_ins import (
+    AWAY,
     CLUSTER,
     KILLED,
     LOST,
@@ -85,7 +86,10 @@ def test_a_tpu_gets_jax_beside_the_project(tmp_path):
 
 @pytest.mark.parametrize(
     ("status", "restarts", "is_requeued"),
-    [(0, 0, False), (MISTAKE, 0, False), (KILLED, 0, False), (STOPPED, 0, True), (LOST, 2, True), (STOPPED, 3, False)],
+    [
+        *((status, 0, False) for status in (0, MISTAKE, KILLED)),
+        *((STOPPED, 0, True), (LOST, 2, True), (AWAY, 0, True), (STOPPED, 3, False)),
+    ],
 )
 def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, status, restarts, is_requeued):
     executable(tmp_path / "srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
@@ -152,6 +156,24 @@ def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_wo
     assert job.wait(timeout=300) == STOPPED
     assert all((tmp_path / f"saved_{rank}").exists() for rank in range(2))
     assert lines(tmp_path / "scontrol.log") == ["requeue 17"]
+
+
+@pytest.mark.parametrize("script", ["slurm.sh", "ssh.sh", "kubernetes.sh", "kubeflow.sh"])
+def test_recipes_train_on_jax_too(tmp_path, script):
+    settings = {"DRY_RUN": 1, "HOSTS": "one two"}
+    flags = ["--model_dir=/t2t/run"]
+    done = run(script, *flags, env=environment(tmp_path, **settings, BACKEND="jax"))
+    assert done.returncode == 0 and "--strategy" not in done.stdout
+    assert re.search("--set'?\\s+(- ')?train.static_shapes=true", done.stdout)
+    done = run(script, *flags, env=environment(tmp_path, **settings, BACKEND="torch"))
+    assert (done.returncode, done.stderr) == (1, "error: BACKEND is tensorflow or jax, not torch\n")
+
+
+@pytest.mark.parametrize("backend", [{"BACKEND": "jax"}, {"KERAS_BACKEND": "jax"}, {}])
+def test_slurm_workers_have_their_backend(tmp_path, backend):
+    executable(tmp_path / "srun", f'echo "$KERAS_BACKEND" > {tmp_path}/backend')
+    assert run("slurm.sh", env=environment(tmp_path, SLURM_JOB_ID=17, **backend)).returncode == 0
+    assert lines(tmp_path / "backend") == ["jax" if backend else "tensorflow"]
 
 
 @pytest.mark.parametrize("cores", ["32", ""])
@@ -247,6 +269,7 @@ def test_kubernetes_has_one_worker_a_pod():
         "T2T_SERVICE": "mine",
         "T2T_WORKERS": "3",
         "T2T_PORT": "1234",
+        "KERAS_BACKEND": "tensorflow",
     }
 
 
@@ -285,7 +308,7 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
     assert action(MISTAKE) == "FailJob"
     assert action(STOPPED) == action(LOST) == "Ignore"
     assert action(KILLED, ("DisruptionTarget",)) == action(MISTAKE, ("DisruptionTarget",)) == "Ignore"
-    assert action(KILLED) == "Count" and job["backoffLimit"] > 0
+    assert action(KILLED) == action(AWAY) == "Count" and job["backoffLimit"] > 0
 
 
 def test_kubernetes_workers_share_a_volume():

@@ -54,7 +54,8 @@ def test_the_image_has_what_the_installation_reads_and_runs_the_installed_progra
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "t2t_keras", "launch"} == set(copied)
     assert all((ROOT / name).exists() for name in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert "'.[serve]'" in instruction("RUN") and "serve" in project["optional-dependencies"]
+    assert "'.[serve,fast,remote]'" in instruction("RUN")
+    assert {"serve", "fast", "remote"} <= set(project["optional-dependencies"])
     command = json.loads(instruction("ENTRYPOINT"))[0]
     assert project["scripts"][command] == "t2t_keras.launch.serve:run"
 

@@ -10,7 +10,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import AwayError, InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
@@ -117,6 +117,20 @@ def test_what_workers_send_each_other_is_int64(monkeypatch):
         pass
     assert len(sent) == 4
     assert {value.dtype for value in sent} == {tf.int64}
+
+
+@pytest.mark.parametrize(("error", "kind"), [(AwayError("s3://a is away"), AwayError), (OSError("full"), InputError)])
+def test_what_one_worker_met_all_end_with(monkeypatch, error, kind):
+    first, second = (Workers(tf.distribute.get_strategy()) for _ in range(2))
+    first.count = second.count = 2
+    sent = []
+    monkeypatch.setattr(first, "gather", lambda data: sent.append(data) or [data, b""])
+    monkeypatch.setattr(second, "gather", lambda data: [*sent, data])
+    with pytest.raises(type(error), match=f"^{error}$"), first.alike():
+        raise error
+    with pytest.raises(InputError, match=f"^worker 0 failed: {error}$") as caught, second.alike():
+        pass
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize(
