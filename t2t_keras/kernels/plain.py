@@ -43,9 +43,16 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
-    """The dtype of the product in `linear`: bfloat16 if the kernel is, else the inputs' dtype."""
+    """The dtype of the product in `linear`: bfloat16 if the kernel is, else the inputs' dtype; as `check_float`."""
+    check_float(inputs)
     narrow = keras.backend.standardize_dtype(kernel.dtype) == "bfloat16"
     return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
+
+
+def check_float(inputs: Tensor) -> None:
+    """Raises a ValueError for whole numbers, to which weights would be rounded."""
+    if "float" not in (dtype := keras.backend.standardize_dtype(inputs.dtype)):
+        raise ValueError(f"inputs must be float, got {dtype}")
 
 
 def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:
@@ -85,6 +92,7 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
     """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, computed in float32. Inputs are float
     [..., d_model], scale and offset float32 [d_model]; the result has the inputs' dtype.
     """
+    check_float(inputs)
     x = ops.cast(inputs, "float32")
     centred = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)

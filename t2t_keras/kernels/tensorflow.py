@@ -107,6 +107,7 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
         return normalised * scale + offset, gradient
 
     inputs = tf.convert_to_tensor(inputs)
+    plain.check_float(inputs)
     outputs = normalise(tf.cast(inputs, tf.float32), tf.convert_to_tensor(scale), tf.convert_to_tensor(offset))
     return tf.cast(outputs, inputs.dtype)
 

@@ -8,7 +8,7 @@ import keras
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import Layer
+from t2t_keras.layers.layer import Layer, takes
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stack import Stack
@@ -53,6 +53,7 @@ class DecoderLayer(Layer):
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
+        self.input_spec = takes(2, inputs_shape, more=True)  # in the steps of a search any number of axes
         self.self_attention.build(inputs_shape, inputs_shape)
         self.self_attention_residual.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape)

@@ -15,7 +15,7 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
     if seed is None:
         return None
     # One step of a linear congruential generator per level; 32-bit integers wrap on every backend.
-    return seed * 1664525 + (2 * index + 1) * 69069
+    return ops.convert_to_tensor(seed, "int32") * 1664525 + (2 * index + 1) * 69069
 
 
 def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
@@ -44,11 +44,10 @@ class Dropout(Layer):
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
+        if rate is None or not 0 <= rate < 1:
             raise ValueError(f"`rate` must be in [0, 1), got {rate}")
         self.rate = rate
         self.seed_generator = keras.random.SeedGenerator() if rate > 0 else None
-        self.supports_masking = True
         self.built = True
 
     def call(self, inputs: Tensor, seed: Tensor | None = None, training: bool | None = None) -> Tensor:
@@ -56,4 +55,4 @@ class Dropout(Layer):
             return inputs
         if seed is None:
             seed = drawn_seed(self.seed_generator)
-        return kernels.dropout(inputs, self.rate, seed)
+        return kernels.dropout(inputs, self.rate, ops.convert_to_tensor(seed, "int32"))

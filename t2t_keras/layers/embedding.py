@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.kernels.plain import check_float
 from t2t_keras.layers.layer import Layer, check_at_least_one
 from t2t_keras.tensor import Tensor
 
@@ -71,6 +72,7 @@ class TiedEmbedding(Layer):
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
+            check_float(inputs)
             # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
             logits = ops.cast(ops.matmul(inputs, self.output_matrix(inputs.dtype)), "float32")
             return logits if self.bias is None else logits + ops.cast(self.bias, "float32")

@@ -2,17 +2,26 @@
 
 import dataclasses
 import inspect
+import numbers
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 
+# What `__init__` hands on to Keras, which stores it itself.
+_OF_KERAS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
+
 
 class Layer(keras.layers.Layer):
     """A Keras layer that is stored from attributes with the names of its `__init__`'s arguments.
 
-    Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`.
+    Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`, and that input's
+    Keras mask, if it has one. A subclass with a `get_config` of its own stores there what has no such attribute.
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
 
     def _shape_of_first(self, inputs_shape: Any = None, *_: Any, **named_shapes: Any) -> Any:
         # Keras's summary names shapes as `build` does, the first input's first.
@@ -29,15 +38,24 @@ class Layer(keras.layers.Layer):
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """Keras's, by `__call__` instead of `call`, which hands `training` on to the layers within."""
-        variables = [*self.trainable_variables, *self.non_trainable_variables]
-        mapping = list(zip(variables, [*trainable_variables, *non_trainable_variables], strict=True))
+        if not self.built:
+            raise ValueError(f"the layer {self.name!r} is not built, so that it has no variables yet")
+        mapping: list[tuple[Any, Any]] = []
+        for kind, given in (("trainable", trainable_variables), ("non_trainable", non_trainable_variables)):
+            own = getattr(self, f"{kind}_variables")
+            if len(own) != len(given):
+                raise ValueError(f"`{kind}_variables` must be the {len(own)} of {self.name!r}, got {len(given)}")
+            mapping += zip(own, given, strict=True)
         with keras.StatelessScope(state_mapping=mapping, collect_losses=return_losses) as scope:
             outputs = self(*args, **kwargs)
             losses = (self.losses,) if return_losses else ()
         return outputs, [scope.get_current_value(each) for each in self.non_trainable_variables], *losses
 
     def get_config(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in _arguments(type(self))}
+        names = set(_arguments(type(self))) - _OF_KERAS
+        if type(self).get_config is not Layer.get_config:
+            names = {name for name in names if hasattr(self, name)}
+        values = {name: getattr(self, name) for name in sorted(names)}
         plain = {name: dataclasses.asdict(each) if _is_settings(each) else each for name, each in values.items()}
         return {**super().get_config(), **plain}
 
@@ -48,8 +66,9 @@ def _arguments(kind: type) -> Iterator[str]:
         if each is Layer or not issubclass(each, Layer):
             return
         _, *arguments = inspect.signature(each.__init__).parameters.values()  # all but self
-        yield from (argument.name for argument in arguments if argument.kind is not argument.VAR_KEYWORD)
-        if not any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+        starred = [each for each in arguments if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+        yield from (argument.name for argument in arguments if argument not in starred)
+        if not starred:
             return
 
 
@@ -57,8 +76,15 @@ def _is_settings(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def takes(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:
+    """What a layer that was built for a shape takes from then on: so many axes, or more, and the last one as wide."""
+    return keras.layers.InputSpec(**{"min_ndim" if more else "ndim": ndim}, axes={-1: input_shape[-1]})
+
+
 def check_at_least_one(**arguments: int | None) -> None:
-    """Raises a ValueError that names the first argument below 1; None passes."""
+    """Raises a ValueError that names the first argument that is no whole number, or below 1; None passes."""
     for name, value in arguments.items():
+        if value is not None and not isinstance(value, numbers.Integral):
+            raise ValueError(f"`{name}` must be a whole number, got {value!r}")
         if value is not None and value < 1:
             raise ValueError(f"`{name}` must be at least 1, got {value}")

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
-from t2t_keras.layers.layer import Layer
+from t2t_keras.layers.layer import Layer, takes
 from t2t_keras.tensor import Tensor
 
 
@@ -26,9 +26,9 @@ class LayerNormalization(Layer):
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
+        self.input_spec = takes(1, input_shape, more=True)
         width = (input_shape[-1],)
         # In float32, as the arithmetic is: autocast would round them to the compute dtype before it.
         arguments: dict[str, Any] = {"shape": width, "dtype": "float32", "autocast": False}

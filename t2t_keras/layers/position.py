@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.kernels.plain import check_float
+from t2t_keras.layers.layer import Layer, check_at_least_one, takes
 from t2t_keras.tensor import Tensor
 
 
@@ -52,14 +53,15 @@ class SinusoidalPositions(Layer):
         if layout not in ("interleaved", "halves"):
             raise ValueError(f"`layout` must be 'interleaved' or 'halves', got {layout!r}")
         self.layout = layout
-        self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
-        if input_shape[-1] % 2:
+        if input_shape[-1] is None or input_shape[-1] % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got inputs of shape {input_shape}")
+        self.input_spec = takes(3, input_shape)
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
+        check_float(inputs)
         signal = sinusoids(positions, inputs.shape[-1], self.layout)  # --> [length, d_model]
         return inputs + ops.cast(signal, inputs.dtype)[None]
 
@@ -85,9 +87,9 @@ class LearnedPositions(Layer):
         check_at_least_one(max_positions=max_positions)
         self.max_positions = max_positions
         self.initial_stddev = initial_stddev
-        self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
+        self.input_spec = takes(3, input_shape)
         d_model = input_shape[-1]
         stddev = d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
         self.table = self.add_weight(
@@ -97,5 +99,6 @@ class LearnedPositions(Layer):
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+        check_float(inputs)
         positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1], dtype="int32"), self.max_positions - 1)
         return inputs + kernels.embedding_lookup(self.table, positions)[None]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.layers.layer import Layer, check_at_least_one, takes
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.tensor import Tensor
@@ -17,7 +17,7 @@ class Stack(Layer):
         layer: the settings of every layer, or their fields by name.
     """
 
-    layer_class: ClassVar[type[Layer]]
+    layer_class: ClassVar[type[Any]]
 
     def __init__(self, num_layers: int, layer: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -32,6 +32,7 @@ class Stack(Layer):
 
     def build_all(self, inputs_shape: tuple, *others: tuple) -> None:
         """Builds the layers for inputs of these shapes, and the final normalisation."""
+        self.input_spec = takes(3, inputs_shape)
         for layer in self.layers:
             layer.build(inputs_shape, *others)
         if self.final_norm is not None:

@@ -106,6 +106,7 @@ class EncoderDecoder(keras.Model):
         Raises:
             InputError: the folder is not empty, or the model of `like` has other settings.
         """
+        self.ensure_built()
         _runs().save_model(self, folder, like)
 
     def build(self, input_shape: Any = None) -> None:
@@ -198,12 +199,15 @@ class EncoderDecoder(keras.Model):
         """Exports the call, token ids to logits, as Keras does; `launch.export` exports translating, text to text.
 
         Raises:
-            ValueError: the format "litert", in which Keras would leave operations that LiteRT does not have.
+            ValueError: the format "litert", in which Keras would leave operations that LiteRT does not have; or "onnx"
+                where ONNX has not all operations of the model.
         """
         if format == "litert":
             raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
         ids = {name: keras.InputSpec(shape=(None, None), dtype="int32", name=name) for name in ("source", "target")}
         super().export(filepath, format, **{"input_signature": [ids], **kwargs})
+        if format == "onnx":
+            _check_onnx(filepath)
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
         """Raises a ValueError, because Keras would skip every layer here."""
@@ -211,6 +215,17 @@ class EncoderDecoder(keras.Model):
             "Keras has no quantized versions of these layers; translate with --engine=ctranslate2 --compute_type=int8 "
             "or export with launch.export --weights=bfloat16"
         )
+
+
+def _check_onnx(path: str | os.PathLike[str]) -> None:
+    """Removes a file that no runtime would load, with a ValueError: its converter leaves unknown operations in it."""
+    onnx = importlib.import_module("onnx")
+    try:
+        onnx.checker.check_model(os.fspath(path))
+    except onnx.checker.ValidationError as error:
+        pathlib.Path(path).unlink()
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path}: {reason}; use launch.convert --to=onnx, which replaces such operations") from error
 
 
 def _runs() -> Any:

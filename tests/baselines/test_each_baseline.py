@@ -34,6 +34,13 @@ def test_a_target_depends_on_earlier_ones_alone(family):
 
 
 @each_family
+def test_a_summary_has_all_parameters(family):
+    lines: list[str] = []
+    make(family).summary(print_fn=lines.append)
+    assert f"Total params: {make(family).count_params():,}" in "\n".join(lines)
+
+
+@each_family
 @pytest.mark.parametrize("name", ["states", "encode"])
 def test_a_part_may_be_asked_for_before_the_whole(family, name):
     model = type(make(family))(tiny_family(family, vocab_size=VOCAB))

@@ -248,6 +248,99 @@ def test_a_subclass_keeps_what_it_hands_on():
     assert (made.d_ff, made.gain, made.activation, made.dropout_rate, made.name) == (8, 2.0, "gelu", 0.3, "mine")
 
 
+def test_a_subclass_may_store_its_own_arguments_and_have_any():
+    class WithDropout(layers.EncoderLayer):
+        def __init__(self, settings, rate=0.1, **more):
+            super().__init__(settings, **more)
+            self.extra = keras.layers.Dropout(rate)
+
+        def get_config(self):
+            return {**super().get_config(), "rate": self.extra.rate}
+
+    class Starred(layers.FeedForward):
+        def __init__(self, *sizes, dtype=None, **more):
+            super().__init__(*sizes, dtype=dtype, **more)
+
+    assert WithDropout.from_config(WithDropout(LAYER, 0.3).get_config()).extra.rate == 0.3
+    copy = Starred.from_config(Starred(8, dtype="mixed_bfloat16").get_config())
+    assert (copy.d_ff, copy.compute_dtype) == (8, "bfloat16")
+
+
+@every_layer
+def test_whole_numbers_are_refused_where_floats_are_wanted(case, rng):
+    if not case.integers and case.make not in (layers.Dropout, Convolution):
+        inputs = [np.ones(x.shape, "int32") for x in example(case, rng)]
+        with pytest.raises(ValueError, match="must be float, got int32"):
+            case.make(**case.config)(*inputs)
+
+
+@every_layer
+def test_inputs_of_another_width_are_refused(case, rng):
+    if case.make in (layers.TiedEmbedding, layers.Dropout, Convolution, DilatedBlock, LSTM):
+        return
+    layer = case.make(**case.config)
+    layer(*example(case, rng))
+    inputs = [keras.Input((None, 6)) for _ in case.shapes]
+    with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 8"):
+        layer(*inputs)
+
+
+def test_a_mask_that_cannot_be_one_is_refused(rng):
+    layer, x = layers.EncoderLayer(LAYER), rng.standard_normal((3, 4, 8)).astype("float32")
+    for shape in ((3, 4), (3, 1, 1, 5), (3, 4, 1, 1, 1)):
+        with pytest.raises(
+            ValueError, match=r"broadcastable to .* \(3, 2, 4, 4\), got the shape .* `padding_mask` makes"
+        ):
+            layer(x, np.ones(shape, bool))
+
+
+def test_the_mask_of_keras_is_handed_on(rng):
+    token_ids = np.array([[5, 6, 0, 0], [7, 0, 0, 0]])
+    x = keras.layers.Embedding(9, 8, mask_zero=True)(token_ids)
+    for layer in (layers.SinusoidalPositions(), layers.EncoderLayer(LAYER), layers.FeedForward(4)):
+        x = layer(x)
+    np.testing.assert_allclose(keras.layers.GlobalAveragePooling1D()(x)[1], x[1, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [[1, 2], np.array([1, 2]), (1, 2)], ids=lambda seed: type(seed).__name__)
+def test_seeds_of_any_whole_numbers(seed, rng):
+    layer, x = layers.EncoderLayer(LAYER), rng.standard_normal((2, 4, 8)).astype("float32")
+    expected = layer(x, seed=ops.convert_to_tensor([1, 2], "int32"), training=True)
+    np.testing.assert_array_equal(layer(x, seed=seed, training=True), expected)
+
+
+def test_a_stateless_call_says_which_variables_it_wants():
+    layer, x = layers.FeedForward(4), np.ones((2, 4, 8), "float32")
+    with pytest.raises(ValueError, match="the layer 'feed_forward.*' is not built"):
+        layer.stateless_call([], [], x)
+    layer(x)
+    with pytest.raises(ValueError, match="`trainable_variables` must be the 4 of 'feed_forward.*', got 1"):
+        layer.stateless_call([layer.inner_kernel.value], [], x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "words"),
+    [
+        (layers.MultiHeadAttention, {"num_heads": 2.0, "d_key": 4}, "`num_heads` must be a whole number, got 2.0"),
+        (layers.FeedForward, {"d_ff": "16"}, "`d_ff` must be a whole number, got '16'"),
+        (
+            layers.MultiHeadAttention,
+            {"num_heads": 2, "d_key": 4, "window": 3},
+            "`window` must be two numbers .*, got 3",
+        ),
+        (layers.Dropout, {"rate": None}, r"`rate` must be in \[0, 1\), got None"),
+    ],
+)
+def test_a_message_names_the_argument(kind: Any, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        kind(**arguments)
+
+
+def test_positions_need_a_known_width():
+    with pytest.raises(ValueError, match="need an even d_model"):
+        layers.SinusoidalPositions()(keras.Input((None, None)))
+
+
 def test_a_residual_keeps_its_configuration():
     config = {"norm_position": "pre", "dropout_rate": 0.1, "epsilon": 1e-3}
     copy = Residual.from_config(Residual(**config).get_config())

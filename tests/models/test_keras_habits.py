@@ -63,6 +63,9 @@ def test_a_model_is_built_before_it_is_saved(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
+    model = Transformer(TransformerConfig(vocab_size=13, **SIZES))
+    model.save_to_preset(tmp_path / "preset")
+    np.testing.assert_array_equal(Transformer.from_preset(tmp_path / "preset")(INPUTS), model(INPUTS))
 
 
 def test_what_keras_could_not_load_is_not_saved(model, tmp_path):
@@ -78,6 +81,21 @@ def test_what_keras_could_not_load_is_not_saved(model, tmp_path):
 def test_a_call_says_what_it_takes(model, inputs, given):
     with pytest.raises(ValueError, match=f'"source" and "target", got {given}; .+ use t2t_keras.Translator'):
         model(inputs)
+
+
+def test_onnx_without_all_operations_is_refused(tmp_path):
+    pytest.importorskip("tf2onnx", reason="tf2onnx comes with the extra convert")
+    sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    for activation in ("relu", "gelu"):
+        model = Transformer(TransformerConfig(vocab_size=13, **sizes, activation=activation))
+        model.build()
+        path = tmp_path / f"{activation}.onnx"
+        if activation == "relu":
+            model.export(path, format="onnx", verbose=False)
+        else:
+            with pytest.raises(ValueError, match=r"gelu.onnx: .*Erfc.*; use launch.convert --to=onnx"):
+                model.export(path, format="onnx", verbose=False)
+        assert path.exists() == (activation == "relu")
 
 
 def test_quantizing_and_litert_are_refused(model, tmp_path):

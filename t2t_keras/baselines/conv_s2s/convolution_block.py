@@ -172,8 +172,9 @@ class AttentiveConvolutionBlock(_Block):
         hidden = (linears.output(context) + hidden) * ROOT_HALF
         return (hidden + _projected(inputs, linears.projection)) * ROOT_HALF, weights
 
-    def compute_output_shape(self, inputs_shape: tuple, embedded_shape: tuple, memory_shape: Any) -> tuple:
-        return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], memory_shape[0][-2])
+    def compute_output_shape(self, inputs_shape: tuple, embedded_shape: Any = None, memory_shape: Any = None) -> tuple:
+        source_len = memory_shape[0][-2] if memory_shape else None  # Keras's summary knows the first shape alone
+        return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], source_len)
 
 
 def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:

@@ -19,7 +19,7 @@ from t2t_keras.layers.attention.scores import (
 from t2t_keras.layers.attention.window import window_attention
 from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.layers.layer import Layer, check_at_least_one, takes
 from t2t_keras.tensor import Tensor
 
 # Most elements of kernels to concatenate for one wider product: larger copies cost more than the product saves.
@@ -50,8 +50,9 @@ class MultiHeadAttention(Layer):
             "additive", v . tanh(q + k) with one v, float [d_key], for each head.
         window: restricts self-attention (section 4) to so many positions before and after each; (r, r) is the paper's
             neighbourhood of size 2 r + 1, (r, 0) its causal form. Costs O(window * length). None means all positions.
-        query_key_initializer: Keras's name of what the kernels of queries and keys begin with. "lecun_uniform" gives
-            queries and keys of unit variance, as section 3.2.1 supposes; Glorot's are the smaller the wider they are.
+        query_key_initializer: Keras's initializer of the kernels of queries and keys, or its name. "lecun_uniform"
+            gives queries and keys of unit variance, as section 3.2.1 supposes; Glorot's are the smaller the wider they
+            are.
 
     Call arguments:
         query: float [batch, query_len, d_model].
@@ -79,14 +80,14 @@ class MultiHeadAttention(Layer):
         use_bias: bool = True,
         score: Score = "scaled_dot",
         window: tuple[int, int] | None = None,
-        query_key_initializer: str = "glorot_uniform",
+        query_key_initializer: str | keras.initializers.Initializer = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_at_least_one(num_heads=num_heads, d_key=d_key, d_value=d_value)
         if score not in get_args(Score):
             raise ValueError(f"`score` must be one of {get_args(Score)}, got {score!r}")
-        if window is not None and (len(window) != 2 or min(window) < 0):
+        if window is not None and (not isinstance(window, tuple | list) or len(window) != 2 or min(window) < 0):
             raise ValueError(f"`window` must be two numbers of at least 0, got {window}")
         self.num_heads = num_heads
         self.d_key = d_key
@@ -99,6 +100,7 @@ class MultiHeadAttention(Layer):
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, query_shape: tuple, memory_shape: tuple) -> None:
+        self.input_spec = takes(3, query_shape)
         d_model, d_memory = query_shape[-1], memory_shape[-1]
         heads_key, heads_value = self.num_heads * self.d_key, self.num_heads * self.d_value
         self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key, self.query_key_initializer)
@@ -118,7 +120,7 @@ class MultiHeadAttention(Layer):
             if collector is not None:
                 collector.weights.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, query_len, key_len]
             return outputs
-        attention_mask = with_heads(attention_mask)
+        attention_mask = self._checked_mask(query, memory, attention_mask)
         self._check_window(query, memory, attention_mask)
         heads = window_attention(
             *self._project(query, memory),
@@ -139,7 +141,7 @@ class MultiHeadAttention(Layer):
         nothing to attend to is the call's result another.
         """
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
-        attention_mask = with_heads(attention_mask)
+        attention_mask = self._checked_mask(query, memory, attention_mask)
         if self.window is not None:
             within = window_mask(ops.shape(query)[1], self.window)
             attention_mask = within if attention_mask is None else ops.logical_and(attention_mask, within)
@@ -171,6 +173,19 @@ class MultiHeadAttention(Layer):
         outputs = kernels.linear(concatenated, self.output_kernel, self.output_bias)  # --> [batch * query_len, d_model]
         return kernels.reshape_like(outputs, query)  # --> [batch, query_len, d_model]
 
+    def _checked_mask(self, query: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor | None:
+        """The mask with an axis for the heads; a ValueError for one that cannot be of these scores."""
+        mask = with_heads(mask)
+        if mask is not None:
+            wanted = (query.shape[0], self.num_heads, query.shape[1], memory.shape[1])
+            sizes = zip(reversed(tuple(mask.shape)), reversed(wanted), strict=False)
+            if len(mask.shape) > 4 or any(size not in (None, 1, most) and most is not None for size, most in sizes):
+                raise ValueError(
+                    f"`attention_mask` must be broadcastable to [batch, heads, query_len, key_len], here {wanted}, "
+                    f"got the shape {tuple(mask.shape)}; `padding_mask` makes one of token ids"
+                )
+        return mask
+
     def _check_window(self, query: Tensor, memory: Tensor, attention_mask: Tensor | None) -> None:
         """Refuses what a window cannot be used with."""
         if attention_mask is not None and len(attention_mask.shape) > 1 and attention_mask.shape[-2] != 1:
@@ -183,9 +198,10 @@ class MultiHeadAttention(Layer):
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
         """Queries, scaled if the score is, keys and values, float [heads, batch, length, d_head] each."""
-        for name, x in (("query", query), ("memory", memory)):
-            if len(x.shape) != 3:
-                raise ValueError(f"`{name}` must be [batch, length, d_model], got the shape {tuple(x.shape)}")
+        for name, x, kernel in (("query", query, self.query_kernel), ("memory", memory, self.key_kernel)):
+            if len(x.shape) != 3 or x.shape[-1] != kernel.shape[0]:
+                wanted = f"[batch, length, {kernel.shape[0]}]"
+                raise ValueError(f"`{name}` must be {wanted}, as it was built for, got the shape {tuple(x.shape)}")
         queries = self.query_projection()
         others = (self.key_kernel, self.key_bias, self.d_key), (self.value_kernel, self.value_bias, self.d_value)
         if query is memory:
@@ -222,6 +238,7 @@ class MultiHeadAttention(Layer):
         return ops.split(projected, count, axis=0) if count > 1 else [projected]
 
     def _projection(self, name: str, d_in: int, d_out: int, initializer: str = "glorot_uniform") -> tuple[Any, Any]:
-        kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
+        start = keras.initializers.get(initializer).clone()  # one for two kernels would give both the same numbers
+        kernel = self.add_weight(shape=(d_in, d_out), initializer=start, name=f"{name}_kernel")
         bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
         return kernel, bias

@@ -49,7 +49,7 @@ def window_attention(
         """What a block's queries may attend to: [..., length, width] --> [..., blocks, key_len, width]."""
         return _with_neighbours(in_blocks(x, count, size), before, after)
 
-    exists = ops.ones((1, 1, 1, length), "bool")
+    exists = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
     if key_mask is not None:
         exists = ops.logical_and(exists, key_mask)
     exists = ops.swapaxes(surroundings(ops.swapaxes(exists, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]

@@ -1,5 +1,6 @@
 """Attention against the formulas written out in NumPy, and what masks must do."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -117,6 +118,23 @@ def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, whole), atol=1e-6)
 
 
+def test_an_initializer_begins_each_kernel_with_numbers_of_its_own(rng):
+    layer = MultiHeadAttention(3, 4, query_key_initializer=keras.initializers.LecunUniform())
+    layer.build((None, None, 8), (None, None, 8))
+    assert np.abs(layer.query_kernel - layer.key_kernel).max() > 0.01
+    copy = MultiHeadAttention.from_config(layer.get_config())
+    assert isinstance(copy.query_key_initializer, keras.initializers.LecunUniform)
+
+
+def test_within_a_window_keys_that_are_missing_get_no_attention(rng):
+    """Where lengths are known, a memory of another length is refused."""
+    layer, x = MultiHeadAttention(2, 4, window=(1, 1)), rng.standard_normal((2, 5, 8)).astype("float32")
+    unknown = [tf.TensorSpec([None, None, 8])] * 2
+    attend = tf.function(lambda query, memory: layer(query, memory), input_signature=unknown)
+    expected = layer(x, x, np.array([True, True, True, False, False])[None, None, None])
+    np.testing.assert_allclose(attend(x, x[:, :3])[:, :4], expected[:, :4], atol=1e-6)
+
+
 def test_a_mask_of_floats_is_refused():
     x = np.zeros((2, 4, 8), "float32")
     with pytest.raises(ValueError, match="an attention mask must be bool, True = may attend, got float32"):
@@ -127,7 +145,8 @@ def test_a_mask_of_floats_is_refused():
 def test_inputs_of_another_rank_are_refused(name):
     inputs = {"query": np.zeros((2, 4, 8), "float32"), "memory": np.zeros((2, 4, 8), "float32")}
     inputs[name] = inputs[name][0]
-    with pytest.raises(ValueError, match=rf"`{name}` must be \[batch, length, d_model\], got the shape \(4, 8\)"):
+    words = rf"`{name}` must be \[batch, length, 8\], as .*, got the shape \(4, 8\)"
+    with pytest.raises(ValueError, match=words if name == "memory" else "expected ndim=3, found ndim=2"):
         MultiHeadAttention(3, 4)(**inputs)
 
 
