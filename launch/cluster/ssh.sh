@@ -5,8 +5,9 @@
 #   DRY_RUN=1 HOSTS=... launch/cluster/ssh.sh ...      prints the commands instead of running them
 #
 # The hosts must know each other by these names, have this repository in the same place and share --model_dir and
-# --data_dir; ssh must ask for no password. Each worker's output is added to LOGS/HOST.log. Ctrl-C, SIGTERM or a
-# closed terminal stops all workers, who save first; if one worker fails, the others are stopped. The same command goes on afterwards.
+# --data_dir; ssh must ask for no password. Each worker's output is added to LOGS/HOST.log. Ctrl-C, SIGTERM or a closed
+# terminal stops all workers, who save first; if one worker fails, the others are stopped. The same command goes on
+# afterwards.
 set -euo pipefail
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # "wait -n -p"
   echo "error: bash 5.1 or later is needed, this is $BASH_VERSION" >&2
