@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.data.epoch_parts import PART_PAIRS, num_parts, part_rows, pass_size, weighted_rows
+from t2t_keras.data.epoch_parts import PART_PAIRS, part_rows, pass_size, weighted_rows
 from t2t_keras.errors import InputError
 
 # Pairs are sorted by their longer side, then by how much the target is longer than the source. On Multi30k at 4,096
@@ -170,7 +170,7 @@ class EpochPlans:
         self._tokens_per_batch, self._seed = tokens_per_batch, seed
         self._mixture = mixture
         pairs = pass_size(*mixture) if mixture else len(source_lengths)
-        self._parts = num_parts(pairs, part_pairs)
+        self._parts = -(-pairs // part_pairs)
         self._static_shapes = static_shapes
         self._cached: dict[int, EpochPlan] = {}
 

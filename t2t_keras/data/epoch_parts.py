@@ -53,11 +53,6 @@ def _drawn(size: int, weight: float) -> int:
     return round((weight - int(weight)) * size)
 
 
-def num_parts(pairs: int, part_pairs: int = PART_PAIRS) -> int:
-    """The number of parts in which a pass over `pairs` pairs is planned."""
-    return -(-pairs // part_pairs)
-
-
 def part_rows(pairs: int, parts: int, seed: int, epoch: int) -> np.ndarray:
     """The rows of the corpus in one part of a pass, rising, int64 [about pairs / parts].
 

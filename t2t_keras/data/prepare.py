@@ -68,7 +68,7 @@ class PreparedData:
         provenance: where the text came from.
         part_sizes: number of training pairs of each corpus, one after the other.
         output_limit: the settings of `DecodeConfig` that limit outputs, as the lengths of the training pairs ask for;
-            empty if they do not say, as those of data from before they were counted.
+            empty if they do not say.
         identity: the versions and checksums of the text.
 
     Raises:
@@ -81,9 +81,9 @@ class PreparedData:
             self.config = Config.from_dict({"data": record["config"]}).data
             self.counts: dict[str, Counts] = record["counts"]
             self.provenance: Mapping[str, Any] = record["provenance"]
-            self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
-            self.output_limit: dict[str, Any] = record.get("output_limit", {})
-            self.identity: Mapping[str, Any] = record.get("identity", {})
+            self.part_sizes: list[int] = record["part_sizes"]
+            self.output_limit: dict[str, Any] = record["output_limit"]
+            self.identity: Mapping[str, Any] = record["identity"]
         except (KeyError, TypeError, AttributeError):  # a common name, which other programs use too
             raise InputError(f"{self.directory / _COMPLETE} is not that of prepared data") from None
         except InputError as error:  # a setting that does not exist, for example

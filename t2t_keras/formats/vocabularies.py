@@ -85,12 +85,19 @@ def check_covered(path: Path, count: int, rows: int) -> None:
         raise InputError(f"{path} has {count} entries for {rows} rows: it is cut off, or another model's")
 
 
-def mapped(target: NamedIds, source: NamedIds) -> IdMap:
+def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap:
     """Makes our vocabularies of another project's; both sides have one id space if their ids have the same names.
 
     Raises:
-        ValueError: a model is no SentencePiece model, or two ids have one name.
+        InputError: a model is no SentencePiece model, or two ids have one name; the message names the folder.
     """
+    try:
+        return _mapped(target, source)
+    except ValueError as error:
+        raise InputError(f"{folder}: the vocabulary cannot be used: {error}") from error
+
+
+def _mapped(target: NamedIds, source: NamedIds) -> IdMap:
     sizes = (len(target.names), len(source.names))
     if list(target.names) == list(source.names):
         entries, rows, unnamed = _entries(target, [*pieces_of(target.model), *pieces_of(source.model)])
@@ -103,14 +110,6 @@ def mapped(target: NamedIds, source: NamedIds) -> IdMap:
     of_sources = tokenizer_of(source_entries, source.model, _languages(source_entries))
     tokenizer = tokenizer_of(entries, target.model, _languages(entries))
     return IdMap(Tokenizer(tokenizer.serialized, of_sources), rows, source_rows, sizes, unnamed)
-
-
-def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap:
-    """As `mapped`; raises an InputError that names the folder."""
-    try:
-        return mapped(target, source)
-    except ValueError as error:
-        raise InputError(f"{folder}: the vocabulary cannot be used: {error}") from error
 
 
 def _entries(side: NamedIds, pieces: Sequence[str]) -> tuple[list[str], list[int | None], list[int]]:

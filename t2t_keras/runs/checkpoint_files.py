@@ -34,7 +34,6 @@ STEP_NAME = re.compile(r"step_(\d{8,})")
 
 _DELETED = ".deleted"
 _FORMAT = 2
-_FORMATS = (1, 2)  # readable formats; in format 1, state.json had no checksum
 _WEIGHTS_FILES = ("weights.npz", "ema.npz")
 
 
@@ -132,8 +131,7 @@ def replace_state(path: Path, state: Mapping[str, Any]) -> None:
         InputError: it is not a checkpoint, or is damaged.
         OSError: the state cannot be written; the old one is untouched.
     """
-    document = {name: value for name, value in _read_document(path).items() if name != "checksum"}
-    _write_document(path, {**document, "format": _FORMAT, "state": dict(state)})
+    _write_document(path, {**_read_document(path), "state": dict(state)})
 
 
 def discard(path: Path) -> None:
@@ -174,8 +172,8 @@ def _read_document(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not a checkpoint: it has no {STATE}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / STATE} is damaged: {error}") from error
-    if file_format not in _FORMATS:
-        raise InputError(f"{path / STATE} has format {file_format!r}; this version of t2t_keras reads up to {_FORMAT}")
+    if file_format != _FORMAT:
+        raise InputError(f"{path / STATE} has format {file_format!r}; this version of t2t_keras reads {_FORMAT}")
     if is_damaged:
         raise InputError(f"{path / STATE} is damaged: it does not match its checksum")
     return document

@@ -205,13 +205,8 @@ def _newest_average(directory: Path) -> Path | None:
             averages.append(load(directory / name, weights_only=True))
         except InputError as error:
             logging.getLogger(__name__).warning("%s; it is passed over", error)
-    newest = max(averages, key=_made, default=None)
+    newest = max(averages, key=lambda average: (average.step, _order(average.state)), default=None)
     return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
-
-
-def _made(average: Checkpoint) -> tuple[int, int, int]:
-    """What is the larger the later an average was made; of those from before they were counted, the time says it."""
-    return average.step, _order(average.state), average.path.stat().st_mtime_ns
 
 
 def _order(state: Mapping[str, Any] | None) -> int:

@@ -203,7 +203,7 @@ class Run:
         """Removes the temporary files of a killed process; the caller must hold the lock."""
         vocabularies = self.vocab_path, source_vocabulary(self.vocab_path)
         for path in (self.config_path, *vocabularies, self.metrics_path, self.micro_batch_path, self.curves_path):
-            for leftover in (*self.path.glob(f".{path.name}.tmp"), *self.path.glob(f".{path.name}.*.tmp")):
+            for leftover in self.path.glob(f".{path.name}.*.tmp"):
                 leftover.unlink()
 
     def _read(self) -> dict:

@@ -181,8 +181,8 @@ class ConfiguredModels:
             options.load_retry_seconds,
             self._load,
             around_load=self._around_load,
+            on_unload=self._on_unload,
         )
-        versions.on_unload = self._on_unload
         versions.choose(model.policy, model.labels)
         return versions
 

@@ -62,11 +62,11 @@ class Versions:
         retry_seconds: time from a failure to the next try.
         load: returns the model, loaded and ready to answer, given a version's directory and number.
         around_load: returns a context manager, within which each version is loaded.
+        on_unload: called with each version that is unloaded, from any thread and under a lock.
 
     Attributes:
         export_dir: the directory.
         thread: what follows it, once started.
-        on_unload: called with each version that is unloaded, from any thread and under a lock.
     """
 
     def __init__(
@@ -77,9 +77,10 @@ class Versions:
         retry_seconds: float = 60.0,
         load: Callable[[pathlib.Path, int], Model] = ready_model,
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        on_unload: Callable[[Model], None] = lambda model: None,
     ) -> None:
         self.export_dir = pathlib.Path(export_dir)
-        self.on_unload: Callable[[Model], None] = lambda model: None
+        self._on_unload = on_unload
         self._name = name
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
@@ -317,7 +318,7 @@ class Versions:
         # A version that was loaded again meanwhile has a newer status.
         if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
             self._statuses[model.version] = VersionStatus(model.version, "END")
-        self.on_unload(model)
+        self._on_unload(model)
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
 
 

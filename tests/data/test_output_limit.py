@@ -130,16 +130,6 @@ def test_the_folder_says_it_whatever_shards_and_processes(tmp_path):
     assert PreparedData.open(tmp_path / "many").output_limit == limit
 
 
-def test_data_from_before_lengths_were_counted_have_no_limit(corpus, tmp_path):
-    prepare(corpus, CONFIG, tmp_path, print)
-    path = tmp_path / "data.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
-    del record["output_limit"]
-    path.write_text(json.dumps(record), encoding="utf-8")
-    assert PreparedData.open(tmp_path).output_limit == {}
-    assert prepare(corpus, CONFIG, tmp_path, print).output_limit == {}
-
-
 def test_two_corpora_of_a_folder_are_counted_apart(tmp_path):
     from t2t_keras.data.sources import corpora
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +14,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.tensor_files import read_safetensors, write_safetensors
 from t2t_keras.formats.portable_model import PortableModel
-from t2t_keras.formats.vocabularies import NamedIds, mapped
+from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.text.subwords import serialized_subwords
@@ -92,7 +93,7 @@ def test_two_models_of_byte_pairs_cut_texts_as_each_alone():
     pieces = [each.id_to_piece(number) for each in processors.values() for number in range(3, len(each))]
     names = ["</s>", "<unk>", *dict.fromkeys(pieces), "<pad>"]
     sides = [NamedIds(names, len(names) - 1, 0, 1, models[language]) for language in ("de", "en")]
-    tokenizer = mapped(*sides).tokenizer
+    tokenizer = mapped_vocabulary(Path("it"), *sides).tokenizer
     for side, language, texts in ((tokenizer.source, "en", foreign.ENGLISH), (tokenizer, "de", foreign.GERMAN)):
         for text in texts:
             assert side.pieces(side.encode(text)) == processors[language].encode(text, out_type=str)

@@ -28,7 +28,10 @@ STEPS = 200
 PATIENCE = 600  # seconds that a busy machine may take for a few steps
 PROGRAM = "tests.training.launch_quickly"
 # Data like the others, but for what they say of the lengths of outputs.
-LIMITS = {"old_data": None, "other_data": {"max_length_factor": 2.25, "max_length_offset": 33}}
+LIMITS: dict[str, dict[str, float]] = {
+    "unlimited_data": {},
+    "other_data": {"max_length_factor": 2.25, "max_length_offset": 33},
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +52,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float] | None) -> None:
-    """Copies prepared data with another limit of outputs, or with none, as it was before there was one."""
+def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float]) -> None:
+    """Copies prepared data with another limit of outputs, or with none."""
     shutil.copytree(data, copy)
     record = json.loads((copy / "data.json").read_text(encoding="utf-8"))
     record["output_limit"] = limit
-    record = {name: value for name, value in record.items() if value is not None}
     (copy / "data.json").write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -126,8 +128,8 @@ def results(folder, stopped):
         "paper": [flagfile, new, "--preset=base", one_step],
         "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7"],
         "own limit again": [flagfile, f"--model_dir={folder / 'own_limit'}", one_step],
-        "of old data": [flagfile, new, f"--data_dir={folder / 'old_data'}", one_step],
-        "of old data again": [f"--model_dir={folder / 'of_old_data'}", data_dir, flagfile, one_step],
+        "of unlimited data": [flagfile, new, f"--data_dir={folder / 'unlimited_data'}", one_step],
+        "of unlimited data again": [f"--model_dir={folder / 'of_unlimited_data'}", data_dir, flagfile, one_step],
         "differs": [f"--model_dir={folder / 'uninterrupted'}", "--set=train.warmup_steps=7", "--set=train.seed=3"],
         "diverges": [flagfile, new, "--set=train.learning_rate_scale=1e30"],
         "preset": [new, data_dir, "--preset=huge"],
@@ -227,8 +229,8 @@ def test_translations_may_be_longer_where_tokens_are_characters(folder, results)
         ("paper", (1.0, 50)),
         ("own limit", (1.0, 7)),
         ("own limit again", (1.0, 7)),
-        ("of old data", (1.0, 50)),
-        ("of old data again", (1.0, 50)),
+        ("of unlimited data", (1.0, 50)),
+        ("of unlimited data again", (1.0, 50)),
         ("begins", "data"),
         ("begins elsewhere", "other_data"),
         ("begins from paper", (1.0, 50)),

@@ -10,7 +10,7 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
-from tests.training.checkpoint_arrays import arrays, assert_equal, save
+from tests.training.checkpoint_arrays import arrays, assert_equal, save, truncate
 
 
 def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
@@ -49,10 +49,6 @@ def test_what_a_killed_save_left_goes_with_the_next(tmp_path):
         "step_00000001",
         "step_00000003",
     ]
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def flip_a_bit(path):

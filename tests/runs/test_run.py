@@ -151,7 +151,7 @@ def test_weights_of_another_model_are_refused_by_name(change):
 
 
 def test_leftovers_go_and_nothing_else(tmp_path):
-    leftovers = (".metrics.jsonl.77.tmp", ".config.json.tmp", ".vocab.source.model.77.tmp")
+    leftovers = (".metrics.jsonl.77.tmp", ".config.json.77.tmp", ".vocab.source.model.77.tmp")
     for name in (*leftovers, ".lock", "metrics.jsonl", "mine.tmp", ".mine.tmp"):
         (tmp_path / name).write_text("")
     Run(tmp_path).remove_leftovers()

@@ -22,6 +22,10 @@ def save(directory, step: int, **changes):
     return checkpoints.save(directory, step, state={"epoch": 3, "batch": step}, **{**values, **changes})
 
 
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
 def assert_equal(found, expected):
     assert list(found) == list(expected)
     for name, array in expected.items():
