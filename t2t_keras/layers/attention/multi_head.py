@@ -237,8 +237,9 @@ class MultiHeadAttention(Layer):
         projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
         return ops.split(projected, count, axis=0) if count > 1 else [projected]
 
-    def _projection(self, name: str, d_in: int, d_out: int, initializer: str = "glorot_uniform") -> tuple[Any, Any]:
-        start = keras.initializers.get(initializer).clone()  # one for two kernels would give both the same numbers
-        kernel = self.add_weight(shape=(d_in, d_out), initializer=start, name=f"{name}_kernel")
+    def _projection(self, name: str, d_in: int, d_out: int, initializer: Any = "glorot_uniform") -> tuple[Any, Any]:
+        if isinstance(initializer, keras.initializers.Initializer):
+            initializer = initializer.clone()  # one for two kernels would give both the same numbers
+        kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
         bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
         return kernel, bias
