@@ -12,7 +12,7 @@
 # be it finished. Folders in a bucket need no volume; data that are not in one must be on the volume first: README.md
 # says how to get them there.
 #
-# Kubernetes 1.29 or later.
+# Kubernetes 1.31 or later.
 set -euo pipefail
 
 # ---- settings: environment variables, with what they are if they are not set ----
@@ -120,6 +120,10 @@ spec:
   completions: $WORKERS
   parallelism: $WORKERS
   backoffLimit: $FAILURES
+  # The first worker writes the run: a pod that was lost after that would wait for others in vain.
+  successPolicy:
+    rules:
+      - succeededIndexes: "0"
   # A pod is made anew once the old one is gone, so that a worker's name never stands for two.
   podReplacementPolicy: Failed
   podFailurePolicy:

@@ -130,7 +130,7 @@ def test_nothing_else_depends_on_where_the_folders_are(recipe):
     assert [line for line in both[claim:] if line not in of_volume] == bucket
 
 
-@pytest.mark.parametrize("version", ["1.29", "1.31"])
+@pytest.mark.parametrize("version", ["1.31", "1.37"])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_manifests_fit_the_schema(recipe, version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")

@@ -69,7 +69,7 @@ def test_only_fields_that_the_interfaces_have():
             assert set(at(found[kind], path)) <= set(names.split()), f"{kind}: {path}"
 
 
-@pytest.mark.parametrize("version", ["1.29", "1.31"])
+@pytest.mark.parametrize("version", ["1.31", "1.37"])
 def test_the_job_and_the_volume_fit_the_schema(version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
     for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine", "BACKEND": "jax"}):
@@ -130,6 +130,7 @@ def test_what_was_stopped_starts_again_and_what_is_wrong_does_not():
     assert by_status == {MISTAKE: "FailJob", STOPPED: "Ignore", LOST: "Ignore"}
     assert made["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert made["podReplacementPolicy"] == "Failed" and made["backoffLimit"] > 0
+    assert made["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}  # the worker that writes the run
     pod = made["template"]["spec"]
     assert pod["restartPolicy"] == "Never" and pod["terminationGracePeriodSeconds"] == 400
     assert at(manifests()["TrainingRuntime"], "spec.template.spec.failurePolicy.maxRestarts") == 0

@@ -293,6 +293,7 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
     assert manifests()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 120
     assert pod(found)["shareProcessNamespace"] is True  # nothing is process 1, which SIGTERM may not end
     assert job["podReplacementPolicy"] == "Failed"
+    assert job["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}  # the worker that writes the run
     rules = job["podFailurePolicy"]["rules"]
     (worker,) = pod(found)["containers"]
 
@@ -344,7 +345,7 @@ def test_the_volume_can_be_made_and_filled_before_the_first_training(tmp_path):
     assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/t2t"}]
 
 
-@pytest.mark.parametrize("version", ["1.29", "1.31"])
+@pytest.mark.parametrize("version", ["1.31", "1.37"])
 def test_kubernetes_manifests_fit_the_schema(version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
     validator.validate(copying_pod(), version, strict=True)
