@@ -165,6 +165,10 @@ def write_encoded(
     return len(ends) - 1
 
 
+# A regular expression for all names of what `write_encoded` writes.
+ENCODED = r"(train(\.\d{5,}-of-\d{5,})?|valid|test)\.(source|target)\.(ids|offsets)\.npy"
+
+
 def shard_name(split: str, number: int, count: int) -> str:
     """The name of a shard in file names; a single shard has the name of its split."""
     return split if count == 1 else f"{split}.{number:05}-of-{count:05}"

@@ -17,10 +17,10 @@ from typing import Any
 from t2t_keras.config import Config, DataConfig
 from t2t_keras.data.checksums import changes, checksums
 from t2t_keras.data.cleaning import Cleaner
-from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.data.encoded import ENCODED, EncodedCorpus
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import output_limit
-from t2t_keras.data.shards import VOCABULARY, Counts, encode, intermediate_paths, text_paths, write_text
+from t2t_keras.data.shards import INTERMEDIATE, VOCABULARY, Counts, encode, text_paths, write_text
 from t2t_keras.data.sources.corpora import SPLITS, Corpus
 from t2t_keras.data.sources.corpora_files import read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
@@ -46,8 +46,8 @@ _CHECKSUMS = ".checksums.json"  # hidden, because it is valid only on the machin
 
 # Every name that a preparation may write or remove.
 _OUTPUT = re.compile(
-    r"data\.json|preparing\.json|vocab\.(source\.)?model|\.lock|\.checksums\.json|\..*\.tmp|train\..*\.npy|"
-    r"(train\.\d+|valid|test)\.(source|target)\.(txt|(ids|offsets)\.npy)"
+    r"data\.json|preparing\.json|vocab\.(source\.)?model|\.lock|\.checksums\.json|\..*\.tmp|"
+    rf"(valid|test)\.(source|target)\.txt|{INTERMEDIATE}|{ENCODED}"
 )
 
 # Changing one of these settings repeats only the steps that depend on it.
@@ -270,7 +270,7 @@ def _prepared(
 
 def _remove_intermediate(data_dir: Path) -> None:
     """Removes what only preparing needs, and the journal last, so that what is left is removed the next time."""
-    for path in (*intermediate_paths(data_dir), data_dir / _JOURNAL):
+    for path in (*_training_files(data_dir, INTERMEDIATE), data_dir / _JOURNAL):
         path.unlink(missing_ok=True)
 
 
@@ -278,12 +278,17 @@ def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:
     """Removes a killed process's temporary files and, if `begin_anew`, all intermediate files and encoded shards."""
     paths = list(data_dir.glob(".*.tmp"))
     if begin_anew:
-        paths += [*intermediate_paths(data_dir), *data_dir.glob("train.*.npy")]
+        paths += _training_files(data_dir, f"{INTERMEDIATE}|{ENCODED}")
     for path in paths:
         if path.is_dir():  # of a killed process's jobs
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _training_files(data_dir: Path, names: str) -> list[Path]:
+    """The files of the training split whose names a regular expression describes, and nobody else's."""
+    return [path for path in data_dir.glob("train.*") if re.fullmatch(names, path.name)]
 
 
 def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dict[str, Counts]:

@@ -187,10 +187,8 @@ def rows_path(data_dir: Path, number: int) -> Path:
     return data_dir / f"{_text_name(number)}.rows.npy"
 
 
-def intermediate_paths(data_dir: Path) -> list[Path]:
-    """All files of shards that are not needed once the data is prepared."""
-    kinds = ("source.txt", "target.txt", "keys.npy", "rows.npy")
-    return [path for kind in kinds for path in data_dir.glob(f"train.[0-9]*.{kind}") if "-of-" not in path.name]
+# A regular expression for the names of the files of shards that are not needed once the data is prepared.
+INTERMEDIATE = r"train\.\d{5,}\.((source|target)\.txt|(keys|rows)\.npy)"
 
 
 def _text_name(number: int) -> str:

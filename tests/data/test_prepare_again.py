@@ -132,6 +132,8 @@ def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatc
         ("train.source.ids.npy", True),
         ("vocab.model", True),
         ("train.source.txt", False),
+        ("train.10k.source.txt", False),
+        ("train.2016.en.target.txt", False),
         ("text.en", False),
     ],
 )
@@ -143,16 +145,20 @@ def test_text_that_would_be_overwritten_is_refused_before_anything_is_written(tm
     (tmp_path / "link").symlink_to(path)
     monkeypatch.chdir(tmp_path)
     text = path.read_bytes()
+    others = [path.with_name(name) for name in ("train.1.features.npy", "train.2019-2021.source.txt")]
+    for other in others:
+        other.write_bytes(b"of somebody else")
     for given in (path, tmp_path / "link", pathlib.Path("data", "..", "data", name)):
         corpus = corpora.files({"train": (given, tmp_path / "train.de")})
         if is_refused:
             message = rf"{given}: cannot be read from there, for {tmp_path}/data gets a file of that name"
             with pytest.raises(InputError, match=message):
                 prepare(corpus, CONFIG, tmp_path / "data", print)
-            assert [entry.name for entry in path.parent.iterdir()] == [name]
+            assert {*path.parent.iterdir()} == {path, *others}
         else:
             assert len(prepare(corpus, CONFIG, tmp_path / "data", print).split("train")) > 200
         assert path.read_bytes() == text
+        assert {other.read_bytes() for other in others} == {b"of somebody else"}
 
 
 def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, monkeypatch):
