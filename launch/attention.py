@@ -145,7 +145,8 @@ def _pictures(kind: Kind, view: View) -> list[Picture]:
         number = layer or max(num_layers - 1, 1)
         only = [] if _QUERY.value is None else places_of(_QUERY.value, view.queries)
         title = f"{_FULL_NAMES[kind]}, layer {number} of {num_layers}"
-        colors = [0 if head == "mean" else int(head) - 1 for head in heads]
+        of_mean = num_heads if len(heads) > 1 else 0
+        colors = [of_mean if head == "mean" else int(head) - 1 for head in heads]
         figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=only, title=title)
         pictures.append(Picture(f"{kind}_lines_layer{number}{suffix}", figure))
     return pictures

@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
         _OUTPUT.value or default_name,
         max([*checkpoints.steps(run.checkpoints_path), *(checkpoint.step for checkpoint in chosen)]),
         averaging.average(chosen),
-        {"averaged": [str(path) for path in paths], "config": config.to_dict()},
+        {"averaged": [remote.origin(path) for path in paths], "config": config.to_dict()},
     )
     program.say(
         f"averaged {len(chosen)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in chosen)}"

@@ -57,6 +57,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
 )
 flags.adopt_module_key_flags(decoding_flags)
+_OF_LANGUAGES = ("bleu", "rouge_l")  # metrics that take for words what the language does
 _REMOTE = {"model_dir": remote_paths.added_to, "data_dir": remote_paths.read, "ensemble": remote_paths.member}
 program.REMOTE |= _REMOTE
 
@@ -91,7 +92,8 @@ def main(argv: list[str]) -> None:
     what = "replaced:" if (output_dir / "scores.json").exists() else "written:"
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     program.say(_table(result) + "\n" + translator.task.report(result.hypotheses, references).rstrip("\n"))
-    if not _TARGET_LANGUAGE.value and language != config.data.target_language:
+    is_other = not _TARGET_LANGUAGE.value and language != config.data.target_language
+    if is_other and translator.task.metric in _OF_LANGUAGES:
         configured = config.data.target_language
         program.say(
             f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}"
@@ -101,7 +103,9 @@ def main(argv: list[str]) -> None:
 
 
 def _check_scoring(scored: Task) -> None:
-    """Refuses flags that only scores of translations heed."""
+    """Refuses flags that these scores do not heed."""
+    if _TARGET_LANGUAGE.value and scored.metric not in _OF_LANGUAGES:
+        raise InputError(f"--target_language decides what words are, which scores of {scored.name} do not ask")
     for flag in (_PAPER_BLEU, _LOWERCASE):
         if flag.value and scored.metric != "bleu":
             raise InputError(f"--{flag.name} goes with translations; {scored.name} is scored by {scored.metric}")
@@ -111,12 +115,13 @@ def _score_files() -> None:
     """Scores outputs in a file against references in another."""
     if not (_HYPOTHESES.value and _REFERENCES.value and _TASK.value):
         raise InputError("--task, --hypotheses and --references go together")
-    of_model = (model_flags.MODEL_DIR, model_flags.CHECKPOINT, model_flags.ENSEMBLE)
-    if any(flag.value for flag in (*of_model, _SPLIT, _DATA_DIR, _SOURCE, _REFERENCE, _OUTPUT_DIR)):
-        raise InputError(
-            "--hypotheses are scored without a model, and scores are printed: give either them or --model_dir and a "
-            "test set"
-        )
+    of_model = flags.FLAGS.get_key_flags_for_module(decoding_flags)
+    for flag in (*of_model, _SPLIT, _DATA_DIR, _SOURCE, _REFERENCE, _OUTPUT_DIR):
+        if flag.present:
+            raise InputError(
+                f"--{flag.name} does not go with --hypotheses, which are scored without a model, and scores are "
+                "printed: give either them or --model_dir and a test set"
+            )
     scored = task(_TASK.value)
     _check_scoring(scored)
     hypotheses, references = (scored.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
@@ -153,7 +158,10 @@ def _output_dir(run: Run) -> pathlib.Path:
         return pathlib.Path(_OUTPUT_DIR.value)
     if run.exported:
         raise InputError(f"--model_dir={run.path} is an exported model, which stays as it is: give --output_dir")
-    return run.path / "evaluation" / (_SPLIT.value or pathlib.Path(_SOURCE.value).name)
+    name = _SPLIT.value or pathlib.Path(_SOURCE.value).name
+    if _DATA_DIR.value:
+        name += f"_of_{pathlib.PurePath(remote.origin(_DATA_DIR.value)).name}"
+    return run.path / "evaluation" / name
 
 
 def _writable(folder: pathlib.Path) -> pathlib.Path:
@@ -174,6 +182,7 @@ def _settings(translator: Translator, language: str) -> dict[str, Any]:
         "engine": decoding_flags.ENGINE.value,
         "compute_type": decoding_flags.COMPUTE_TYPE.value,
         "split": _SPLIT.value,
+        "data_dir": _DATA_DIR.value and remote.origin(_DATA_DIR.value),
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,
         "target_language": language,

@@ -38,11 +38,13 @@ from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of_name
 
+_CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
+
 _SOURCE = flags.DEFINE_string(
     "source", None, "UTF-8 text; .gz .bz2 .xz too. A .tsv has both sides, separated by a tab."
 )
 _TARGET = flags.DEFINE_string("target", None, "Its translation, line by line.")
-_CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(corpora.NAMES[1:])}.")
+_CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(_CORPORA)}.")
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; default: how the file's name ends.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)

@@ -131,9 +131,9 @@ def _settings_of_another_run() -> dict[str, Any]:
 def _table(prepared: PreparedData) -> str:
     meanings = {
         "read": "pairs read",
+        "repaired": "of these with characters to repair",
         **{reason: f"dropped: {meaning}" for reason, meaning in REASONS.items()},
         "kept": "pairs kept",
-        "repaired": "of these with repaired characters",
         "source_tokens": "source tokens",
         "target_tokens": "target tokens",
     }

@@ -119,8 +119,9 @@ def _advice(steps: FitSteps) -> str:
         for f in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR, _DOWNLOAD_DIR)
         if f.value != f.default
     )
+    minutes = max(30, 2 * steps.record["trained_for"])
     lines = [
-        f"{programs}.quickstart --minutes=30{folders}: trains on from here, to 30 minutes in all",
+        f"{programs}.quickstart --minutes={minutes:g}{folders}: trains on from here, to {minutes:g} minutes in all",
         f"{programs}.translate --model_dir={model_dir}: asks for lines and translates them",
         f"{programs}.evaluate --model_dir={model_dir} --split=test --beam_size=1: scores a greedy search",
         f"{programs}.serve --export_dir={shlex.quote(_EXPORT_DIR.value)}: a server, with a page to try it at http://127.0.0.1:8501/",

@@ -35,6 +35,8 @@ def paths() -> list[dict[str, corpora.Paths]]:
                 f"--{split}_{side} is given {len(files)} times, --train_source {len(given[0])} times; "
                 "give it for each corpus, '' for none"
             )
+    if FLAGS.tsv and not given[0]:
+        raise InputError("--tsv is about --train_source, which is not given")
     rows = itertools.zip_longest(*given)
     return [_of_corpus({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
 

@@ -73,7 +73,7 @@ class Cleaner:
     """Cleans a split pair by pair (lowercased first if `lowercase` is set) and counts what it did.
 
     Attributes:
-        counts: pairs "read" and "kept", kept pairs that were "repaired", and pairs dropped for each of `REASONS`.
+        counts: pairs "read", those of them that were "repaired", pairs "kept", and pairs dropped for each of `REASONS`.
     """
 
     def __init__(self, lowercase: bool = False) -> None:
@@ -83,8 +83,9 @@ class Cleaner:
     def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields every pair, repaired; nothing is dropped from validation and test sets."""
         for pair in pairs:
-            self.counts["read"] += 1
-            yield self._keep(pair, self._repaired(pair))
+            repaired = self._repaired(pair)
+            self.counts["kept"] += 1
+            yield repaired
 
     def for_training(
         self,
@@ -105,7 +106,6 @@ class Cleaner:
         self.counts.update(dict.fromkeys(REASONS, 0))
         seen: set[bytes] = set()
         for raw in pairs:
-            self.counts["read"] += 1
             pair = self._repaired(raw)
             if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
                 self.counts[reason] += 1
@@ -117,17 +117,15 @@ class Cleaner:
                 self.counts["duplicate"] += 1
             else:
                 seen.add(key)
-                yield self._keep(raw, pair)
+                self.counts["kept"] += 1
+                yield pair
 
     def _repaired(self, pair: Pair) -> Pair:
+        self.counts["read"] += 1
+        self.counts["repaired"] += any(map(REPAIRABLE.search, pair))
         if self._lowercase:
             pair = (lowercased(pair[0]), lowercased(pair[1]))
         return repair(pair[0]), repair(pair[1])
-
-    def _keep(self, raw: Pair, pair: Pair) -> Pair:
-        self.counts["kept"] += 1
-        self.counts["repaired"] += any(map(REPAIRABLE.search, raw))
-        return pair
 
 
 def length_reason(source_length: int, target_length: int, max_length: int, max_length_ratio: float) -> str | None:

@@ -99,7 +99,6 @@ def validation_batches(
     tokens_per_batch: int,
     num_replicas: int = 1,
     replica_ids: Sequence[int] = (0,),
-    rows_multiple: int = 1,
     static_shapes: bool = False,
 ) -> Iterator[list[Batch]]:
     """One pass over a corpus in order of length; yields the list of the shares of `replica_ids` for each batch.
@@ -110,9 +109,9 @@ def validation_batches(
         InputError: there are no pairs, or one is longer than the budget; raised by the call, before the first batch.
         ValueError: a replica id is outside [0, num_replicas).
     """
-    _check_replicas(num_replicas, replica_ids, rows_multiple)
+    _check_replicas(num_replicas, replica_ids)
     plan = plan_in_length_order(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, static_shapes)
-    return (shares(corpus, plan, batch, num_replicas, replica_ids, rows_multiple) for batch in range(plan.num_batches))
+    return (shares(corpus, plan, batch, num_replicas, replica_ids) for batch in range(plan.num_batches))
 
 
 def shares(
@@ -152,7 +151,7 @@ def _ids(read: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray, length
     return ids
 
 
-def _check_replicas(num_replicas: int, replica_ids: Sequence[int], rows_multiple: int) -> None:
+def _check_replicas(num_replicas: int, replica_ids: Sequence[int], rows_multiple: int = 1) -> None:
     if rows_multiple < 1:
         raise ValueError(f"rows_multiple must be positive, got {rows_multiple}")
     if not replica_ids or not all(0 <= replica < num_replicas for replica in replica_ids):

@@ -245,7 +245,7 @@ def _prepared(
     _check_some_left(counts["train"], "cleaning")
     if "valid" not in counts:
         size = counts["train"]["validation"]
-        counts["valid"] = {"read": size, "kept": size, "repaired": 0}
+        counts["valid"] = {"read": size, "kept": size}
     report(_vocabulary_step(corpus, config))
     journal.step("vocabulary", lambda: _make_vocabulary(training, corpus, config, data_dir, counts["train"]["kept"]))
     for split in (name for name in SPLITS if name in counts and name != "train"):

@@ -24,9 +24,6 @@ Counts = dict[str, int]
 VOCABULARY = "vocab.model"
 _ENCODE_PAIRS = 20_000
 
-# For each pair that a shard keeps: its fingerprint and whether it was repaired.
-_KEY = np.dtype([("key", np.uint64), ("is_repaired", bool)])
-
 
 def clean_shard(
     data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: Iterable[Pair]
@@ -35,39 +32,36 @@ def clean_shard(
     kind = task(config.task)
     unseen = _held_out(data_dir, config, held_out)
     cleaner = Cleaner(config.lowercase)
-    keys: list[tuple[int, bool]] = []
+    keys: list[int] = []
 
     def kept() -> Iterator[Pair]:
-        repaired = 0
         cuts = kind.context is not None or kind.reads_beginnings
         flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
         for pair in cleaner.for_training(pairs, config.max_length, unseen, **flags):
-            keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
-            repaired = cleaner.counts["repaired"]
+            keys.append(int.from_bytes(fingerprint(pair), "little"))
             yield pair
 
     write_text(data_dir, _text_name(number), kept())
     with replacing(keys_path(data_dir, number), "wb") as file:
-        np.save(file, np.array(keys, _KEY))
+        np.save(file, np.array(keys, np.uint64))
     return cleaner.counts
 
 
 def read_keys(data_dir: Path, number: int) -> np.ndarray:
     """The keys of the pairs in a cleaned shard, memory-mapped, uint64 [pairs]."""
-    return MappedArray(keys_path(data_dir, number))[:]["key"]
+    return MappedArray(keys_path(data_dir, number))[:]
 
 
 def select_shard(
     data_dir: Path, config: DataConfig, is_drawn: bool, number: int, dropped: tuple[np.ndarray, np.ndarray]
 ) -> Counts:
-    """Writes which rows of a cleaned shard stay; counts dropped pairs by reason, and the repaired among them.
+    """Writes which rows of a cleaned shard stay; counts dropped pairs by reason.
 
     `dropped` are the rows that occur in an earlier shard, and those drawn for the validation set, int64. If one was
     drawn, pairs that resemble it are dropped too, unless the task keeps all.
     """
     duplicates, validation = dropped
-    keys = np.load(keys_path(data_dir, number))
-    stays = np.ones(len(keys), bool)
+    stays = np.ones(len(read_keys(data_dir, number)), bool)
     stays[duplicates] = False
     held_out_rows = np.zeros(0, np.int64)
     if is_drawn:
@@ -79,12 +73,7 @@ def select_shard(
     stays[held_out_rows] = False
     with replacing(rows_path(data_dir, number), "wb") as file:
         np.save(file, np.flatnonzero(stays))
-    return {
-        "duplicate": len(duplicates),
-        "held_out": len(held_out_rows),
-        "validation": len(validation),
-        "repaired": int(keys["is_repaired"][~stays].sum()),
-    }
+    return {"duplicate": len(duplicates), "held_out": len(held_out_rows), "validation": len(validation)}
 
 
 def _held_out(data_dir: Path, config: DataConfig, splits: Iterable[str]) -> HeldOut:

@@ -116,7 +116,6 @@ class TrainingSplit:
             # Without a drawn set no text is read: processes would take longer to start than to work.
             self._run("selecting", select, jobs, self._workers if draw else Processes(1))
         for dropped in self._results("selecting"):
-            counts = {**counts, "repaired": counts["repaired"] - dropped["repaired"]}
             for reason in ("duplicate", "held_out", "validation"):
                 counts[reason] += dropped[reason]
                 counts["kept"] -= dropped[reason]

@@ -33,7 +33,7 @@ from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.tasks.translation_scores import sentence_chrf
-from t2t_keras.text.tokenizer import VocabularyTooLarge
+from t2t_keras.text.tokenizer import VocabularySizeError
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 
@@ -103,7 +103,7 @@ class FitSteps:
         self.record.check_same("text", {**corpus.identity, **files}, self.places.model_dir)
 
     def prepare(self, corpus: Corpus, config: DataConfig, processes: int = 1) -> None:
-        """Prepares the text with the chosen size of vocabulary, or the largest that works if a rule chose more.
+        """Prepares the text with the chosen size of vocabulary, or with one that works if a rule chose another.
 
         Raises as `t2t_keras.data.prepare.prepare`.
         """
@@ -113,16 +113,21 @@ class FitSteps:
             return prepare(corpus, sized, self.places.data_dir, self._say, processes)
 
         with self.preparing():
-            try:
-                self.data = prepared()
-            except VocabularyTooLarge as error:
-                chosen = {choice.name: choice for choice in self.choices}
-                if chosen["data.vocab_size"].reason == GIVEN:
-                    raise
-                self._say(f"{error}, which is chosen instead")
-                chosen["data.vocab_size"] = Choice("data.vocab_size", error.largest, "the text allows no more")
-                self.record.update(choices=[vars(choice) for choice in chosen.values()])
-                self.data = prepared()
+            while True:
+                try:
+                    self.data = prepared()
+                    break
+                except VocabularySizeError as error:
+                    chosen = {choice.name: choice for choice in self.choices}
+                    usual = chosen["data.vocab_size"]
+                    if usual.reason == GIVEN:
+                        raise
+                    size, reason = error.nearest, "the text allows no more"
+                    if size > usual.value:
+                        size, reason = size + usual.value, f"{size:,} for its characters, and the usual {usual.value:,}"
+                    self._say(f"{error}; {size} is chosen")
+                    chosen["data.vocab_size"] = Choice("data.vocab_size", size, reason)
+                    self.record.update(choices=[vars(choice) for choice in chosen.values()])
         self.record.update(prepared=True)
 
     @contextlib.contextmanager

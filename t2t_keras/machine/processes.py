@@ -61,8 +61,10 @@ class Processes:
         """
         jobs = iter(jobs)
         first = list(itertools.islice(jobs, 2))
+        is_single = len(first) < 2
         jobs = itertools.chain(first, jobs)
-        if self._count == 1 or len(first) < 2:
+        del first  # or its arguments would stay in memory
+        if self._count == 1 or is_single:
             yield from ((number, function(number, argument)) for number, argument in jobs)
         else:
             yield from _pooled(function, jobs, self._count)

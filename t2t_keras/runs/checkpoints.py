@@ -116,7 +116,7 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
         names = ["best"] * (_named(directory, "best") is not None) + _other_names(directory)
         numbers = ", ".join(map(str, steps(directory)))
         raise InputError(
-            f"no checkpoint {name or 'latest'!r} in {directory}; steps there: {numbers or 'none'}; "
+            f"no checkpoint {'latest' if name is None else name!r} in {directory}; steps there: {numbers or 'none'}; "
             f"names there: {', '.join(names) or 'none'}"
         )
     return path

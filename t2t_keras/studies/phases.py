@@ -69,7 +69,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     if outcome.signal:
         raise StoppedError(outcome.signal)
     results = read_note(run.path / _TRAINING) if before and before[-1] == outcome.step else {}
-    if not results:
+    if results.get("updates") != outcome.step:  # a process that was killed may have left an earlier training's
         results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
         write_json(run.path / _TRAINING, results)
     origins = [job.begins_from] if job.begins_from else []

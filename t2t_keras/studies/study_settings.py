@@ -21,7 +21,7 @@ class StudySettings:
         table: the table that it makes.
         scale: "tiny", models for two cores, or "paper", the paper's sizes.
         data_dir: absolute path of the prepared data; "" if there are none yet.
-        steps: updates of the table's first row; None means those of its preset.
+        steps: updates of the table's first row; None means as many as the table has at this scale, or else its preset.
         seeds: trainings of each row that is trained more than once.
         settings: changes to every row, "section.field=value".
     """

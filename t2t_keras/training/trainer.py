@@ -212,7 +212,6 @@ class Trainer:
         )
         batches = distributed(self.strategy, dataset)
         begun = saved = time.monotonic()
-        last_saved = self.step
         reason, stopped_by = "", 0
         if self.is_validation_due:
             self._validate(monitor)
@@ -239,13 +238,13 @@ class Trainer:
             )
             validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
             stopped_by = decided.signal
-            if checkpoint_due or validation_due or (reason and self.step != last_saved):
+            if checkpoint_due or validation_due or reason:
                 self.is_validation_due = validation_due or bool(reason and not stopped_by)
                 self.is_validation_on_time = validation_due
                 self._save(monitor)
                 if self.is_validation_due and not stopped_by:
                     self._validate(monitor)
-                last_saved, saved = self.step, time.monotonic()
+                saved = time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.alike():  # no worker leaves before everything is written
             self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or stopped_by))

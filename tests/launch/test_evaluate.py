@@ -58,10 +58,12 @@ def results(folder):
             *("--task=translation", f"--output_dir={folder / 'out'}"),
             *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
         ],
+        "files_and_beam": ["--task=tagging", "--hypotheses=/nowhere", "--references=/nowhere", "--beam_size=5"],
         "labels_by_bleu": ["--task=tagging", "--hypotheses=/nowhere", "--references=/nowhere", "--paper_bleu"],
         "unequal_files": [
             *("--task=translation", f"--hypotheses={folder / 'short.de'}", f"--references={folder / 'a.de'}"),
         ],
+        "labels_of_a_language": ["--task=tagging", "--hypotheses=/a", "--references=/b", "--target_language=de"],
         "text_and_data": [*run, *texts, f"--data_dir={folder / 'data'}"],
         "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
     }
@@ -138,7 +140,9 @@ def test_files_are_scored_in_the_language_of_their_name(results):
         ("no_data", ["out"]),
         ("no_folder", ["a.en"]),
         ("chinese_paper", ["no rules of 'zh'"]),
-        ("files_and_folder", ["scores are printed"]),
+        ("files_and_folder", ["--output_dir does not go with --hypotheses", "scores are printed"]),
+        ("files_and_beam", ["--beam_size does not go with --hypotheses"]),
+        ("labels_of_a_language", ["--target_language decides what words are, which scores of tagging do not ask"]),
         ("text_and_data", ["goes with --split"]),
         ("labels_by_bleu", ["--paper_bleu goes with translations; tagging is scored by f1"]),
         ("unequal_files", ["short.de, ", "a.de: unequal numbers of lines: 2 to evaluate, 3 references"]),

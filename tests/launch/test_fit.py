@@ -330,10 +330,29 @@ def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path
     flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # whose rule is 2,000 entries
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
-    said = re.search(r"vocab_size=2000 is more than the text allows; the largest that works is (\d+), which is", output)
+    said = re.search(
+        r"vocab_size=2000 is more than the text allows; the largest that works is (\d+); \1 is chosen", output
+    )
     assert said and said[1] == str(json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"])
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))  # goes on with it
     assert status == -signal.SIGKILL and re.search(rf"data.vocab_size +{said[1]}  the text allows no more", output)
+
+
+@pytest.mark.integration
+def test_a_text_of_many_characters_gets_a_vocabulary_with_all_of_them(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    lines = (tmp_path / "a.de").read_text(encoding="utf-8").splitlines()
+    characters = (chr(0x4E00 + number) for number in itertools.count())
+    written = (f"{line} {''.join(itertools.islice(characters, 8))}\n" for line in lines)
+    (tmp_path / "a.de").write_text("".join(written), encoding="utf-8")
+    flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # whose rule is 2,000 entries
+    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
+    assert status == -signal.SIGKILL and "2. Training" in output, errors
+    said = re.search(
+        r"vocab_size=2000 is too small for the text's characters; the smallest that works is (\d+); ", output
+    )
+    size = json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"]
+    assert said and 2000 < int(said[1]) <= size
 
 
 @pytest.mark.integration
