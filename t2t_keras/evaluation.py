@@ -33,7 +33,7 @@ class Evaluation:
         hypotheses: one translation for each source line.
         scores: scores of the hypotheses.
         perplexity: perplexity per reference token, end symbols included; None if it was not computed.
-        seconds: time of translating, without tracing the graph.
+        seconds: time of translating, without tracing the graph of the first line's search.
         num_tokens: number of tokens generated in that time, end symbols included.
         num_long_lines: number of source lines too long to be translated in one piece.
         num_cut: number of hypotheses that were cut at the limit of their length.

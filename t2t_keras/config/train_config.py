@@ -30,7 +30,7 @@ class TrainConfig:
         risk_samples: of risk: outputs drawn for each sentence, at least 2.
         frozen: names of weights that stay as they are, such as "encoder/*"; * stands for any characters.
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
-        accumulation_steps: parts in which each replica computes its share of a batch; only draws of dropout differ.
+        accumulation_steps: parts in which each replica computes its share of a batch; only random draws differ.
         steps_per_call: training steps between two returns to Python.
         mixed_bfloat16: compute in bfloat16, keep weights, loss and optimizer in float32.
         deterministic: compute the same bits each time on a GPU too, more slowly; a CPU always does.

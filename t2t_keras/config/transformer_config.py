@@ -8,6 +8,9 @@ from t2t_keras.config.checks import check_not_negative, check_positive, check_ra
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
+# Settings that count for nothing without experts.
+_OF_EXPERTS = ("experts_per_token", "d_expert", "balance_weight", "gate_noise")
+
 _BLOCK = 64  # positions in a block, as `layers.attention.window` cuts a sequence
 
 
@@ -86,6 +89,10 @@ class TransformerConfig(ModelConfig):
             raise InputError(
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
             )
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _OF_EXPERTS and value != field.default and not self.num_experts:
+                raise InputError(f"model.{field.name}={value} needs model.num_experts above 0")
         if self.num_experts and self.activation != "relu":
             raise InputError(f"model.activation={self.activation}: experts have relu")
         if (self.attention_window or 0) < 0:
@@ -175,10 +182,12 @@ class TransformerConfig(ModelConfig):
             "d_model": f"{self.d_model:,}",
             "d_ff": f"{self.d_ff:,}",
             **({"experts (a token's, of all)": experts} if self.num_experts else {}),
+            **({"gate_noise": "yes" if self.gate_noise else "no"} if self.num_experts else {}),
             "num_heads": str(self.num_heads),
             "d_key, d_value": f"{d_key}, {d_value}",
             "norm_position": self.norm_position,
             "position_encoding": self.position_encoding,
+            **({"max_positions": f"{self.max_positions:,}"} if self.position_encoding == "learned" else {}),
             "embeddings": "tied" if self.tie_embeddings else "separate",
             "attention biases": "yes" if self.use_attention_bias else "no",
             **others,

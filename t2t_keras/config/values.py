@@ -1,6 +1,7 @@
 """Values of settings: parsed from text, and checked against the annotations of their fields."""
 
 import math
+import sys
 import types
 import typing
 from typing import Any, Literal
@@ -55,7 +56,7 @@ def checked(name: str, expected: Any, value: Any) -> Any:
             raise InputError(f"{name} must be one of {valid}; got {value!r}")
         return value
     if float in (expected, *typing.get_args(expected)) and type(value) is int:
-        return float(value)
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, got {value}")
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):

@@ -218,7 +218,7 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
         kernel: float [kernel_size, d_in, d_out], cast to the inputs' dtype.
         bias: float [d_out], likewise, or None.
         dilation_rate: distance between two positions that an output reads.
-        before: distance of the first of them from the output's own; all of them lie within kernel_size positions.
+        before: distance of the first of them from the output's own, at most (kernel_size - 1) * dilation_rate.
 
     Returns:
         float [batch, length, d_out].

@@ -39,6 +39,7 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
 def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
     """`plain.convolution` with a hand-written gradient, whose parts are added and not padded to the whole first."""
     inputs = tf.convert_to_tensor(inputs)
+    plain.check_float(inputs)
     kernel_size, d_in, d_out = kernel.shape
     if kernel_size == 1:
         return linear(inputs, tf.reshape(kernel, [d_in, d_out]), bias)
@@ -114,7 +115,7 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
 
 def _column_sums(x: Tensor) -> Tensor:
     """[..., width] --> [width], in a third of the time of a reduction over the other axes."""
-    return tf.raw_ops.BiasAddGrad(out_backprop=x)
+    return tf.raw_ops.BiasAddGrad(out_backprop=x if x.shape.rank > 1 else x[tf.newaxis])
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class Dropout(Layer):
         training: whether to drop elements.
 
     Returns:
-        Of the inputs' shape and dtype.
+        Of the inputs' shape and the compute dtype.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:

@@ -77,7 +77,12 @@ def _is_settings(value: Any) -> bool:
 
 
 def takes(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:
-    """What a layer that was built for a shape takes from then on: so many axes, or more, and the last one as wide."""
+    """What a layer that is built for a shape takes from then on: so many axes, or more, and the last one as wide.
+
+    A ValueError says that the shape itself has another number of axes.
+    """
+    if len(input_shape) < ndim or (len(input_shape) > ndim and not more):
+        raise ValueError(f"inputs must have {ndim} axes{' or more' if more else ''}, got the shape {input_shape}")
     return keras.layers.InputSpec(**{"min_ndim" if more else "ndim": ndim}, axes={-1: input_shape[-1]})
 
 

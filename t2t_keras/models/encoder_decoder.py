@@ -72,7 +72,7 @@ class EncoderDecoder(keras.Model):
 
         Args:
             preset: a name of `presets.PRESETS`, or "MODEL_DIR" or "MODEL_DIR@CHECKPOINT" as `launch.translate` takes
-                them: without a checkpoint, the newest average, or the latest one if there is none.
+                them: without a checkpoint, the newest average, or the latest one if training went on since.
             changes: other fields of a named preset, such as vocab_size=8000.
 
         Raises:
@@ -88,7 +88,7 @@ class EncoderDecoder(keras.Model):
         run = _runs().RunCheckpoint.parse(name) if is_folder else None
         config = presets.preset(name).model if run is None else _runs().Run(run.model_dir).config.model
         if type(config) is not cls.config_class:
-            raise InputError(f"the preset {name!r} is of the family {config.family}, not {cls.config_class.family}")
+            raise InputError(f"{name} is of the family {config.family}, not {cls.config_class.family}")
         if run is not None:
             return _runs().load_model(*run)[0]
         model = cls(dataclasses.replace(config, **changes))

@@ -96,7 +96,7 @@ def step(config: Config, devices: Devices, length: int) -> Step:
         flops,
         sent,
         flops / (devices.count * peak(config, devices) * devices.utilisation),
-        config.train.passes * config.model.loop_iterations(length) * _LOOP_SECONDS,
+        config.train.passes * config.train.accumulation_steps * config.model.loop_iterations(length) * _LOOP_SECONDS,
         hidden_score_seconds(config, devices.memory_rate, length) / devices.count,
         sent / devices.link_rate,
         _ADAM_PASSES * gradients / devices.memory_rate,

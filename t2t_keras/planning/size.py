@@ -10,7 +10,9 @@ def training_memory(config: Config) -> dict[str, int]:
     """Bytes of float32 that training holds for any batch; per device, but "model, to validate" once per worker."""
     weights = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     averages = {"averages": weights} if config.train.ema_decay else {}
-    return {"weights": weights, "gradients": weights, "Adam": 2 * weights, **averages, "model, to validate": weights}
+    # Of a batch in parts, the sum of the gradients so far is there beside those of a part.
+    gradients = weights * (2 if config.train.accumulation_steps > 1 or config.train.objective == "risk" else 1)
+    return {"weights": weights, "gradients": gradients, "Adam": 2 * weights, **averages, "model, to validate": weights}
 
 
 def describe(config: Config, length: int) -> str:

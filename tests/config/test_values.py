@@ -56,7 +56,8 @@ def test_other_text_is_an_error_that_names_the_field(expected, text, message):
 
 
 @pytest.mark.parametrize(
-    ("expected", "value"), [(int, True), (int, 1.0), (bool, 1), (str, 1), (float, "1"), (float, float("inf"))]
+    ("expected", "value"),
+    [(int, True), (int, 1.0), (bool, 1), (str, 1), (float, "1"), (float, float("inf")), (float, 10**400)],
 )
 def test_a_value_of_another_type_is_an_error(expected, value):
     with pytest.raises(InputError, match="a.b must be"):

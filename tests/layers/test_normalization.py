@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.layers import LayerNormalization
 from tests.layers import numpy_oracle
@@ -14,6 +15,19 @@ def test_it_equals_the_formula(rng, shape, epsilon):
     numpy_oracle.randomise(layer, rng)
     x = 3.0 + rng.standard_normal(shape)
     np.testing.assert_allclose(layer(x.astype("float32")), numpy_oracle.layer_norm(layer, x), atol=1e-5)
+
+
+def test_one_vector_has_the_gradients_of_a_row(rng):
+    layer, x = LayerNormalization(), tf.constant(rng.standard_normal(6), "float32")
+    layer.build((6,))
+    found = []
+    for inputs in (x, x[tf.newaxis]):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = tf.reduce_sum(layer(inputs) ** 3)
+        found.append(tape.gradient(loss, [inputs, *(weight.value for weight in layer.weights)]))
+    for one, row in zip(*found, strict=True):
+        np.testing.assert_allclose(one, tf.reshape(row, one.shape), atol=1e-6)
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "float64", "mixed_bfloat16"])

@@ -74,6 +74,13 @@ def test_an_unknown_layout_and_an_odd_width_are_refused():
         SinusoidalPositions()(np.zeros((1, 2, 5), "float32"))
 
 
+@pytest.mark.parametrize("make", [SinusoidalPositions, lambda: LearnedPositions(8)])
+@pytest.mark.parametrize("shape", [(4, 8), (1, 2, 4, 8)])
+def test_inputs_of_another_rank_are_refused_at_the_first_call(make, shape):
+    with pytest.raises(ValueError, match="inputs must have 3 axes, got the shape"):
+        make()(np.zeros(shape, "float32"))
+
+
 def test_learned_positions_add_the_rows_of_their_table(rng):
     x = rng.standard_normal((2, 3, 4)).astype("float32")
     layer = LearnedPositions(8)

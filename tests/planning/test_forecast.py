@@ -67,6 +67,8 @@ def test_loops_over_time_and_additive_scores_take_time_of_their_own():
     """GNMT's layers are 2 + 7 + 8, each of which reads its sequence forward and backward."""
     gnmt = Config(RNNAttentionConfig(), train=TrainConfig(tokens_per_batch=1000))
     assert step(gnmt, DEVICES, 10).loops == pytest.approx(2 * 17 * 10 * 1e-4)
+    in_parts = dataclasses.replace(gnmt, train=TrainConfig(tokens_per_batch=1000, accumulation_steps=4))
+    assert step(in_parts, DEVICES, 10).loops == pytest.approx(4 * 2 * 17 * 10 * 1e-4)
     assert step(gnmt, DEVICES, 10).hidden_scores == pytest.approx(8 * 4 * 1000 * 10 * 1024 / 1e10 / 4)
     additive = Config(dataclasses.replace(MODEL, attention_score="additive"), train=gnmt.train)
     found = step(additive, DEVICES, 10)

@@ -133,6 +133,8 @@ def test_memory_is_four_bytes_a_number():
     assert training_memory(Config(model=SMALL)) == expected
     averaging = Config(model=SMALL, train=TrainConfig(ema_decay=0.999))
     assert training_memory(averaging) == {**expected, "averages": weights}
+    in_parts = Config(model=SMALL, train=TrainConfig(accumulation_steps=2))
+    assert training_memory(in_parts) == {**expected, "gradients": 2 * weights}
 
 
 def test_the_table_shows_the_numbers():

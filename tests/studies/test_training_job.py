@@ -223,6 +223,10 @@ def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, mon
     # Without another update, what it was trained on stays.
     monkeypatch.setattr(phases, "make_strategy", lambda name: types.SimpleNamespace(num_replicas_in_sync=1))
     assert phases.train(MORE, study_dir) == results
+    # What a longer training left, that was killed before it was noted, is noted anew.
+    note = json.loads((folder / "training.json").read_text())
+    (folder / "training.json").write_text(json.dumps({**note, "updates": 12, "target_tokens": 1}))
+    assert phases.train(MORE, study_dir)["target_tokens"] == 150
     (folder / "training.json").unlink()
     alone = phases.train(dataclasses.replace(MORE, begins_from=None), study_dir)
     assert alone["hours"] == 0.5

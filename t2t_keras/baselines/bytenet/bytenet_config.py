@@ -28,7 +28,7 @@ class ByteNetConfig(ModelConfig):
         dilation_rates: distances between these positions in the first blocks, repeated for those above.
         unfolding_factor: a of the memory's length a * source length + b; at least 1.
         unfolding_offset: b of the memory's length.
-        dropout_rate: dropout on embeddings and on each block's output; the paper mentions none.
+        dropout_rate: dropout on the inputs of each stack and on what each block adds; the paper mentions none.
         tie_embeddings: one matrix for the target and the pre-softmax projection.
         layer_norm_epsilon: added to the variance in layer normalisation.
     """
@@ -79,7 +79,9 @@ class ByteNetConfig(ModelConfig):
     def parameter_counts(self) -> dict[str, int]:
         """Those of "embedding" (tokens, unfolding, pre-softmax projection and its bias), "encoder" and "decoder"."""
         d_model = self.d_model
-        block = self._block_matrices() + 12 * d_model  # biases and normalisations: of 2d twice, of d twice
+        block = (
+            self._block_matrices() + 12 * d_model
+        )  # a bias and a normalisation, 3 vectors, of 2d once and of d twice
         readout = 2 * d_model * d_model + d_model + 4 * d_model
         token_rows = self.vocab_size * (1 if self.tie_embeddings else 2) + 2 * self.source_entries  # twice as wide
         return {

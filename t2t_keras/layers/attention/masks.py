@@ -17,10 +17,15 @@ def with_heads(mask: Tensor | None) -> Tensor | None:
     """
     if mask is None:
         return None
+    check_mask(mask)
+    return ops.expand_dims(mask, 1) if len(mask.shape) == 3 else mask
+
+
+def check_mask(mask: Tensor) -> None:
+    """Raises a ValueError for a mask of floats, which may mean two things."""
     if "float" in (dtype := keras.backend.standardize_dtype(mask.dtype)):
         made = "`mask >= 0` makes one of numbers to add to scores, `mask > 0` of ones and zeros"
         raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {made}")
-    return ops.expand_dims(mask, 1) if len(mask.shape) == 3 else mask
 
 
 def token_rows(token_ids: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Multi-head attention (Figure 2)."""
 
 import functools
+import numbers
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -87,8 +88,8 @@ class MultiHeadAttention(Layer):
         check_at_least_one(num_heads=num_heads, d_key=d_key, d_value=d_value)
         if score not in get_args(Score):
             raise ValueError(f"`score` must be one of {get_args(Score)}, got {score!r}")
-        if window is not None and (not isinstance(window, tuple | list) or len(window) != 2 or min(window) < 0):
-            raise ValueError(f"`window` must be two numbers of at least 0, got {window}")
+        if window is not None and not _is_window(window):
+            raise ValueError(f"`window` must be two whole numbers of at least 0, got {window}")
         self.num_heads = num_heads
         self.d_key = d_key
         self.d_value = d_value or d_key
@@ -243,3 +244,9 @@ class MultiHeadAttention(Layer):
         kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
         bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
         return kernel, bias
+
+
+def _is_window(window: Any) -> bool:
+    """Whether it is two whole numbers of at least 0."""
+    is_pair = isinstance(window, tuple | list) and len(window) == 2
+    return is_pair and all(isinstance(reach, numbers.Integral) and reach >= 0 for reach in window)

@@ -9,6 +9,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels.blocks import ceiling, in_blocks, joined, larger
+from t2t_keras.layers.attention.masks import check_mask
 from t2t_keras.tensor import Tensor
 
 Score = Literal["scaled_dot", "dot", "additive"]
@@ -124,5 +125,7 @@ def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
     """
     if mask is None:
         return None
+    mask = ops.convert_to_tensor(mask)
+    check_mask(mask)
     lowest = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e30
     return ops.where(mask, ops.cast(0.0, dtype), ops.cast(lowest, dtype))

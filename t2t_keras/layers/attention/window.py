@@ -38,7 +38,8 @@ def window_attention(
         attention: a function of queries, keys, values and bias, in blocks [heads, batch, blocks, ..., d_head].
 
     Returns:
-        float [heads, batch, length, d_value], equal to attention to all positions with a `window_mask`.
+        float [heads, batch, length, d_value], equal to attention to all positions with a `window_mask`, but for queries
+        whose window has nothing that they may attend to.
     """
     length = kernels.shape(queries)[2]
     count = larger(ceiling(length, max(2 * max(window), BLOCK)), 1)

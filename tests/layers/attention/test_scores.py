@@ -33,6 +33,12 @@ def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
     return [inner.sum(3), inner.sum(2), (upstream[..., None] * hidden).sum((1, 2, 3))[:, None]]
 
 
+def test_a_mask_of_numbers_to_add_is_refused():
+    x = np.zeros((2, 4), "float32")
+    with pytest.raises(ValueError, match="an attention mask must be bool, True = may attend, got float32"):
+        scaled_dot_product_attention(x, x, x, [0.0, -1e9])
+
+
 def test_half_precision_of_any_backend_has_a_number_for_a_mask(monkeypatch):
     class Half:
         def __str__(self):

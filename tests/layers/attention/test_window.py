@@ -156,6 +156,6 @@ def test_what_a_window_cannot_be_used_with_is_refused(rng):
         layer(x, x, causal_mask(5))
     with pytest.raises(ValueError, match="`window` is for self-attention; got lengths 5 and 4"):
         layer(x, x[:, :4])
-    for window in ((1,), (-1, 0)):
-        with pytest.raises(ValueError, match="`window` must be two numbers of at least 0, got"):
+    for window in ((1,), (-1, 0), (2.0, 2.0)):
+        with pytest.raises(ValueError, match="`window` must be two whole numbers of at least 0, got"):
             MultiHeadAttention(2, 4, window=window)
