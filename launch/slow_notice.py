@@ -18,7 +18,7 @@ class SlowNotice:
     """Watches the progress of a program that translates with the engine `tensorflow`.
 
     After a minute on a CPU, by `clock`, which gives seconds, it says on standard error that there is a faster engine,
-    unless that cannot do what is asked for. The time counts from when the notice is made.
+    unless that cannot do what the settings ask for. The time counts from when the notice is made.
     """
 
     def __init__(self, translator: Translator, engine: str, clock: Callable[[], float] = time.monotonic) -> None:

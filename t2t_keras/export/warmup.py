@@ -12,8 +12,10 @@ from t2t_keras.symbols import EOS_ID
 _LINES = ["A man is walking through the snow with two dogs.", "."]
 
 
-def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
+def warmup_records(model_name: str, has_attention: bool, context: str = "") -> list[bytes]:
     """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s; without attention fewer.
+
+    `context` is the symbol that sources of the task must have, if there is one.
 
     Raises:
         InputError: the package with TensorFlow Serving's messages is not installed.
@@ -25,7 +27,7 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
     left_out = () if has_attention else ("align", "attention")
     return [
         _record(model_name, signature, {name: tf.make_tensor_proto(*value) for name, value in inputs.items()})
-        for signature, inputs in _requests()
+        for signature, inputs in _requests(context)
         if signature not in left_out
     ]
 
@@ -66,11 +68,11 @@ def _record(model_name: str, signature: str, inputs: Mapping[str, Any]) -> bytes
     return log.SerializeToString(deterministic=True)
 
 
-def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
+def _requests(context: str) -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
     """Signatures with the values and dtypes of their inputs: first for one line, then for several in a batch."""
     requests: list[tuple[str, dict[str, tuple[Any, tf.DType]]]] = []
     for lines in (_LINES[:1], _LINES):
-        text = (lines, tf.string)
+        text = ([f"{context} {line}".strip() for line in lines], tf.string)
         kinds = (["cross"] * len(lines), tf.string)
         ids = [[3, 4, 5, EOS_ID]] * len(lines)
         requests += [

@@ -85,6 +85,8 @@ _TARGET = "model.decoder.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+# Settings of a search with the values that ask for nothing.
+_NOT_TAKEN = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
 _MAX_POSITIONS = 512
 _ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of tables of positions
 
@@ -109,8 +111,8 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     if np.any(start):
         weights |= _positions(start)
     data, knows_languages = _data_config(folder, vocabulary.tokenizer, languages or {})
-    decode, exponent = _decode_config(folder, settings)
-    config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
+    decode, notes = _decode_config(folder, settings)
+    config = Config(model=model, data=data, decode=decode)
     weights = with_states_at(weights, from_halves(model.d_model))
     return PortableModel(config, weights, vocabulary.tokenizer, notes, knows_languages)
 
@@ -237,8 +239,8 @@ def _data_config(folder: Path, tokenizer: Tokenizer, given: Mapping[str, str]) -
     return DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **known, **sizes), len(known) == 2
 
 
-def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, float]:
-    """The settings of the search, and the exponent of the length that scores are divided by."""
+def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, tuple[str, ...]]:
+    """The settings of the search, and notes on those that are not taken over as they are."""
     path = folder / "generation_config.json"
     generation = {**settings, **(read_json(path) if path.exists() else {})}
     path = path if path.exists() else folder / "config.json"
@@ -255,7 +257,9 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
         ends_within_beam=True,
         **normalization(exponent),
     )
-    return decode, exponent
+    left_out = [f"{name}={given[name]}" for name, usual in _NOT_TAKEN.items() if given.get(name, usual[0]) not in usual]
+    notes = (f"{path.name} says {', '.join(left_out)}, which is not taken over",) if left_out else ()
+    return decode, penalty_notes(exponent) + notes
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:

@@ -132,8 +132,9 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     exponent = float(search.get("normalize", 0.0))
     decode = DecodeConfig(beam_size=search.get("beam-size") or 12, ends_within_beam=True, **normalization(exponent))
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
-    if penalty := search.get("word-penalty"):
-        notes += (f"word-penalty={penalty} has no name here: some translations differ",)
+    for name in ("word-penalty", "max-length-factor"):
+        if value := search.get(name):
+            notes += (f"{name}={value} has no name here: some translations differ",)
     return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(known) == 2)
 
 

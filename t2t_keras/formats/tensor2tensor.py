@@ -49,14 +49,13 @@ LAYERS = LayerNames(
     kinds={"kernel": "kernel", "bias": "bias", "scale": "scale", "offset": "bias"},
     transposed=False,
 )
-_EPSILON = 1e-6
 _FIRST_SUBWORD = 2  # their id; <pad> is 0 and <EOS> is 1
 # The rows of their table of target languages for their oldest problems, which had words of these in vocabularies like
 # vocab.ende.32768. All problems have the first row since release 1.5.2, which has the names of vocabularies like that
 # still; those like vocab.translate_ende_wmt32k.32768.subwords came later.
 _TARGET_SPACES = {"en": 3, "fr": 6, "de": 8, "zh": 16, "mk": 20, "cs": 21}
 _SINCE_1_5_3 = "optimizer_adafactor_factored"
-_ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}
+_ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}  # "none" is another word for ""
 _EXPECTED = {
     "pos": "timing",
     "norm_type": "layer",
@@ -65,6 +64,8 @@ _EXPECTED = {
     "multiply_embedding_mode": "sqrt_depth",
     "proximity_bias": False,
     "causal_decoder_self_attention": True,
+    "unidirectional_encoder": False,
+    "hard_attention_k": 0,
 }
 _MATRICES = re.compile(r"symbol_modality_\d+_\d+/(shared|input_emb|target_emb|softmax)/weights_(\d+)$")
 _PROBLEM = re.compile(r"translate_([a-z]{2})([a-z]{2})_(?:\w*?_(rev)\b)?")
@@ -83,9 +84,13 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     space = _TARGET_SPACES.get(target, 0) if is_oldest else 0
     tables, tokenizer = _tables(path, tensors, space, vocabulary)
     usual = {"preprocess": "n", "postprocess": "da"}
-    order = tuple(str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in usual.items())
+    given = [str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in usual.items()]
+    order = tuple("" if letters == "none" else letters for letters in given)
     if order not in _ORDERS:
-        raise InputError(f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {order}")
+        raise InputError(
+            f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {' and '.join(given)}; "
+            "supported: n and da, none and dan"
+        )
     model = TransformerConfig(
         **tables.settings(one_id_space=True),
         num_encoder_layers=whole_setting(folder, settings, "num_encoder_layers", settings["num_hidden_layers"]),
@@ -98,7 +103,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         norm_position="pre" if _ORDERS[order] == "pre" else "post",
         position_encoding="sinusoidal_halves",
         use_attention_bias=any(name.endswith("/q/bias") for name in tensors),
-        layer_norm_epsilon=_EPSILON,
+        layer_norm_epsilon=number_setting(folder, settings, "norm_epsilon", 1e-6),
         dropout_rate=number_setting(folder, settings, "layer_prepostprocess_dropout", 0.1),
         attention_dropout_rate=number_setting(folder, settings, "attention_dropout", 0.0),
         relu_dropout_rate=number_setting(folder, settings, "relu_dropout", 0.0),
@@ -130,7 +135,7 @@ def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
 def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """A tensor under today's names; until version 1.2 projections were convolutions, several of them in one."""
     name = re.sub(r"^.*?(?=(encoder|decoder)/|symbol_modality_|target_space_embedding/)", "", name)
-    name = name.replace("_single/", "/")
+    name = name.replace("_single/", "/").replace("/layer_postprocess/", "/layer_prepostprocess/")
     if array.ndim == 4:  # [1, 1, in, out]
         array = array[0, 0]
     for fused, parts in (("qkv_transform", "qkv"), ("kv_transform", "kv"), ("q_transform", "q")):
@@ -151,6 +156,8 @@ def _settings(folder: Path) -> dict[str, Any]:
     if not path.exists() or (folder / "hparams.json").exists():
         path = folder / "hparams.json"
         settings |= read_json(path)
+    if settings.get("ffn_layer") == "conv_hidden_relu":  # another word for it
+        settings["ffn_layer"] = "dense_relu_dense"
     check_settings(path, settings, _EXPECTED)
     check_kinds(path, settings, dict.fromkeys(("hidden_size", "filter_size", "num_heads", "num_hidden_layers"), int))
     return settings

@@ -67,7 +67,8 @@ def load_ensemble(
 ) -> Loaded:
     """Loads the models of several runs or checkpoints as one `Ensemble`; see `Translator.load_ensemble`.
 
-    The tokenizer and the configuration are the first member's, but `data.max_length` is the smallest of all.
+    The tokenizer and the configuration are the first member's, but `data.max_length` is the smallest of all, and what
+    any of them excludes is excluded.
 
     Raises:
         InputError: a member cannot be loaded, or vocabularies or the training texts' case differ.
@@ -85,7 +86,8 @@ def load_ensemble(
     max_length = min(member.config.data.max_length for member in loaded)
     config = loaded[0].config
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, max_length=max_length))
-    return Loaded(ensemble, loaded[0].tokenizer, config, loaded[0].excluded)
+    excluded = dict.fromkeys(text for member in loaded for text in member.excluded)
+    return Loaded(ensemble, loaded[0].tokenizer, config, tuple(excluded))
 
 
 def _vocabulary_difference(one: Tokenizer, other: Tokenizer) -> str:

@@ -138,6 +138,7 @@ class ConfiguredModels:
         try:
             text = _text(path)
             if text == self._text:
+                self._complaint = ""
                 return
             settings = parse_model_configs(text, path)
         except InputError as error:

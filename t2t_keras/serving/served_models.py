@@ -31,7 +31,7 @@ GRAPH_FILE = "saved_model.pb"
 CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
 WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
-_PROBE = b"Hello."
+_PROBE = b"<context> Hello."  # a symbol of question answering, which other models read as any word
 
 # Given a version's directory, it returns functions that answer some of its signatures, by name, in place of its graph;
 # an `InputError` if they cannot answer as the version asks for.

@@ -376,6 +376,8 @@ def test_a_length_penalty_without_a_name_is_noted(folder):
     assert model.notes == ("scores are divided by length^0.8 there, by another formula here: some translations differ",)
     change_json(folder / "config.json", length_penalty=1.0)
     assert huggingface.read(folder).notes == ()
+    change_json(folder / "config.json", early_stopping=True, num_beam_groups=1)
+    assert huggingface.read(folder).notes == ("config.json says early_stopping=True, which is not taken over",)
 
 
 def test_languages_may_be_given(folder):

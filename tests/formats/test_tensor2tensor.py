@@ -1,5 +1,6 @@
 """Models that tensor2tensor trained: made up, written by TensorFlow 1's own saver, and compared with NumPy."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -64,6 +65,9 @@ def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=Fals
         matrices = {"shared": matrices["softmax"]}
     spaces = None if is_first_version else foreign.random_array(rng, 32, D_MODEL)
     stored = of_the_first_version(tensors) if is_first_version else dict(tensors)
+    if settings["layer_preprocess_sequence"] == "none":  # as a later version writes such a model
+        scopes = "/layer_prepostprocess/", "/layer_postprocess/"
+        stored = {name.replace(*scopes): array for name, array in stored.items()}
     stored = {f"{body}/{name}": array for name, array in stored.items()}
     for name, matrix in matrices.items():
         for number, shard in enumerate(np.array_split(matrix, 16)):
@@ -87,7 +91,8 @@ def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=Fals
         (folder / "hparams.json").write_text(json.dumps(settings))
     is_later = "optimizer_adafactor_factored" in settings  # since 1.5.3, when all had the first row
     space = 0 if is_problems_own or is_later else 3  # of English tokens
-    return network_of(tensors, matrices, None if spaces is None else spaces[space], is_first_version)
+    network = network_of(tensors, matrices, None if spaces is None else spaces[space], is_first_version)
+    return dataclasses.replace(network, epsilon=settings.get("norm_epsilon", 1e-6))
 
 
 def of_the_first_version(tensors):
@@ -176,10 +181,16 @@ def theirs(ids: list[int]) -> list[int]:
         {},
         {"is_tied": False, "as_flags": True},
         {"is_first_version": True},
+        {
+            "is_first_version": True,
+            "layer_preprocess_sequence": "none",
+            "norm_epsilon": 0.01,
+            "ffn_layer": "conv_hidden_relu",
+        },
         {"is_problems_own": False},
         {"is_problems_own": False, "optimizer_adafactor_factored": True},
     ],
-    ids=["tied", "untied", "first_version", "reversed_with_languages", "reversed_without_languages"],
+    ids=["tied", "untied", "first_version", "later_post_norm", "reversed_with_languages", "reversed_without_languages"],
 )
 def test_logits_are_those_of_the_formulas(tmp_path, choices):
     network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
@@ -224,7 +235,11 @@ DAMAGES = {
         lambda folder: (folder / "hparams.json").write_text(
             json.dumps({**SETTINGS, "layer_preprocess_sequence": "nd"})
         ),
-        "layer_preprocess_sequence and layer_postprocess_sequence are",
+        "layer_preprocess_sequence and layer_postprocess_sequence are nd and da; supported: n and da, none and dan",
+    ),
+    "one_direction": (
+        lambda folder: change(folder, unidirectional_encoder=True),
+        "unidirectional_encoder=True is not supported, only False",
     ),
     "dropout": (
         lambda folder: change(folder, relu_dropout=None),

@@ -10,6 +10,7 @@ from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.inference.loading import load_ensemble
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
@@ -244,9 +245,11 @@ def test_checkpoints_of_one_run(model_dir):
 
 
 @pytest.mark.integration
-def test_runs_of_other_settings(model_dir, tmp_path):
-    """The shortest limit holds; the first run's decoding settings do."""
+def test_runs_of_other_settings(model_dir, tmp_path, monkeypatch):
+    """The shortest limit holds; the first run's decoding settings do; nobody's exclusions are lost."""
     shorter = tiny.make_run(tmp_path / "shorter", max_length=100)
+    monkeypatch.setattr(run.Run, "excluded", property(lambda self: ("dog",) if self.path == shorter else ()))
+    assert load_ensemble([(model_dir, None), (shorter, None)]).excluded == ("dog",)
     loaded = Translator.load_ensemble([(model_dir, None), (shorter, None)], config=DecodeConfig(beam_size=1))
     assert loaded.max_source_length == 100 and loaded.config.beam_size == 1
     lowercased = tiny.make_run(tmp_path / "lowercased", lowercase=True)

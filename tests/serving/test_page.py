@@ -239,6 +239,9 @@ def test_the_line_of_the_caret_is_the_one_in_detail(page):
     page.shows_pieces("ONE")
     page.browser.find_element(By.CSS_SELECTOR, "[aria-label='Line 2 in detail']").click()
     page.shows_pieces("TWO")
+    page.run("getSelection().selectAllChildren(document.getElementById('target'))")  # as "Selected" does
+    page.browser.find_element(By.CSS_SELECTOR, "[aria-label='Line 1 in detail']").send_keys(Keys.ENTER)
+    page.shows_pieces("ONE")
 
 
 def test_an_answer_that_comes_late_never_stands_beside_another_text(page):

@@ -122,9 +122,9 @@ def test_an_answer_is_marked_in_its_paragraph_or_there_is_none(opened):
     answer = "JSON.stringify({outputs: {translation: body.inputs.text.map(() => ANSWER), score: [0]}})"
     asked = "if (body?.signature_name === 'serving_default') return new Response(" + answer + "); return null"
     page.meddle(asked.replace("ANSWER", "'in 1843'"))
-    page.paste("When? <context> It was printed In 1843 there.")
+    page.paste("When? <context> It was printed İn İt In 1843 (there.")
     page.shows("in 1843")
-    page.wait(lambda: page.shown("picture-frame") == "It was printed In 1843 there.")
+    page.wait(lambda: page.shown("picture-frame") == "It was printed İn İt In 1843 (there.")
     assert page.browser.find_element(By.CSS_SELECTOR, "#picture mark").text == "In 1843"
     page.meddle(asked.replace("ANSWER", "''"))
     page.paste("Who? <context> It was printed In 1843 there.")

@@ -31,7 +31,8 @@ def described(models: Sequence[str]) -> Description:
         given = {"parameters": [_parameter(name, models) for name in names]}
         paths[f"{where}:predict"] = {**given, "post": _call("predict", f"The outputs of a signature of {which}.")}
         paths[f"{where}:stream"] = {**given, "post": _call("stream", f"A text's output while it is made, by {which}.")}
-        state = _answer(f"The state of {which}.", {"type": "object"}, (400, 401, 403, 404, 503))
+        what = "The states of all versions." if where == "/v1/models/{model}" else f"The state of {which}."
+        state = _answer(what, {"type": "object"}, (400, 403, 404, 503))
         paths[where] = {**given, "get": state}
         signatures = _answer(f"The signatures of {which}.", {"type": "object"}, (400, 401, 403, 404))
         paths[f"{where}/metadata"] = {**given, "get": signatures}

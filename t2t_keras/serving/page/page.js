@@ -13,7 +13,10 @@ const EXAMPLES = {
 
 const source = element("source");
 const target = element("target");
-const translations = new Translations(renderSoon, showTrouble);
+const translations = new Translations(renderSoon, (trouble) => {
+  showTrouble(trouble);
+  if (trouble) refresh(); // the model may have another name by now
+});
 const details = new Details((sentence, translation) => translations.choose(sentence, translation));
 let model = null;
 let typing = 0;
@@ -80,11 +83,12 @@ function row(number) {
   item.append(button, text);
   item.addEventListener("click", (event) => {
     // Whoever selects text of a translation wants to copy it.
-    if (!getSelection().isCollapsed) return;
+    if (event.target === text && !getSelection().isCollapsed) return;
     current = number;
     render();
     const offset = event.target === text ? offsetIn(text, event) : -1;
-    if (offset >= 0) details.words.lookAt(offset);
+    // While the line has no answer, the words are still those of another one.
+    if (offset >= 0 && details.words.sentence === sentences()[number]) details.words.lookAt(offset);
   });
   return item;
 }

@@ -150,15 +150,16 @@ function hue(name) {
 function drawAnswer(frame, sentence, output) {
   const [, ...rest] = sentence.split(CONTEXT);
   const paragraph = rest.join(CONTEXT).trim();
-  const at = output ? paragraph.toLowerCase().indexOf(output.toLowerCase()) : -1;
+  const escaped = (output ?? "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const found = output ? paragraph.match(new RegExp(escaped, "iu")) : null;
   const text = document.createElement("p");
   text.className = "answer";
   text.dir = "auto";
-  if (at < 0) text.textContent = paragraph;
+  if (!found) text.textContent = paragraph;
   else {
     const mark = document.createElement("mark");
-    mark.textContent = paragraph.slice(at, at + output.length);
-    text.append(paragraph.slice(0, at), mark, paragraph.slice(at + output.length));
+    mark.textContent = found[0];
+    text.append(paragraph.slice(0, found.index), mark, paragraph.slice(found.index + found[0].length));
   }
   frame.replaceChildren(text);
 }

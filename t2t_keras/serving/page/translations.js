@@ -106,6 +106,8 @@ export class Translations {
       const found = await this.found(sentences, request.controller.signal);
       if (model === this.model) sentences.forEach((sentence, at) => this.keep(sentence, { translation: found[at] }));
       this.failures = 0;
+      clearTimeout(this.timer);
+      this.timer = 0;
       this.troubled(null);
     } catch (error) {
       this.failed(sentences, error);

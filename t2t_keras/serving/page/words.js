@@ -41,14 +41,15 @@ export class Words {
     card.hidden = !translation || !this.model?.offersWords;
     back.hidden = !isChosen;
     if (sentence === this.sentence && translation === this.translation) return;
-    const at = sentence === this.sentence ? this.at : -1;
+    const isSame = sentence === this.sentence;
+    const at = isSame ? this.at : -1;
     this.sentence = sentence;
     this.translation = translation;
     this.spans = spansOf(translation);
     words.replaceChildren(...this.spans.map(({ word }, index) => wordButton(word, index)));
     this.mark(at < this.spans.length ? at : -1);
     this.show([]);
-    if (this.next >= 0) this.focus(Math.min(this.next, this.spans.length - 1));
+    if (isSame && this.next >= 0) this.focus(Math.min(this.next, this.spans.length - 1));
     this.next = -1;
   }
 
@@ -63,16 +64,17 @@ export class Words {
     const { sentence, translation } = this;
     const { word, start } = this.spans[index];
     const prefix = translation.slice(0, start).trimEnd();
+    const isOther = () => signal.aborted || sentence !== this.sentence || translation !== this.translation;
     this.say("…");
     try {
       const found = await this.ask(sentence, prefix, signal);
-      if (signal.aborted || sentence !== this.sentence || translation !== this.translation) return;
+      if (isOther()) return;
       const others = otherWords(found, prefix, word);
       this.show(others);
       const number = others.length === 1 ? "1 other word" : `${others.length} other words`;
       this.say(others.length ? `${number} in place of “${word}”` : `Nothing else could stand in place of “${word}”.`);
     } catch (error) {
-      if (!signal.aborted) this.say(error.message);
+      if (!isOther()) this.say(error.message);
     }
   }
 
