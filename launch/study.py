@@ -80,6 +80,8 @@ def _check_flags() -> None:
     for flag in (_DEVICES, _DEVICE, _UTILISATION):
         if flag.present and not _PLAN.value:
             raise InputError(f"--{flag.name} goes with --plan")
+    if _DEVICE.present and not _DEVICES.value:
+        raise InputError("--device goes with --devices")
     for flag in (_ONLY, _SHARD):
         if flag.present and (_ROWS.value or _PRINT.value):
             raise InputError(f"--{flag.name} does not go with {instead[0]}, which is of all rows")

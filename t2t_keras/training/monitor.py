@@ -91,7 +91,8 @@ class Monitor:
         self._run = run
         train = run.config.train if run.exists else None
         smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
-        self._training_label = f"training, with dropout{smoothing}"  # what puts its loss above that of validation
+        dropout = ", with dropout" if run.exists and vars(run.config.model).get("dropout_rate") else ""
+        self._training_label = f"training{dropout}{smoothing}"  # what puts its loss above that of validation
         self._total_steps = total_steps
         self._begun = start_step, time.monotonic()
         self._ends_at = self._begun[1] + 60 * max_minutes if max_minutes else math.inf

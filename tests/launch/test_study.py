@@ -360,6 +360,7 @@ def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, st
         "unknown row": [study_dir, "--only=tail"],
         "shard": [study_dir, "--shard=3/2"],
         "devices without a plan": [study_dir, "--devices=8"],
+        "a device without devices": [study_dir, "--plan", "--device=h100"],
         "plan and rows": [study_dir, "--plan", "--rows"],
         "some of all rows": [study_dir, "--print", "--only=base"],
     }
@@ -408,6 +409,7 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
         ("unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("shard", "--shard=3/2: expected I/N with I from 1 to N, such as 2/8"),
         ("devices without a plan", "--devices goes with --plan"),
+        ("a device without devices", "--device goes with --devices"),
         ("plan and rows", "--rows and --plan exclude each other"),
         ("some of all rows", "--only does not go with --print, which is of all rows"),
     ],

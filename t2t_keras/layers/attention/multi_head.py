@@ -249,4 +249,4 @@ class MultiHeadAttention(Layer):
 def _is_window(window: Any) -> bool:
     """Whether it is two whole numbers of at least 0."""
     is_pair = isinstance(window, tuple | list) and len(window) == 2
-    return is_pair and all(isinstance(reach, numbers.Integral) and reach >= 0 for reach in window)
+    return is_pair and all(isinstance(reach, numbers.Integral) and int(reach) >= 0 for reach in window)
