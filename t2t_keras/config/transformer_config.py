@@ -8,9 +8,6 @@ from t2t_keras.config.checks import check_not_negative, check_positive, check_ra
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
-# Settings that count for nothing without experts.
-_OF_EXPERTS = ("experts_per_token", "d_expert", "balance_weight", "gate_noise")
-
 _BLOCK = 64  # positions in a block, as `layers.attention.window` cuts a sequence
 
 
@@ -89,10 +86,6 @@ class TransformerConfig(ModelConfig):
             raise InputError(
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
             )
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in _OF_EXPERTS and value != field.default and not self.num_experts:
-                raise InputError(f"model.{field.name}={value} needs model.num_experts above 0")
         if self.num_experts and self.activation != "relu":
             raise InputError(f"model.activation={self.activation}: experts have relu")
         if (self.attention_window or 0) < 0:

@@ -327,15 +327,19 @@ class VocabularySizeError(InputError):
     """A text allows no vocabulary of this size; `nearest` is the one that it allows."""
 
     def __init__(self, message: str, nearest: int) -> None:
-        super().__init__(f"{message} that works is {nearest}")
+        super().__init__(message)
         self.nearest = nearest
 
 
 def _training_error(message: str, vocab_size: int) -> InputError:
     """Translates SentencePiece's error into what the user can change."""
     if limit := _TOO_MANY_ENTRIES.search(message):
-        return VocabularySizeError(f"vocab_size={vocab_size} is more than the text allows; the largest", int(limit[1]))
+        return VocabularySizeError(
+            f"vocab_size={vocab_size} is more than the text allows; the largest that works is {limit[1]}", int(limit[1])
+        )
     if limit := _TOO_FEW_ENTRIES.search(message):
-        message = f"vocab_size={vocab_size} is too small for the text's characters; the smallest"
-        return VocabularySizeError(message, int(limit[1]))
+        return VocabularySizeError(
+            f"vocab_size={vocab_size} is too small for the text's characters; the smallest that works is {limit[1]}",
+            int(limit[1]),
+        )
     return InputError(f"no vocabulary of {vocab_size} entries could be trained: {message}")
