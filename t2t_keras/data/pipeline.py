@@ -68,9 +68,7 @@ def training_dataset(
             on_error(error)
             raise
 
-    # Otherwise each step on a TPU checks for a next element, and several workers have to agree on it.
-    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    return dataset_of(elements).apply(endless).prefetch(_PREFETCHED_BATCHES * len(replica_ids))
+    return dataset_of(elements()).prefetch(_PREFETCHED_BATCHES * len(replica_ids))
 
 
 @contextlib.contextmanager
@@ -84,14 +82,28 @@ def raising(errors: Sequence[Exception]) -> Iterator[None]:
         raise
 
 
-def dataset_of(batches: Callable[[], Iterable[Batch]]) -> tf.data.Dataset:
-    """A data set of what a function yields, in its order: source and target, int32 [rows, length] each."""
-    ids = tf.TensorSpec([None, None], tf.int32)
+def dataset_of(batches: Iterable[Batch]) -> tf.data.Dataset:
+    """Makes a dataset of batches in their order, to be read once: source and target, int32 [rows, length] each.
+
+    The dataset claims to be endless, so that a step on a TPU does not check for a next element; reading more batches
+    than there are is an error. It is no `Dataset.from_generator`, because creating that kernel sets the threshold from
+    which glibc maps memory to 128 KiB (TensorFlow 2.15 and later on Python 3.11 and later). Larger tensors would then
+    be mapped and unmapped in each operation for the rest of the process (`benchmarks.page_faults`).
+    """
+    iterator = iter(batches)
+
+    def following() -> tuple[np.ndarray, np.ndarray]:
+        batch = next(iterator)
+        return batch["source"], batch["target"]
+
+    def element(_: tf.Tensor) -> dict[str, tf.Tensor]:
+        source, target = tf.numpy_function(following, [], [tf.int32, tf.int32])
+        return {"source": tf.ensure_shape(source, [None, None]), "target": tf.ensure_shape(target, [None, None])}
+
     options = tf.data.Options()
     options.autotune.enabled = False  # an iterator that autotunes can idle for seconds when it is replaced
     options.deterministic = True
-    dataset = tf.data.Dataset.from_generator(batches, output_signature={"source": ids, "target": ids})
-    return dataset.with_options(options)
+    return tf.data.Dataset.counter().map(element).with_options(options)
 
 
 def validation_batches(

@@ -76,7 +76,7 @@ class Validator:
 
     def validate(self) -> Validation:
         """Loss of the whole set and score of its first `validation_sentences`, with averaged weights if kept."""
-        shares = dataset_of(lambda: (share for batch in self._batches for share in batch))
+        shares = dataset_of(share for batch in self._batches for share in batch)
         batches = distributed(self._step.strategy, shares)
         loss_sum, tokens = self._step.validation_loss(batches, len(self._batches))
         loss = loss_sum / tokens

@@ -1,6 +1,11 @@
 """The pipeline: shares that add up to the plan's batches, from any position on."""
 
+import ctypes
 import itertools
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,12 +14,33 @@ import tensorflow as tf
 from t2t_keras.data.batching import EpochPlans, Position, plan_in_length_order
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.masked_corpus import MaskedCorpus
-from t2t_keras.data.pipeline import share_shape, shares, training_dataset, validation_batches
+from t2t_keras.data.pipeline import dataset_of, share_shape, shares, training_dataset, validation_batches
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID
 
 PAIRS = 200
 BUDGET = 300
+ROOT = pathlib.Path(__file__).parents[2]
+
+# Reads a batch, then allocates a large block and touches its pages ten times, and prints the minor page faults. A block
+# that glibc maps anew each time has 6,144 of them; it maps the first, and takes the second and all later from its heap.
+COUNT_PAGE_FAULTS = """
+import ctypes, itertools, resource
+import numpy as np
+from t2t_keras.data.pipeline import dataset_of
+ids = np.ones([2, 3], np.int32)
+iterator = iter(dataset_of(itertools.repeat({"source": ids, "target": ids})))
+next(iterator)
+c = ctypes.CDLL(None)
+c.malloc.restype, c.malloc.argtypes, c.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+for round in range(12):
+    if round == 2:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = c.malloc(24 << 20)
+    ctypes.memset(block, 1, 24 << 20)
+    c.free(block)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
 
 
 def encoded(lengths: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
@@ -122,6 +148,23 @@ def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
 
 def test_the_dataset_does_not_autotune(corpus, plans):
     assert training_dataset(corpus, plans, Position(), 1, [0]).options().autotune.enabled is False
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_the_dataset_leaves_the_threshold_for_mapping_memory_alone():
+    """Else tensors above 128 KiB would be mapped anew in each operation, which halves the speed of training."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "LD_PRELOAD"))}
+    command = [sys.executable, "-c", COUNT_PAGE_FAULTS]
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert int(done.stdout) < 1_000
+
+
+def test_a_batch_too_many_is_an_error(corpus):
+    ids = np.ones([2, 3], np.int32)
+    iterator = dataset_of([{"source": ids, "target": ids}]).as_numpy_iterator()
+    np.testing.assert_array_equal(next(iterator)["source"], ids)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(iterator)
 
 
 def test_the_dataset_is_known_to_have_no_end(corpus, plans):

@@ -1,6 +1,5 @@
 """Tries a training's largest batch before the first update, so that memory does not run out after an hour."""
 
-import functools
 import itertools
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ def try_largest_batch(training: "Step", plans: EpochPlans, epoch: int) -> None:
         rows, source_len, target_len = share_shape(shape, strategy.num_replicas_in_sync, config.accumulation_steps)
         element = {"source": np.ones((rows, source_len), np.int32), "target": np.ones((rows, target_len), np.int32)}
         try:
-            training.run(distributed(strategy, dataset_of(functools.partial(itertools.repeat, element))), 1)
+            training.run(distributed(strategy, dataset_of(itertools.repeat(element))), 1)
         except Exception as error:
             if not training.is_out_of_memory(error):
                 raise
