@@ -27,6 +27,16 @@ def constant_rate(step: Tensor, warmup_steps: int, rate: float) -> Tensor:
     return rate * ops.minimum(1.0, ops.cast(step, "float32") / warmup_steps)
 
 
+def decay_to_zero(step: Tensor, last_step: Tensor, decay_steps: int) -> Tensor:
+    """min(1, (last_step + 1 - step) / decay_steps), float32 scalar: the factor of a rate that ends at zero.
+
+    `step` is the update, counted from 1. The factor is 1 until `decay_steps` updates are left, and 1 / `decay_steps` in
+    the last one. The paper's rate has no such factor.
+    """
+    left = ops.cast(last_step + 1 - step, "float32")
+    return ops.minimum(1.0, left / decay_steps)
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """`learning_rate` for a Keras optimizer, which counts updates from 0.

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from t2t_keras.schedules import PaperSchedule, constant_rate, learning_rate
+from t2t_keras.schedules import PaperSchedule, constant_rate, decay_to_zero, learning_rate
 
 
 @pytest.mark.parametrize(("step", "rate"), [(1, 1.746928e-7), (4000, 6.987712e-4), (100_000, 1.397542e-4)])
@@ -31,6 +31,11 @@ def test_scale_is_a_factor():
 def test_a_constant_rate_rises_first():
     rates = [float(constant_rate(keras.ops.convert_to_tensor(step, "int64"), 4, 0.02)) for step in (1, 3, 4, 5, 900)]
     assert rates == pytest.approx([0.005, 0.015, 0.02, 0.02, 0.02], rel=1e-6)
+
+
+def test_a_rate_may_fall_to_zero_at_the_end():
+    factors = [float(decay_to_zero(step, 100, 4)) for step in (1, 97, 98, 99, 100)]
+    assert factors == pytest.approx([1, 1, 0.75, 0.5, 0.25])
 
 
 def test_a_step_may_be_an_integer_tensor():

@@ -21,6 +21,8 @@ class TrainConfig:
         learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2); the rate itself if it is constant.
         warmup_steps: steps in which the learning rate rises linearly (5.3).
         hold_steps: steps for which the rate of "paper" then stays before it falls; 0 in 5.3.
+        decay_steps: steps at the end in which the rate falls linearly to zero; 0 in 5.3. The end is max_steps, or
+            the step at which max_minutes are expected to be over.
         adam_beta1: decay of the first moment.
         adam_beta2: decay of the second moment.
         adam_epsilon: added to the root of the second moment.
@@ -59,6 +61,7 @@ class TrainConfig:
     learning_rate_scale: float = 1.0
     warmup_steps: int = 4000
     hold_steps: int = 0
+    decay_steps: int = 0
     adam_beta1: float = 0.9
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
@@ -94,7 +97,7 @@ class TrainConfig:
         check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
         check_seed(self)
         check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
-        check_not_negative(self, "hold_steps", "validation_steps", "validation_sentences")
+        check_not_negative(self, "hold_steps", "decay_steps", "validation_steps", "validation_sentences")
         for weight in self.corpus_weights:
             if weight <= 0:
                 raise InputError(f"train.corpus_weights must be positive, got {weight}")

@@ -34,6 +34,7 @@ from t2t_keras.text.tokenizer import source_vocabulary
 RESUMABLE = {
     "train.max_steps",
     "train.max_minutes",
+    "train.decay_steps",
     "train.log_steps",
     "train.checkpoint_steps",
     "train.checkpoint_minutes",

@@ -171,6 +171,7 @@ def _shortened(train: TrainConfig, share: float) -> TrainConfig:
         max_steps=_part(train.max_steps, share),
         warmup_steps=warmup_steps,
         hold_steps=round(train.hold_steps * share),
+        decay_steps=round(train.decay_steps * share),
         learning_rate_scale=scale,
         checkpoint_steps=_part(train.checkpoint_steps, share),
     )

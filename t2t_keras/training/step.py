@@ -42,6 +42,9 @@ class TrainingStep:
     Training starts from the weights of `model`, which is built and need not belong to the strategy: every replica has
     its own weights, and `fill_model` copies them to the model.
 
+    Attributes:
+        last_step: the update at whose end a decaying learning rate reaches zero; may change between two calls.
+
     Raises:
         InputError: the replicas are on a TPU, and shapes are not static; `frozen` fits no weight, or all.
     """
@@ -51,6 +54,7 @@ class TrainingStep:
             raise InputError("a TPU needs --set train.static_shapes=true")
         self.model, self.config, self.strategy = model, config, strategy
         self.names = weight_names(model)
+        self.last_step = config.max_steps
         self._is_tpu = is_tpu(strategy)  # a TPU compiles the whole step, update included
         self._streams = num_streams(strategy)
         start = [variable.numpy() for variable in model.trainable_variables]
@@ -108,7 +112,8 @@ class TrainingStep:
         """Runs a number of steps on batches from `distributed` without returning to Python."""
         with self._few_rewrites():
             _ = self.row_gradients  # traced outside of the replicas' graph
-            loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, tf.constant(steps)))
+            counts = tf.constant(steps), tf.constant(self.last_step, tf.int64)
+            loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, *counts))
         return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, others, strict=True)))
 
     @staticmethod
@@ -159,10 +164,10 @@ class TrainingStep:
         """The weights to validate: the averages if kept."""
         return self.averages or self.weights
 
-    def _steps(self, batches: Iterator[Any], steps: Tensor) -> tuple[Tensor, ...]:
+    def _steps(self, batches: Iterator[Any], steps: Tensor, last_step: Tensor) -> tuple[Tensor, ...]:
         def take(index: Tensor, arrays: tuple) -> tuple:
             batch = next_shares(self.strategy, batches)
-            replicated = self.strategy.run(self._replica_step, args=(batch,), options=_SHAPES_AS_THEY_ARE)
+            replicated = self.strategy.run(self._replica_step, args=(batch, last_step), options=_SHAPES_AS_THEY_ARE)
             values = [self.strategy.experimental_local_results(value)[0] for value in replicated]
             return index + 1, tuple(array.write(index, value) for array, value in zip(arrays, values, strict=True))
 
@@ -172,7 +177,7 @@ class TrainingStep:
         _, arrays = tf.while_loop(lambda index, _: index < steps, take, start, parallel_iterations=1)
         return tuple(array.stack() for array in arrays)  # --> [steps] each
 
-    def _replica_step(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    def _replica_step(self, batch: dict[str, Tensor], last_step: Tensor) -> tuple[Tensor, ...]:
         """One replica's part of one step; every replica returns the same metrics."""
         replica = tf.distribute.get_replica_context()
         tokens = tf.math.count_nonzero(batch["target"], dtype=tf.float32)
@@ -187,7 +192,7 @@ class TrainingStep:
         if self.config.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
         step = self.step + 1
-        rate = update_rate(self.config, self.model.config.d_model, step)
+        rate = update_rate(self.config, self.model.config.d_model, step, last_step)
         self.adam.apply(gradients, rate, step)
         for average, matrix in zip(self.averages, self.weights, strict=False):
             average.assign_add((1.0 - self.config.ema_decay) * (matrix - average))

@@ -136,6 +136,7 @@ class Trainer:
         self.best_step: int | None = None
         self.best_on_time: float | None = None
         self.validations_without_gain = 0
+        self.decay_end: int | None = None  # the last step of a decay of the learning rate that the time has begun
         self.is_validation_on_time = True
         self.is_validation_due = False  # for the checkpoint that training resumes from
         self.signals = StopSignals()
@@ -212,10 +213,11 @@ class Trainer:
         )
         batches = distributed(self.strategy, dataset)
         begun = saved = time.monotonic()
+        pace = _Pace(train.max_minutes)
         reason, stopped_by = "", 0
         if self.is_validation_due:
             self._validate(monitor)
-            reason = "reached train.max_steps" if self._is_done() else self._lack_of_progress()
+            reason = self._end() if self._is_done() else self._lack_of_progress()
         while not reason:
             steps = self._steps_to_next_event()
             started, processor_started = time.monotonic(), time.process_time()
@@ -226,12 +228,15 @@ class Trainer:
             self.step += steps
             self.position = self.plans.advance(self.position, steps)
             self.interval.add(metrics, now - started, time.process_time() - processor_started)
+            pace.add(steps, now)
             monitor.progress(self.step)
             if self.step % train.log_steps == 0:
                 with self.workers.alike():
                     monitor.log_training(self.step, self.interval)
                 self.interval = Interval()
-            decided = self._decide((now - begun) / 60, (now - saved) / 60)
+            decided = self._decide((now - begun) / 60, (now - saved) / 60, pace.steps_left(now))
+            if decided.decay_steps:
+                self.decay_end = self.training.last_step = self.step + decided.decay_steps
             reason = self._reason_to_stop(decided)
             checkpoint_due = (
                 decided.is_checkpoint_due if train.checkpoint_minutes else self.step % train.checkpoint_steps == 0
@@ -255,32 +260,38 @@ class Trainer:
         train = self.config.train
         periods = [train.log_steps, train.validation_steps, 0 if train.checkpoint_minutes else train.checkpoint_steps]
         waits = [period - self.step % period for period in periods if period]
-        return min(train.steps_per_call, train.max_steps - self.step, *waits)
+        return min(train.steps_per_call, self.training.last_step - self.step, *waits)
 
-    def _decide(self, minutes: float, minutes_since_saved: float) -> "_Decision":
+    def _decide(self, minutes: float, minutes_since_saved: float, steps_left: float) -> "_Decision":
         """Agrees on the next action: any worker's stop signal counts; time is the chief's."""
         train = self.config.train
-        is_over = bool(train.max_minutes) and minutes >= train.max_minutes
+        is_over = bool(train.max_minutes) and minutes >= train.max_minutes and self.decay_end is None
         is_due = bool(train.checkpoint_minutes) and minutes_since_saved >= train.checkpoint_minutes
-        flags = [self.signals.received == number for number in SIGNALS]
-        flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
-        *signals, is_over, is_due = self.workers.sum(flags).tolist()
+        begins_decay = self.decay_end is None and steps_left <= min(train.decay_steps, train.max_steps - self.step)
+        decay_steps = max(int(steps_left), 1) if begins_decay and not is_over else 0
+        signals = [self.signals.received == number for number in SIGNALS]
+        times = [number if self.workers.is_chief else 0 for number in (is_over, is_due, decay_steps)]
+        *signals, is_over, is_due, decay_steps = self.workers.sum([*signals, *times]).tolist()
         stopped_by = next((number for number, received in zip(SIGNALS, signals, strict=True) if received), 0)
         if self._is_done():  # nothing is left to resume, so a signal changes nothing
             stopped_by = 0
-        return _Decision(stopped_by, bool(is_over), bool(is_due))
+        return _Decision(stopped_by, bool(is_over), bool(is_due), decay_steps)
 
     def _reason_to_stop(self, decided: "_Decision") -> str:
         if decided.signal:
             return f"stopped by {signal.Signals(decided.signal).name}; the same command goes on from here"
         if self._is_done():
-            return "reached train.max_steps"
+            return self._end()
         if decided.is_time_over:
             return "reached train.max_minutes"
         return ""
 
     def _is_done(self) -> bool:
-        return self.step >= self.config.train.max_steps
+        return self.step >= self.training.last_step
+
+    def _end(self) -> str:
+        """Which limit has set the last step."""
+        return "reached train.max_steps" if self.decay_end is None else "reached train.max_minutes"
 
     def _lack_of_progress(self) -> str:
         patience = self.config.train.patience
@@ -346,6 +357,7 @@ class Trainer:
             "batch": self.position.batch,
             "seed": self.config.train.seed,
             "interval": self.interval.sums(),
+            "decay_end": self.decay_end,
             **{name: getattr(self, name) for name in _PROGRESS},
             "config": self.config.to_dict(),
         }
@@ -370,6 +382,7 @@ class Trainer:
         for name in _PROGRESS:  # checkpoints of former versions lack some
             usual = saved.state["best"] if name == "best_on_time" else getattr(self, name)
             setattr(self, name, saved.state.get(name, usual))
+        self._resume_decay(saved.state)
         by_loss, before = self.config.train.best_metric == "loss", saved.state.get("config")
         if before and not by_loss and scores_differ(Config.from_dict(before), self.config):
             self.best = self.best_step = self.best_on_time = None
@@ -379,6 +392,14 @@ class Trainer:
                 # Repeated, because a kill may have prevented it, or the note may be damaged.
                 metric = self.config.train.best_metric
                 checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
+
+    def _resume_decay(self, state: dict[str, Any]) -> None:
+        """Resumes a decay of the learning rate that was interrupted, unless `train.decay_steps` has changed."""
+        end, before = state.get("decay_end"), state.get("config", {}).get("train", {}).get("decay_steps")
+        if end is None or before != self.config.train.decay_steps:
+            return
+        if self.step < end or self.is_validation_due:
+            self.decay_end = self.training.last_step = end
 
     def _newest(self) -> checkpoints.Checkpoint | None:
         """The newest intact checkpoint, once all workers see the same one; NFS may show folders a minute late."""
@@ -438,3 +459,29 @@ class _Decision(NamedTuple):
     signal: int  # received by any of them, or 0
     is_time_over: bool
     is_checkpoint_due: bool
+    decay_steps: int  # in which the learning rate has to fall to zero from here on, or 0
+
+
+class _Pace:
+    """How many steps this process makes in a second, validations and checkpoints included.
+
+    The first call of steps is left out, because it traces. `max_minutes` of 0 means no limit.
+    """
+
+    def __init__(self, max_minutes: float) -> None:
+        self._end = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
+        self._begun: float | None = None
+        self._steps = 0
+
+    def add(self, steps: int, now: float) -> None:
+        """Counts the steps of a call that has just ended."""
+        if self._begun is None:
+            self._begun = now
+        else:
+            self._steps += steps
+
+    def steps_left(self, now: float) -> float:
+        """Returns how many steps fit into the time that is left; infinite as long as this cannot be known."""
+        if self._begun is None or not self._steps or now <= self._begun:
+            return math.inf
+        return max(self._end - now, 0.0) * self._steps / (now - self._begun)

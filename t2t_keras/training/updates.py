@@ -41,8 +41,11 @@ class Head(NamedTuple):
     bias: Tensor | None = None
 
 
-def update_rate(config: TrainConfig, d_model: int, step: Tensor) -> Tensor:
-    """The learning rate of an update, counted from 1: float32 scalar."""
+def update_rate(config: TrainConfig, d_model: int, step: Tensor, last_step: Tensor) -> Tensor:
+    """Returns the learning rate of an update, float32 scalar; updates are counted from 1, `last_step` is the last."""
+    scale, warmup_steps = config.learning_rate_scale, config.warmup_steps
     if config.schedule == "constant":
-        return schedules.constant_rate(step, config.warmup_steps, config.learning_rate_scale)
-    return schedules.learning_rate(step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps)
+        rate = schedules.constant_rate(step, warmup_steps, scale)
+    else:
+        rate = schedules.learning_rate(step, d_model, warmup_steps, scale, config.hold_steps)
+    return rate * schedules.decay_to_zero(step, last_step, config.decay_steps) if config.decay_steps else rate

@@ -1,6 +1,10 @@
 """What the training loop decides by numbers and clocks: when to stop, save and validate, and what is best."""
 
 import json
+import math
+import shutil
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -9,9 +13,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.trainer import _Pace
 from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
-from tests.training.tiny_training import best_step, records, saved_steps, train
+from tests.training.tiny_training import assert_same_end, best_step, records, saved_steps, send_at, train
 
 
 @pytest.mark.integration
@@ -101,6 +106,54 @@ def test_max_minutes(tmp_path, data, scripted):
     assert saved_steps(tmp_path) == [1]
     assert [line["step"] for line in records(tmp_path, "valid")] == [1]
     assert train(tmp_path, data, max_minutes=60.0).step == 12
+
+
+def learning_rates(run_dir) -> list[float]:
+    return [line["learning_rate"] for line in records(run_dir, "train")]
+
+
+@pytest.mark.integration
+def test_a_decay_ends_with_the_last_step_and_may_be_interrupted(tmp_path, data, monkeypatch):
+    settings = {"decay_steps": 6, "max_steps": 12}
+    train(tmp_path / "without", data, max_steps=12)
+    train(tmp_path / "whole", data, **settings)
+    shares = np.divide(learning_rates(tmp_path / "whole"), learning_rates(tmp_path / "without"))
+    np.testing.assert_allclose(shares, [1] * 7 + [5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6], rtol=1e-6)
+    send_at(monkeypatch, signal.SIGTERM, 9)
+    assert train(tmp_path / "interrupted", data, **settings).step == 9
+    assert train(tmp_path / "interrupted", data, **settings).step == 12
+    assert_same_end(tmp_path / "interrupted", tmp_path / "whole", 12)
+
+
+@pytest.mark.integration
+def test_a_decay_ends_when_the_time_does(tmp_path, data, monkeypatch):
+    """Here the time allows 11 steps, which is known after 6 of them."""
+    monkeypatch.setattr(_Pace, "steps_left", lambda self, now: 5.4 if self._steps == 5 else math.inf)
+    settings = {"decay_steps": 6, "max_minutes": 60.0, "max_steps": 1000}
+    train(tmp_path / "without", data, max_steps=11)
+    assert train(tmp_path / "whole", data, **settings) == (11, "reached train.max_minutes", 0)
+    shares = np.divide(learning_rates(tmp_path / "whole"), learning_rates(tmp_path / "without"))
+    np.testing.assert_allclose(shares, [1] * 6 + [5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6], rtol=1e-6)
+    # An interruption changes nothing; other settings of the decay end it.
+    send_at(monkeypatch, signal.SIGTERM, 9)
+    assert train(tmp_path / "interrupted", data, **settings).step == 9
+    shutil.copytree(tmp_path / "interrupted", tmp_path / "longer")
+    monkeypatch.setattr(_Pace, "steps_left", lambda self, now: math.inf)
+    assert train(tmp_path / "interrupted", data, **settings) == (11, "reached train.max_minutes", 0)
+    assert_same_end(tmp_path / "interrupted", tmp_path / "whole", 11)
+    assert train(tmp_path / "longer", data, decay_steps=5, max_steps=14) == (14, "reached train.max_steps", 0)
+
+
+def test_the_pace_of_a_training_tells_how_many_steps_are_left(monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    pace = _Pace(max_minutes=2)
+    pace.add(1, now=1040.0)  # traces
+    assert math.isinf(pace.steps_left(1040.0))
+    pace.add(10, now=1050.0)
+    pace.add(10, now=1060.0)
+    assert pace.steps_left(1060.0) == pytest.approx(60)
+    assert pace.steps_left(1130.0) == 0
+    assert math.isinf(_Pace(0).steps_left(1000.0))
 
 
 @pytest.mark.integration

@@ -41,6 +41,9 @@ class TrainingState(NamedTuple):
 class JaxStep:
     """What `TrainingStep` is on TensorFlow: the model, its optimizer and the compiled step.
 
+    Attributes:
+        last_step: as in `TrainingStep`.
+
     Raises:
         InputError: shapes are not static, `frozen` fits no weight, or all, or the weights cannot be split.
     """
@@ -64,8 +67,8 @@ class JaxStep:
         zeros = [np.zeros_like(array) for array in start]
         averages = start if config.ema_decay else []
         self._state = jax.device_put(TrainingState(start, zeros, zeros, averages), self._layout)
-        self.num_updates = 0
-        scalars = PartitionSpec(), PartitionSpec()
+        self.num_updates, self.last_step = 0, config.max_steps
+        scalars = PartitionSpec(), PartitionSpec(), PartitionSpec()
         results = self._layout, self._everywhere
         self._update = self._on_replicas(self._replica_update, *scalars, donate_argnums=0, out_shardings=results)
         self._validate = self._on_replicas(self._replica_validation, out_shardings=self._everywhere)
@@ -78,7 +81,8 @@ class JaxStep:
         for _ in range(steps):
             random = np.random.Philox(key=(self.config.seed % 2**64) + (self.num_updates << 64))
             seed = random.random_raw(1).view(np.int32)  # --> [2]
-            scalars = jax.device_put((seed, np.int32(self.num_updates + 1)), self._everywhere)
+            counts = np.int32(self.num_updates + 1), np.int32(self.last_step)
+            scalars = jax.device_put((seed, *counts), self._everywhere)
             self._state, values = self._update(self._state, *self._next(batches), *scalars)
             metrics.append(values)
             self.num_updates += 1
@@ -134,7 +138,7 @@ class JaxStep:
         return values if self.strategy.num_replicas_in_sync == 1 else jax.lax.psum(values, BATCH)
 
     def _replica_update(
-        self, state: TrainingState, source: Tensor, target: Tensor, seed: Tensor, step: Tensor
+        self, state: TrainingState, source: Tensor, target: Tensor, seed: Tensor, step: Tensor, last_step: Tensor
     ) -> tuple[TrainingState, tuple[Tensor, ...]]:
         """One replica's part of one step: the next state, and loss, tokens, learning rate and norm of the gradients."""
         config = self.config
@@ -147,7 +151,7 @@ class JaxStep:
         if config.clip_norm:
             factor = config.clip_norm * jnp.minimum(1.0 / norm, 1.0 / config.clip_norm)
             gradients = [gradient * factor for gradient in gradients]
-        rate = update_rate(config, self.model.config.d_model, step)
+        rate = update_rate(config, self.model.config.d_model, step, last_step)
         return self._updated(state, gradients, rate, step), (loss, tokens, rate, norm)
 
     def _updated(self, state: TrainingState, gradients: list[Tensor], rate: Tensor, step: Tensor) -> TrainingState:

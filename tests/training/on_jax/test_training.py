@@ -35,7 +35,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 STEPS, LAST = 3, 7  # on TensorFlow first; and in all
 TRAIN = {
     **{"static_shapes": True, "clip_norm": 1.0, "ema_decay": 0.9, "accumulation_steps": 2},
-    **{"max_steps": STEPS, "validation_steps": STEPS, "frozen": ("encoder/*",)},
+    **{"decay_steps": 2, "max_steps": STEPS, "validation_steps": STEPS, "frozen": ("encoder/*",)},
 }
 # Experts add a loss of their own to that of the tokens; `tests/layers/test_backends.py` compares the steps of all
 # families, in the slow ring. Backends draw different numbers, so there are none.
