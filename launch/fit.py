@@ -27,7 +27,7 @@ from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied, this_machine
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied, table
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.processor import num_cores
@@ -62,6 +62,7 @@ _LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the m
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
 
 _SAVING = "train.checkpoint_minutes"  # decides little
+_RECENT = 0.75  # of all updates: a validation loss that was lowest before is no longer falling
 
 
 def main(argv: list[str]) -> None:
@@ -84,7 +85,8 @@ def main(argv: list[str]) -> None:
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
             # All at once, since a folder with data and without what was asked for would count as somebody else's.
             choices = _chosen(steps, survey, given)
-            steps.record.update(choices=choices, pairs=survey.pairs, asked=_asked(config), text=None)
+            about = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _asked(config)}
+            steps.record.update(choices=choices, **about, text=None)
         steps.record.check_same("asked", _asked(config), output)
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
@@ -100,14 +102,16 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
-    program.say(_table(steps.choices))
+    program.say(table(steps.choices))
     if others := _other_choices(steps):
         program.say(f"begun for other minutes; for {_MINUTES.value:g} a new --output would choose {others}")
     steps.prepare(corpus, config, num_cores())
     counts = steps.data.counts
     program.say(", ".join(f"{split}: {counts[split]['kept']:,} pairs" for split in steps.data.splits))
+    drawn = sum(counts[split]["kept"] for split in ("valid", "test") if f"drawn_{split}" in corpus.identity)
     for reason, meaning in REASONS.items():
-        if dropped := counts["train"].get(reason):
+        dropped = counts["train"].get(reason, 0) - (drawn if reason == "held_out" else 0)
+        if dropped > 0:
             program.say(f"  not trained on: {dropped:,} pairs ({meaning})")
     program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
@@ -196,20 +200,16 @@ def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> lis
     """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
     with steps.preparing():
         program.say("reading the text, to choose by its size")
-        pairs = survey.pairs
-    chosen = fit_rules.choose(pairs, _MINUTES.value, **this_machine(), preset=_PRESET.value)
-    choices = {each.name: each for each in (*chosen, *given)}
-    settings_applied(choices.values())
-    return [vars(each) for each in choices.values()]
+        chosen = steps.chosen(survey.pairs, _MINUTES.value, preset=_PRESET.value, given=given)
+    return [vars(each) for each in chosen]
 
 
 def _other_choices(steps: FitSteps) -> str:
     """What a new folder would have for so many minutes, and this one, begun for others, has not."""
     if (pairs := steps.record["pairs"]) is None:
         return ""
-    chosen = fit_rules.choose(pairs, _MINUTES.value, **this_machine(), preset=_PRESET.value)
     given = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
-    others = list({each.name: each for each in (*chosen, *given)}.values())
+    others = steps.chosen(pairs, _MINUTES.value, preset=_PRESET.value, given=given)
     presets_of = [next(each.value for each in each_of if each.name == "preset") for each_of in (steps.choices, others)]
     if presets_of[0] != presets_of[1]:
         return f"preset: {' -> '.join(presets_of)}"
@@ -217,23 +217,24 @@ def _other_choices(steps: FitSteps) -> str:
     return ", ".join(each for each in configuration.differences(here, there) if not each.startswith(_SAVING))
 
 
-def _table(choices: Sequence[Choice]) -> str:
-    rows = [(each.name, str(each.value), each.reason) for each in choices]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return "\n".join(f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {reason}" for name, value, reason in rows)
-
-
 def _as_typed(words: str) -> str:
     return helping.as_typed(words, sys.argv[0])
 
 
 def _advice(steps: FitSteps) -> str:
+    lowest, last = steps.validations
     longer = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
+    improvement = longer, "resumes training: the validation loss was still falling"
+    if steps.record["has_converged"] or lowest < _RECENT * last:
+        dropout = "a higher --set=model.dropout_rate in a new --output"
+        improvement = (
+            f"more text of the same kind, or {dropout}",
+            f"the validation loss was lowest at update {lowest:,}",
+        )
     lines = [
         *commands(steps),
-        *([] if steps.record["has_converged"] else [(longer, "trains on from here")]),
-        (str(steps.run.curves_path), "how training went: if the validation loss still falls, train on"),
-        ("more text of the same kind, or a higher model.dropout_rate where there is none", "improves it most"),
+        improvement,
+        (str(steps.run.curves_path), "how training went"),
         ("docs/getting_started.md", "the steps behind this one"),
     ]
     return _as_typed("\n".join(f"  {line}  # {meaning}" for line, meaning in lines))

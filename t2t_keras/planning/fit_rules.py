@@ -1,4 +1,9 @@
-"""What `launch.fit` chooses for some pairs of sentences and some minutes of training, and why."""
+"""Chooses the settings of `launch.fit` from the size of the text and from the work that the time allows on a machine.
+
+The unit of work is an update of the preset `tiny` (4 + 4 layers) with 8,000 vocabulary entries and batches of 2,048
+tokens. `t2t_keras.fitting.speed` measures how many of them a machine makes in a minute. docs/what_to_expect.md has the
+trainings behind each rule.
+"""
 
 import dataclasses
 from typing import Any
@@ -6,16 +11,19 @@ from typing import Any
 from t2t_keras.errors import InputError
 
 FEWEST_PAIRS = 200
+FEWEST_UPDATES = 400  # with fewer, outputs hardly depend on the source
+GIVEN = "given"  # the reason of a choice that the user has made
 
-# Pairs of some 15 tokens a side that two cores train on in a minute with the preset `tiny`: enough to tell a short
-# training from one that sees every pair a hundred times, on any machine.
-_PAIRS_A_MINUTE = 36_000
+_BATCH_TOKENS = 2048
+_TOKENS_OF_A_SIDE = 15  # of a usual sentence
+_FILL = 0.9  # of a batch; the rest is padding
 
-# On Multi30k this recipe in bfloat16 had a lower validation loss than the preset's in float32 until 49 minutes of
-# processor, half an hour of two cores, where scores were the same (docs/what_to_expect.md). Not measured: the preset's
-# recipe in bfloat16, in which its larger batches are faster.
-_SHORT_MINUTES = 45.0
-_MANY_PASSES, _VERY_MANY_PASSES = 30, 150
+# Two layers a side make more updates in a short time; four catch up with more work than this.
+_WORK_FOR_FOUR_LAYERS = 4_000
+# With more work than this, the recipe of the preset (larger batches, longer warm-up) is better.
+_WORK_FOR_THE_PRESET = 12_000
+_PEAK_RATE = 0.0039  # of the short recipe: learning_rate_scale / sqrt(d_model * warmup_steps), with d_model 128
+_FEW_PASSES, _MANY_PASSES, _VERY_MANY_PASSES = 5, 30, 150
 _FASTER_IN_BFLOAT16 = ("tiny", "base")  # as `benchmarks.train_step` measures it
 
 
@@ -24,7 +32,8 @@ class Choice:
     """Something that was chosen.
 
     Attributes:
-        name: "preset", "held_out_pairs" (of validation and of test, each), or a setting, "section.field".
+        name: "preset", "held_out_pairs" (of validation and of test, each), "updates" (that the time allows), or a
+            setting, "section.field".
         value: what was chosen; a value of JSON.
         reason: why, in a sentence.
     """
@@ -34,32 +43,43 @@ class Choice:
     reason: str
 
 
-GIVEN = "given"  # the reason of what was not chosen by a rule
-
-
 def choose(
     pairs: int,
     minutes: float,
+    updates_per_minute: float,
     *,
     has_accelerator: bool = False,
     has_tpu: bool = False,
     computes_in_bfloat16: bool = False,
     preset: str | None = None,
 ) -> tuple[Choice, ...]:
-    """The choices for so many pairs of text, and minutes of training; an InputError if there are too few pairs.
+    """Returns the choices for `pairs` of text and `minutes` of training.
 
-    `has_accelerator`: there is a GPU or a TPU. `has_tpu`: it is a TPU. `computes_in_bfloat16`: the processor has
-    instructions for it. No `preset` chooses one.
+    Args:
+        pairs: usable pairs of sentences.
+        minutes: of training.
+        updates_per_minute: speed of the machine, in the unit of this module.
+        has_accelerator: whether there is a GPU or a TPU.
+        has_tpu: whether it is a TPU.
+        computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
+        preset: the preset, if it is given.
+
+    Raises:
+        InputError: there are too few pairs.
     """
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
-    passes = minutes * _PAIRS_A_MINUTE / pairs
-    chosen = [_vocabulary(pairs), _held_out(pairs)]
+    work = minutes * updates_per_minute
+    passes = work * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
+    vocabulary = _vocabulary(pairs, work)
+    chosen = [vocabulary, _held_out(pairs)]
     if preset is None:
         chosen.append(_preset(pairs, minutes, has_accelerator))
         preset = chosen[-1].value
     if preset == "tiny":
-        chosen += [_dropout(passes), *_recipe(minutes)]
+        chosen += [*_recipe(work, vocabulary.value), _dropout(passes)]
+    else:
+        chosen.append(_updates(work))
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
         chosen.append(
             Choice("train.mixed_bfloat16", True, "this processor computes in it, and makes more updates a minute")
@@ -70,9 +90,11 @@ def choose(
     return (*chosen, *_validation(passes), *_saving(minutes), beam)
 
 
-def _vocabulary(pairs: int) -> Choice:
+def _vocabulary(pairs: int, work: float) -> Choice:
     sizes = ((5_000, 2000), (20_000, 4000), (300_000, 8000), (2_000_000, 16000))
     size = next((size for most, size in sizes if pairs < most), 37000)
+    if size > 4000 and work < FEWEST_UPDATES:
+        return Choice("data.vocab_size", 4000, "a smaller vocabulary makes more updates in a short time")
     return Choice("data.vocab_size", size, "each entry should occur often enough to be learned")
 
 
@@ -87,24 +109,46 @@ def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
     return Choice("preset", "tiny", "a larger model needs an accelerator, hours and 300,000 pairs to become better")
 
 
-def _dropout(passes: float) -> Choice:
-    if passes < _MANY_PASSES:
-        return Choice("model.dropout_rate", 0.1, "each pair is seen a few times, so little can be learned by heart")
-    if passes < _VERY_MANY_PASSES:
-        return Choice("model.dropout_rate", 0.3, "each pair is seen dozens of times, and dropout keeps them apart")
-    return Choice("model.dropout_rate", 0.4, "each pair is seen hundreds of times and would be learned by heart")
-
-
-def _recipe(minutes: float) -> list[Choice]:
-    """The batch, the learning rate and the moving average, which the preset has for an hour."""
-    if minutes > _SHORT_MINUTES:
-        return []
+def _recipe(work: float, vocab_size: int) -> list[Choice]:
+    """Chooses the number of layers, the batch, the learning rate and the moving average."""
+    if work >= _WORK_FOR_THE_PRESET:
+        return [_updates(work / 2)]  # of twice as many tokens
+    layers = 2 if work < _WORK_FOR_FOUR_LAYERS else 4
+    updates = _updates(work / cost(layers, vocab_size))
+    warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
+    scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
+    depth = "fewer layers learn faster" if layers == 2 else "the time is enough for the preset's layers"
     return [
-        Choice("train.tokens_per_batch", 2048, "in a short time, more updates with less text each get further"),
-        Choice("train.warmup_steps", 500, "the rate must have risen long before the time is over"),
-        Choice("train.learning_rate_scale", 1.0, "the shorter warm-up would otherwise end at too high a rate"),
+        Choice("model.num_encoder_layers", layers, depth),
+        Choice("model.num_decoder_layers", layers, depth),
+        updates,
+        Choice("train.tokens_per_batch", _BATCH_TOKENS, "in a short time, more updates with less text get further"),
+        Choice("train.warmup_steps", warmup_steps, "a quarter of the updates, at most 500"),
+        Choice("train.learning_rate_scale", scale, f"the rate rises to {_PEAK_RATE}"),
         Choice("train.ema_decay", 0.99, "a moving average of the weights is better than those of any one update"),
     ]
+
+
+def cost(layers: int, vocab_size: int) -> float:
+    """Returns the time of an update of `tiny` with `layers` a side and another vocabulary, in the unit of this module.
+
+    Processor time with 1, 2 and 4 layers and with 2,000, 4,000 and 8,000 entries is within 4 % of it (AMD EPYC, Zen 4).
+    """
+    return 0.16 * layers + 0.045 * vocab_size / 1000
+
+
+def _updates(work: float) -> Choice:
+    return Choice("updates", max(round(work), 1), "about as many as the time allows on this machine")
+
+
+def _dropout(passes: float) -> Choice:
+    if passes < _FEW_PASSES:
+        return Choice("model.dropout_rate", 0.0, "each pair is seen too rarely to be learned by heart")
+    if passes < _MANY_PASSES:
+        return Choice("model.dropout_rate", 0.1, "each pair is seen several times, so little is learned by heart")
+    if passes < _VERY_MANY_PASSES:
+        return Choice("model.dropout_rate", 0.3, "each pair is seen dozens of times and would be learned by heart")
+    return Choice("model.dropout_rate", 0.4, "each pair is seen hundreds of times and would be learned by heart")
 
 
 def _validation(passes: float) -> list[Choice]:
@@ -112,12 +156,12 @@ def _validation(passes: float) -> list[Choice]:
         return [
             Choice("train.validation_sentences", 0, "as long as the loss falls, the score rises too"),
             Choice("train.best_metric", "loss", "it is steadier than a score of a few sentences"),
-            Choice("train.patience", 0, "the time is over before a model stops to improve"),
+            Choice("train.patience", 0, "the time is over before the model stops improving"),
         ]
     return [
-        Choice("train.validation_sentences", 200, "so many translations show the score, in seconds"),
+        Choice("train.validation_sentences", 200, "the score of 200 translations is measured in seconds"),
         Choice("train.best_metric", "bleu", "after many passes translations improve while the loss rises"),
-        Choice("train.patience", 10, "what has not improved in ten validations will not"),
+        Choice("train.patience", 10, "a model that has not improved in ten validations will not"),
     ]
 
 
@@ -128,5 +172,4 @@ def _saving(minutes: float) -> list[Choice]:
         Choice("train.checkpoint_minutes", interval, f"{count} checkpoints in all, each is validated"),
         Choice("train.keep_checkpoints", 10, "their average is often better than the best of them"),
         Choice("train.log_steps", 50, "a line of progress every few seconds"),
-        Choice("train.max_steps", 1_000_000, "the minutes end the training"),
     ]

@@ -30,7 +30,7 @@ APPENDED = (
     (r"--strategy=mirrored", "--replicas=2"),  # as launch.train asks where there is no GPU
     (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # the run of the command before goes on
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
-    (r"launch\.fit ", f"--vocab_size=320 {_LAYERS}"),
+    (r"launch\.fit ", f"--vocab_size=320 --set train.max_steps=9 {_LAYERS}"),
     (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1 --set train.tokens_per_batch=400"),
     (r"launch\.study .*--set train\.max_steps=", "--set train.max_steps=2"),  # which wins over --steps
     (r"launch\.study .*--table=(3|4|attention) (?!.*--plan)", _LAYERS),

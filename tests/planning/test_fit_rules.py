@@ -1,22 +1,25 @@
-"""What is chosen depends on pairs and minutes alone, and each choice has its reason."""
+"""Choices depend on pairs, minutes and the speed of the machine only, and each has its reason."""
 
 import pytest
 
 from t2t_keras import config
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.planning.fit_rules import FEWEST_PAIRS, choose
+from t2t_keras.planning.fit_rules import FEWEST_PAIRS, choose, cost
+
+SPEED = 300.0  # updates a minute: two cores with AVX-512
 
 
-def chosen(pairs, minutes, **more):
-    return {choice.name: choice.value for choice in choose(pairs, minutes, **more)}
+def chosen(pairs, minutes, speed=SPEED, **more):
+    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **more)}
 
 
 @pytest.mark.parametrize("pairs", [200, 2_000, 44_000, 1_000_000, 40_000_000])
 @pytest.mark.parametrize("minutes", [0.1, 10, 60, 6000])
+@pytest.mark.parametrize("speed", [10.0, 300.0, 20_000.0])
 @pytest.mark.parametrize("machine", [{}, {"has_accelerator": True}, {"computes_in_bfloat16": True}])
-def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, machine):
-    choices = choose(pairs, minutes, **machine)
+def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, speed, machine):
+    choices = choose(pairs, minutes, speed, **machine)
     names = [choice.name for choice in choices]
     assert len(set(names)) == len(names)
     assert all(choice.reason and not choice.reason.endswith(".") for choice in choices)
@@ -37,16 +40,37 @@ def test_more_text_gets_more_entries_and_larger_sets():
 
 
 def test_more_passes_get_more_dropout_and_are_validated_by_translations():
-    rows = [chosen(pairs, 10) for pairs in (44_000, 10_000, 2_000)]
-    assert [row["model.dropout_rate"] for row in rows] == [0.1, 0.3, 0.4]
-    assert [row["train.best_metric"] for row in rows] == ["loss", "bleu", "bleu"]
-    assert [row["train.patience"] > 0 for row in rows] == [False, True, True]
+    rows = [chosen(pairs, 10) for pairs in (200_000, 44_000, 10_000, 2_000)]
+    assert [row["model.dropout_rate"] for row in rows] == [0.0, 0.1, 0.3, 0.4]
+    assert [row["train.best_metric"] for row in rows] == ["loss", "loss", "bleu", "bleu"]
+    assert [row["train.patience"] > 0 for row in rows] == [False, False, True, True]
 
 
 def test_an_hour_has_the_recipe_of_the_preset_and_minutes_have_their_own():
     names = ("train.tokens_per_batch", "train.warmup_steps", "train.learning_rate_scale", "train.ema_decay")
-    assert [chosen(44_000, 5)[name] for name in names] == [2048, 500, 1.0, 0.99]
-    assert not chosen(44_000, 60).keys() & set(names)
+    assert [chosen(44_000, 10)[name] for name in names] == [2048, 500, 0.99, 0.99]
+    assert not chosen(44_000, 60).keys() & {*names, "model.num_encoder_layers"}
+
+
+def test_a_faster_machine_gets_more_layers_and_a_slower_one_a_shorter_warm_up():
+    rows = [chosen(44_000, 5, speed) for speed in (50, 130, 2_000)]
+    assert [row["model.num_encoder_layers"] for row in rows] == [2, 2, 4]
+    assert [row["model.num_decoder_layers"] for row in rows] == [2, 2, 4]
+    assert [row["train.warmup_steps"] for row in rows] == [120, 230, 500]
+    assert [row["data.vocab_size"] for row in rows] == [4000, 8000, 8000]
+    assert [row["updates"] for row in rows] == [500, 956, 10_000]
+
+
+@pytest.mark.parametrize("minutes", [2, 5, 30, 60])
+def test_a_machine_of_half_the_speed_chooses_the_same_in_twice_the_time(minutes):
+    saving = ("train.checkpoint_minutes", "train.keep_checkpoints")
+    rows = [chosen(44_000, minutes, 300), chosen(44_000, 2 * minutes, 150)]
+    fast, slow = ({name: value for name, value in row.items() if name not in saving} for row in rows)
+    assert fast == slow
+
+
+def test_the_unit_of_work_is_an_update_of_the_preset():
+    assert cost(4, 8000) == pytest.approx(1)
 
 
 def test_the_large_model_needs_text_hours_and_an_accelerator():
@@ -70,9 +94,10 @@ def test_a_tpu_gets_static_shapes():
 
 
 def test_a_given_preset_keeps_its_recipe():
+    assert "updates" in chosen(44_000, 5, preset="base")
     assert not {"preset", "model.dropout_rate", "train.warmup_steps"} & chosen(44_000, 5, preset="base").keys()
 
 
 def test_too_few_pairs_are_refused():
     with pytest.raises(InputError, match=f"the text has 199 pairs that can be used; at least {FEWEST_PAIRS} are"):
-        choose(FEWEST_PAIRS - 1, 60)
+        choose(FEWEST_PAIRS - 1, 60, SPEED)
