@@ -99,7 +99,7 @@ def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
     if not flags.peers:
         return
     batches, sizes = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
-    vocab_size, *_ = write_batches(flags.data_dir, "planned", flags.tokens_per_batch, 1, batches)
+    vocab_size = write_batches(flags.data_dir, "planned", flags.tokens_per_batch, 1, batches).vocab_size
     model = transformer_preset(flags.preset)
     with open(sizes, "w") as file:
         json.dump(sizes_of(model, vocab_size, model.dropout_rate), file)

@@ -1,4 +1,4 @@
-"""Training speed: ours against the same network elsewhere, turn by turn, and against its matrix products alone.
+"""Training speed: ours against the same network elsewhere, turn by turn, and against the rate of a large product.
 
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
@@ -17,6 +17,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,12 +30,32 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.models import presets
 
 BUCKETS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64)  # the longest pair of each
-ENGINES = ("ours", "ours_bfloat16", "keras_layers")  # of any family
-ENGINES_OF_THE_TRANSFORMER = (*ENGINES, "keras_hub", "marian", "products")
+ENGINES = ("ours", "ours_bfloat16", "keras_layers", "keras_layers_mapped", "matrix")  # of any family
+ENGINES_OF_THE_TRANSFORMER = (*ENGINES[:-1], "keras_hub", "keras_hub_mapped", "marian", "matrix")
 
 
-def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: int, path: str) -> tuple[int, int, float]:
-    """The first batches of an epoch; returns the vocabulary's size, the real target tokens and the targets' fill."""
+class Batches(NamedTuple):
+    """What the engines train on.
+
+    Attributes:
+        num_batches: in a turn.
+        vocab_size: of both sides.
+        source_tokens: of all batches together, without padding.
+        target_tokens: likewise.
+        fill: share of the targets that is not padding.
+        length: mean length of a target.
+    """
+
+    num_batches: int
+    vocab_size: int
+    source_tokens: int
+    target_tokens: int
+    fill: float
+    length: float
+
+
+def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: int, path: str) -> Batches:
+    """Writes the first batches of an epoch."""
     data = PreparedData.open(data_dir)
     corpus = data.split("train")
     make = planned_batches if batching == "planned" else bucketed_batches
@@ -43,8 +64,10 @@ def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: in
         raise SystemExit(f"an epoch has {len(batches)} batches of {tokens_per_batch} tokens, and {count} are asked for")
     sides = zip(("source", "target"), zip(*batches, strict=True), strict=True)
     np.savez(path, **{f"{side}_{i}": array for side, arrays in sides for i, array in enumerate(arrays)})
-    tokens = sum(int((target != 0).sum()) for _, target in batches)
-    return data.tokenizer.vocab_size, tokens, tokens / sum(target.size for _, target in batches)
+    source_tokens, target_tokens = (sum(int((pair[side] != 0).sum()) for pair in batches) for side in (0, 1))
+    fill = target_tokens / sum(target.size for _, target in batches)
+    length = target_tokens / sum(len(target) for _, target in batches)
+    return Batches(count, data.tokenizer.vocab_size, source_tokens, target_tokens, fill, length)
 
 
 def planned_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -95,8 +118,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         batches, sizes_path = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
         settings = (flags.batching, flags.tokens_per_batch, flags.batches)
-        vocab_size, tokens, fill = write_batches(flags.data_dir, *settings, batches)
-        sizes = sizes_of(model, vocab_size, flags.dropout_rate)
+        written = write_batches(flags.data_dir, *settings, batches)
+        sizes = sizes_of(model, written.vocab_size, flags.dropout_rate)
+        sized = dataclasses.replace(model, vocab_size=written.vocab_size)
+        of_two_tokens = sum(sized.training_flops(round(written.length)).values())  # a source and a target token
+        flops = of_two_tokens * (written.source_tokens + written.target_tokens) / 2
         engines = ENGINES_OF_THE_TRANSFORMER if model.family == "transformer" else ENGINES
         with open(sizes_path, "w") as file:
             json.dump(sizes, file)
@@ -111,7 +137,7 @@ def main() -> None:
             else:
                 workers.append(worker)
         take_turns(workers, flags.rounds)
-        report(workers, sizes, flags.batches, tokens, fill, flags.output)
+        report(workers, sizes, written, flops, flags.output)
         for worker in workers:
             worker.close()
 
@@ -124,21 +150,31 @@ def sizes_of(model: ModelConfig, vocab_size: int, dropout_rate: float) -> dict:
     return {**plain_sizes(model), **changes}
 
 
-def report(workers: list[Worker], sizes: dict, batches: int, tokens: int, fill: float, output: str | None) -> None:
-    """Prints the table."""
-    rates = {worker.name: tokens / worker.median("seconds") for worker in workers}
-    print(f"{sizes}\n{batches} batches, {tokens} target tokens, fill of the targets {fill:.3f}\n")
-    print("| engine | target tokens/s | ours / it | ms/step | CPU s/step | peak GiB | parameters | quiet turns |")
-    print("|---|---|---|---|---|---|---|---|")
-    for worker in workers:
-        rate = rates[worker.name]
+def report(workers: list[Worker], sizes: dict, batches: Batches, flops: float, output: str | None) -> None:
+    """Prints the table; `flops` are the operations of a turn's products, forward and backward."""
+    limits = [worker.median("flops_per_second") for worker in workers if worker.name == "matrix"]
+    engines = [worker for worker in workers if worker.name != "matrix"]
+    rates = {worker.name: batches.target_tokens / worker.median("seconds") for worker in engines}
+    tokens = f"{batches.target_tokens} target tokens, fill of the targets {batches.fill:.3f}"
+    print(f"{sizes}\n{batches.num_batches} batches, {tokens}\n")
+    print(
+        "| engine | target tokens/s | ours / it | of a large product's rate | ms/step | CPU s/step | page faults/step "
+        "| peak GiB | parameters | quiet turns |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for worker in engines:
+        rate, seconds = rates[worker.name], worker.median("seconds")
         ratio = f"{rates['ours'] / rate:.2f}" if "ours" in rates else ""
+        share = f"{flops / seconds / limits[0]:.2f}" if limits else ""
         print(
-            f"| {worker.name} | {rate:,.0f} | {ratio} | {worker.median('seconds') / batches * 1e3:,.0f} "
-            f"| {worker.median('cpu_seconds') / batches:.2f} | {worker.median('peak_gib'):.2f} "
+            f"| {worker.name} | {rate:,.0f} | {ratio} | {share} | {seconds / batches.num_batches * 1e3:,.0f} "
+            f"| {worker.median('cpu_seconds') / batches.num_batches:.2f} "
+            f"| {worker.median('page_faults') / batches.num_batches:,.0f} | {worker.median('peak_gib'):.2f} "
             f"| {worker.about['parameters']:,} | {len(worker.turns)} |"
         )
-    peers = [rate for name, rate in rates.items() if not name.startswith("ours") and name != "products"]
+    if limits:
+        print(f"\na large float32 product: {limits[0] / 1e9:,.0f} GFLOP/s")
+    peers = [rate for name, rate in rates.items() if not name.startswith("ours")]
     if peers and "ours" in rates:
         print(f"\nours / best peer: {rates['ours'] / max(peers):.2f}")
     if output:

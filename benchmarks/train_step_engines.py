@@ -4,9 +4,11 @@ python -m benchmarks.train_step_engines ENGINE BATCHES.npz SIZES.json
 """
 
 import importlib
+import itertools
 import json
 import os
 import sys
+import time
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -31,10 +33,9 @@ def shifted(target: np.ndarray) -> np.ndarray:
 
 def ours(batches: list, sizes: dict) -> tuple:
     """t2t_keras: its trainer's step."""
-    import tensorflow as tf
-
     from t2t_keras.config import TrainConfig
     from t2t_keras.config.model_config import model_config_class
+    from t2t_keras.data.pipeline import dataset_of
     from t2t_keras.models.families import make_model
     from t2t_keras.training.devices.strategy import distributed, make_strategy
     from t2t_keras.training.step import TrainingStep
@@ -47,15 +48,8 @@ def ours(batches: list, sizes: dict) -> tuple:
     model: Any = make_model(family(**fields))
     step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING), strategy)
 
-    def elements():
-        while True:
-            yield from ({"source": source, "target": target} for source, target in batches)
-
-    ids = tf.TensorSpec([None, None], tf.int32)
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})
-    iterator = distributed(strategy, dataset.prefetch(2).with_options(options))
+    elements = itertools.cycle({"source": source, "target": target} for source, target in batches)
+    iterator = distributed(strategy, dataset_of(elements).prefetch(2))
 
     def work() -> dict:
         return {"loss": float(step.run(iterator, len(batches)).loss[-1])}
@@ -71,8 +65,12 @@ def ours_bfloat16(batches: list, sizes: dict) -> tuple:
     return ours(batches, sizes)
 
 
-def _keras_fit(model, batches: list) -> tuple:
-    """`compile` and `fit` of a Keras model that takes (source, shifted target) and gives logits."""
+def _keras_fit(model, batches: list, *, mapped: bool) -> tuple:
+    """`compile` and `fit` of a Keras model that takes (source, shifted target) and gives logits.
+
+    Users of Keras feed such batches by a generator, whose kernel makes TensorFlow allocate memory more slowly on Python
+    3.11 and later (see `benchmarks.page_faults`). With `mapped` the same batches come from a dataset without it.
+    """
     import keras
     import tensorflow as tf
 
@@ -86,11 +84,18 @@ def _keras_fit(model, batches: list) -> tuple:
     options = tf.data.Options()
     options.autotune.enabled = False
 
-    def elements():
-        yield from (((source, shifted(target)), target) for source, target in batches)
+    elements = [((source, shifted(target)), target) for source, target in batches]
+    if mapped:
 
-    dataset = tf.data.Dataset.from_generator(elements, output_signature=((ids, ids), ids)).prefetch(2)
-    dataset = dataset.with_options(options)
+        def element(index):
+            arrays = tf.numpy_function(lambda i: (*elements[i][0], elements[i][1]), [index], [tf.int32] * 3)
+            source, inputs, target = (tf.ensure_shape(array, [None, None]) for array in arrays)
+            return (source, inputs), target
+
+        dataset = tf.data.Dataset.range(len(elements)).map(element)
+    else:
+        dataset = tf.data.Dataset.from_generator(lambda: elements, output_signature=((ids, ids), ids))
+    dataset = dataset.prefetch(2).with_options(options)
     model.compile(keras.optimizers.Adam(1e-4, **ADAM), loss, jit_compile=False)
 
     def work() -> dict:
@@ -104,12 +109,18 @@ def _positions(length: int, d_model: int) -> np.ndarray:
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d_model).astype(np.float32)
 
 
-def keras_layers(batches: list, sizes: dict) -> tuple:
+def keras_layers(batches: list, sizes: dict, *, mapped: bool = False) -> tuple:
     """The same network in keras.layers, trained with fit."""
     if sizes["family"] != "transformer":
         network = importlib.import_module(f"benchmarks.{sizes['family']}_in_keras").Network(sizes)
-        return _keras_fit(network, batches)
-    return _keras_fit(_transformer_in_keras(sizes), batches)
+    else:
+        network = _transformer_in_keras(sizes)
+    return _keras_fit(network, batches, mapped=mapped)
+
+
+def keras_layers_mapped(batches: list, sizes: dict) -> tuple:
+    """The same without `from_generator`."""
+    return keras_layers(batches, sizes, mapped=True)
 
 
 def _transformer_in_keras(sizes: dict):
@@ -164,7 +175,7 @@ def _transformer_in_keras(sizes: dict):
     return Network()
 
 
-def keras_hub(batches: list, sizes: dict) -> tuple:
+def keras_hub(batches: list, sizes: dict, *, mapped: bool = False) -> tuple:
     """The same network in keras_hub's layers, trained with fit; their attention drops probabilities too."""
     import keras
     from keras import ops
@@ -197,7 +208,12 @@ def keras_hub(batches: list, sizes: dict) -> tuple:
                 y = layer(y, x, encoder_padding_mask=real)
             return self.embedding(y, reverse=True)
 
-    return _keras_fit(Network(), batches)
+    return _keras_fit(Network(), batches, mapped=mapped)
+
+
+def keras_hub_mapped(batches: list, sizes: dict) -> tuple:
+    """The same without `from_generator`."""
+    return keras_hub(batches, sizes, mapped=True)
 
 
 def marian(batches: list, sizes: dict) -> tuple:
@@ -249,55 +265,29 @@ def marian(batches: list, sizes: dict) -> tuple:
     return work, sum(p.numel() for p in model.parameters())
 
 
-def products(batches: list, sizes: dict) -> tuple:
-    """The matrix products of a step and nothing else: what a step would cost if all the rest were free."""
+def matrix(batches: list, sizes: dict) -> tuple:
+    """No network, but a large float32 product of matrices: the rate that bounds all of them."""
     import tensorflow as tf
 
-    d, ff, heads, vocab = (sizes[key] for key in ("d_model", "d_ff", "num_heads", "vocab_size"))
-    layers = sizes["num_layers"]
-    width = d // heads
-    kernels = {pair: tf.random.normal(pair) for pair in ((d, d), (d, ff), (ff, d), (d, vocab))}
-
-    def linear(rows: int, pair: tuple[int, int], count: int) -> None:
-        x, g, kernel = tf.random.normal([rows, pair[0]]), tf.random.normal([rows, pair[1]]), kernels[pair]
-        for _ in range(count):
-            calls.append((tf.matmul, (x, kernel), {}))
-            calls.append((tf.matmul, (g, kernel), {"transpose_b": True}))
-            calls.append((tf.matmul, (x, g), {"transpose_a": True}))
-
-    def attention(rows: int, queries: int, keys: int, count: int) -> None:
-        q, k = tf.random.normal([rows, heads, queries, width]), tf.random.normal([rows, heads, keys, width])
-        p = tf.random.normal([rows, heads, queries, keys])
-        for _ in range(2 * count):
-            calls.append((tf.matmul, (q, k), {"transpose_b": True}))
-            calls.append((tf.matmul, (p, k), {}))
-            calls.append((tf.matmul, (p, q), {"transpose_a": True}))
-
-    all_calls = []
-    for source, target in batches:
-        calls: list = []
-        rows = source.shape[0]
-        linear(source.size, (d, d), 6 * layers)
-        linear(target.size, (d, d), 6 * layers)
-        for size in (source.size, target.size):
-            linear(size, (d, ff), layers)
-            linear(size, (ff, d), layers)
-        linear(int((target != 0).sum()), (d, vocab), 1)
-        attention(rows, source.shape[1], source.shape[1], layers)
-        attention(rows, target.shape[1], target.shape[1], layers)
-        attention(rows, target.shape[1], source.shape[1], layers)
-        all_calls.append(calls)
+    rows, count = 2048, 20
+    factors = tf.random.normal([2, rows, rows])
 
     def work() -> dict:
-        for batch_calls in all_calls:
-            for product, arguments, options in batch_calls:
-                result = product(*arguments, **options)
-        return {"last": float(result[..., 0, 0].numpy().ravel()[0])}
+        begun = time.perf_counter()
+        for _ in range(count):
+            product = tf.matmul(factors[0], factors[1])
+        last = float(product[0, 0].numpy())
+        return {"last": last, "flops_per_second": 2 * rows**3 * count / (time.perf_counter() - begun)}
 
     return work, 0
 
 
-ENGINES = {engine.__name__: engine for engine in (ours, ours_bfloat16, keras_layers, keras_hub, marian, products)}
+ENGINES = {
+    engine.__name__: engine
+    for engine in (
+        *(ours, ours_bfloat16, keras_layers, keras_layers_mapped, keras_hub, keras_hub_mapped, marian, matrix),
+    )
+}
 
 
 def main() -> None:

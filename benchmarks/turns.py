@@ -7,6 +7,7 @@ A turn counts only while other processes leave the machine alone.
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -25,11 +26,12 @@ def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
     for line in sys.stdin:
         if line.strip() != "go":
             break
-        begun, cpu = time.perf_counter(), time.process_time()
+        begun, cpu, faults = time.perf_counter(), time.process_time(), _page_faults()
         result = work()
         numbers = {
             "seconds": time.perf_counter() - begun,
             "cpu_seconds": time.process_time() - cpu,
+            "page_faults": _page_faults() - faults,
             "peak_gib": _peak_gib(),
         }
         print(json.dumps({"done": {**numbers, **result}}), flush=True)
@@ -116,6 +118,11 @@ def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
             if round_number == 0:
                 worker.turns, worker.noisy_turns = [], []
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)
+
+
+def _page_faults() -> int:
+    """Pages that this process has had mapped without reading a file."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _peak_gib() -> float:

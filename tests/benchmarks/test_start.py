@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import start
+from benchmarks.train_step import Batches
 
 pytestmark = pytest.mark.integration
 
@@ -23,7 +24,7 @@ def test_peers_are_given_all_that_they_read(tmp_path, monkeypatch):
 
     def write(data_dir, batching, tokens, count, path):
         np.savez(path, source_0=batch, target_0=batch)
-        return 50, 3, 1.0
+        return Batches(1, 50, 3, 3, 1.0, 3.0)
 
     monkeypatch.setattr(start, "write_batches", write)
     engines = list(start.peers(flags(peers="keras_layers"), str(tmp_path)))

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import conv_s2s_in_keras, rnn_attention_in_keras
 from benchmarks import train_step as module
-from benchmarks.train_step import report, sizes_of, write_batches
+from benchmarks.train_step import Batches, report, sizes_of, write_batches
 from benchmarks.train_step_engines import shifted
 from benchmarks.transformer_preset import transformer_preset
 from t2t_keras.models import families
@@ -20,15 +20,18 @@ SOURCE = np.array([[5, 6, 7, 1], [9, 1, 0, 0]], np.int32)
 TARGET = np.array([[3, 4, 5, 6, 1], [8, 1, 0, 0, 0]], np.int32)
 
 
-def test_only_others_are_peers(capsys):
+def test_only_others_are_peers_and_all_are_compared_with_a_large_product(capsys):
     def worker(name, seconds):
-        values = {"seconds": seconds, "cpu_seconds": 1.0, "peak_gib": 1.0}
+        values = {"seconds": seconds, "cpu_seconds": 1.0, "peak_gib": 1.0, "page_faults": 50, "flops_per_second": 800.0}
         return SimpleNamespace(name=name, turns=[1], about={"parameters": 1}, median=values.get)
 
-    workers = [worker("ours", 1.0), worker("ours_bfloat16", 0.5), worker("products", 0.1)]
-    report(workers, {}, 1, 100, 1.0, None)
-    assert "best peer" not in capsys.readouterr().out
-    report([*workers, worker("keras", 2.0)], {}, 1, 100, 1.0, None)
+    batches = Batches(1, 50, 100, 100, 1.0, 10.0)
+    workers = [worker("ours", 1.0), worker("ours_bfloat16", 0.5), worker("matrix", 0.1)]
+    report(workers, {}, batches, 200.0, None)
+    output = capsys.readouterr().out
+    assert "best peer" not in output and "| matrix" not in output
+    assert "| ours | 100 | 1.00 | 0.25 | 1,000 | 1.00 | 50 |" in output
+    report([*workers, worker("keras", 2.0)], {}, batches, 200.0, None)
     assert "ours / best peer: 2.00" in capsys.readouterr().out
 
 
