@@ -17,8 +17,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import helping, program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
-
 from absl import flags
 
 from t2t_keras import config as configuration
@@ -37,6 +35,8 @@ from t2t_keras.planning.fit_rules import Choice
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of_name
+
+from . import helping, program
 
 _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
 

@@ -3,10 +3,13 @@
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from t2t_keras.fitting.fit_steps import FitSteps
 from t2t_keras.machine.files import replacing
-from t2t_keras.models.contract import SequenceModel
+
+if TYPE_CHECKING:
+    from t2t_keras.models.contract import SequenceModel
 
 # What is known of the licence of the text of a corpus.
 _LICENCES = {

@@ -13,8 +13,8 @@ from t2t_keras.machine.files import sha256
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_known_weights
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.load import RunCheckpoint, load_weights, weights_path
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.load import load_weights
+from t2t_keras.runs.run import Run, RunCheckpoint, weights_path
 from t2t_keras.text.extension import spellings
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.devices.workers import Workers

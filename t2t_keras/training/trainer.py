@@ -26,8 +26,7 @@ from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run, scores_differ
+from t2t_keras.runs.run import Run, RunCheckpoint, scores_differ
 from t2t_keras.tasks.registry import task
 from t2t_keras.training.backends import (
     Devices,

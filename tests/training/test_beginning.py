@@ -11,8 +11,7 @@ from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.text.extension import spellings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
