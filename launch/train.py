@@ -83,7 +83,7 @@ def _train(run: Run) -> "Outcome":
         run.check_trainable()
         if _CLUSTER.value == "auto" and cluster.find_cluster() is None:  # else what one refuses, all have to
             _beginning(run)
-    from t2t_keras.training.backends import make_devices, make_workers
+    from t2t_keras.training.backends import make_devices, make_workers, need_static_shapes
     from t2t_keras.training.devices.micro_batch import fit_to_memory
     from t2t_keras.training.trainer import Trainer
 
@@ -93,7 +93,7 @@ def _train(run: Run) -> "Outcome":
     with remote_training.held(run.path, workers):
         run = Run(run.path)  # as it was fetched
         with workers.watched(), workers.alike():
-            data, config, init_from = _beginning(run)
+            data, config, init_from = _beginning(run, need_static_shapes(strategy))
         if found:
             config = fit_to_memory(run, config, found, workers)
         trainer = Trainer(run, config, data, strategy, init_from)
@@ -102,10 +102,10 @@ def _train(run: Run) -> "Outcome":
         return trainer.train()
 
 
-def _beginning(run: Run) -> tuple[PreparedData, Config, RunCheckpoint | None]:
-    """The data, the settings, and the run to begin from, as far as flags and files say; all that they can get wrong."""
+def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, Config, RunCheckpoint | None]:
+    """The data, the settings (see `_config`), and the run to begin from; raises where flags and files are wrong."""
     data = PreparedData.open(_data_dir(run))
-    return data, _config(run, data), _init_from(run)
+    return data, _config(run, data, on_static_shapes), _init_from(run)
 
 
 def _find_micro_batch(run: Run) -> "MicroBatch":
@@ -154,10 +154,11 @@ def _init_from(run: Run) -> RunCheckpoint | None:
     return RunCheckpoint(remote.local(noted["model_dir"]), noted["checkpoint"]) if noted else None
 
 
-def _config(run: Run, data: PreparedData) -> Config:
+def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Config:
     """The settings of the preset, fitted to the data, or of the run if it exists, or of the one it begins from.
 
-    The flags override them.
+    The flags override them. A new run has static shapes if its devices compute `on_static_shapes` alone; one that was
+    trained keeps what it has.
     """
     trained = _remembered(run)
     if _PRESET.value:
@@ -172,11 +173,14 @@ def _config(run: Run, data: PreparedData) -> Config:
             decode = _decode(dataclasses.replace(decode, **usual), data.config)
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
+    is_static = on_static_shapes or config.train.static_shapes
     if run.exists and checkpoints.exist(run.checkpoints_path):
         decode = dataclasses.replace(decode, **run.config.decode.length_limit)
+        is_static = run.config.train.static_shapes
     elif fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
         decode = dataclasses.replace(decode, **data.output_limit)
-    config = dataclasses.replace(config, decode=decode)
+    train = dataclasses.replace(config.train, static_shapes=is_static)
+    config = dataclasses.replace(config, train=train, decode=decode)
     for setting in _SET.value:
         if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")

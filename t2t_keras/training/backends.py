@@ -1,7 +1,6 @@
 """What a training computes with: TensorFlow, or JAX if Keras is told so (KERAS_BACKEND=jax)."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import keras
@@ -10,7 +9,7 @@ import tensorflow as tf
 from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
-from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.devices.strategy import is_tpu, make_strategy
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.step import TrainingStep
 
@@ -25,17 +24,6 @@ Step: TypeAlias = Union[TrainingStep, "JaxStep"]
 def is_on_jax() -> bool:
     """Whether Keras runs on JAX."""
     return keras.backend.backend() == "jax"
-
-
-@contextlib.contextmanager
-def dtype_policy(name: str) -> Iterator[None]:
-    """Inside, new layers have Keras's dtype policy of that name."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1) -> Devices:
@@ -58,6 +46,11 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", m
     if (backend := keras.backend.backend()) != "tensorflow":
         raise InputError(f"KERAS_BACKEND={backend}: runs are trained on tensorflow or jax; here use Keras's own fit")
     return make_strategy(name, replicas, cluster)
+
+
+def need_static_shapes(devices: Devices) -> bool:
+    """Whether these devices train with `train.static_shapes` alone: everything is compiled for one shape."""
+    return is_on_jax() or is_tpu(devices)
 
 
 def devices_line(devices: Devices) -> str:

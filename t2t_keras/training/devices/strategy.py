@@ -104,7 +104,7 @@ def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
     return LocalDevices("mirrored" if gpus else "cpu", here, here * count, index)
 
 
-def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+def is_tpu(strategy: Any) -> bool:
     """Whether the replicas are on a TPU, which needs shapes that do not depend on the data."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
