@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     if output.is_file():
         raise InputError(f"--output={output} is a file; give a new folder")
     task(config.task).check([], ScoringSettings(config.target_language))
-    places = Places(output / "data", output / "run", output / "serving" / pathlib.Path(os.path.abspath(output)).name)
+    places = Places(output / "data", output / "run", _export_dir(output))
     steps = FitSteps(places, program.say)
     _check_free(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
@@ -85,7 +85,10 @@ def main(argv: list[str]) -> None:
             # All at once, since a folder with data and without what was asked for would count as somebody else's.
             choices = _chosen(steps, survey, given)
             steps.record.update(choices=choices, pairs=survey.pairs, asked=_asked(config), text=None)
+        for name in ("source", "target"):  # paths, which former versions recorded
+            (steps.record["asked"] or {}).pop(name, None)
         steps.record.check_same("asked", _asked(config), output)
+        steps.record.update(files=[pathlib.Path(flag.value).name for flag in (_SOURCE, _TARGET) if flag.value])
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
         steps.check_text(corpus)
@@ -184,12 +187,17 @@ def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
         raise InputError(f"--output={output} holds {others[0]} and nothing of launch.fit; give a new folder")
 
 
+def _export_dir(output: pathlib.Path) -> pathlib.Path:
+    """The model's folder, which is called as the output was when the model was first exported."""
+    exported = sorted((output / "serving").glob("[!.]*"))
+    return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
+
+
 def _asked(config: DataConfig) -> dict[str, Any]:
-    """What must stay the same in a folder, while --minutes may grow."""
-    paths = {flag.name: os.path.abspath(flag.value) if flag.value else None for flag in (_SOURCE, _TARGET)}
+    """What must stay the same in a folder, while --minutes may grow; text is compared by its checksums."""
     languages = {"source_language": config.source_language, "target_language": config.target_language}
     others = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
-    return {**paths, **languages, **others}
+    return {**languages, **others}
 
 
 def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:

@@ -100,11 +100,18 @@ class Run:
 
     @property
     def data_dir(self) -> pathlib.Path:
-        """The directory of the prepared data when the run was last trained; fetched if it is in object storage."""
+        """The directory of the prepared data when the run was last trained; fetched if it is in object storage.
+
+        Raises:
+            InputError: it is not known, or not there any more.
+        """
         values = self._read()
         if _DATA_DIR not in values:
             raise InputError(f"{self.config_path} does not say where the data was; give --data_dir")
-        return pathlib.Path(remote.local(values[_DATA_DIR]))
+        data_dir = pathlib.Path(remote.local(values[_DATA_DIR]))
+        if not data_dir.exists():
+            raise InputError(f"{data_dir}: the data that {self.path} was trained on are not there; give --data_dir")
+        return data_dir
 
     @property
     def init_from(self) -> dict[str, Any]:
@@ -166,7 +173,7 @@ class Run:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
             values = self._read()
             noted = values.get(_TEXT)  # runs of former versions have none
-            if text and noted and text != noted:
+            if text and noted and not text.startswith(noted):  # former versions noted the lengths alone
                 raise InputError(
                     f"{self.path} was trained on {values[_DATA_DIR]} with {noted}, but {data_dir} has {text}; use "
                     "another --model_dir, perhaps with --init_from, or the old data"
