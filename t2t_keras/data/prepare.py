@@ -118,9 +118,11 @@ class PreparedData:
 
     @property
     def training_text(self) -> str:
-        """A checksum of all that tells the training text from others; "" if nothing is known of it."""
+        """A checksum of the training text: of the versions and checksums of its files or, without any, of its ids."""
         known = {name: value for name, value in self.identity.items() if not _NOT_OF_TRAINING.fullmatch(name)}
-        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12] if known else ""
+        if not known:
+            return self.split("train").checksum()
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def splits(self) -> list[str]:

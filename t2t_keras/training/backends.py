@@ -68,6 +68,16 @@ def devices_line(devices: Devices) -> str:
     return f"{count} replica{'s' * (count > 1)} on {kind}"
 
 
+def computed_with(model: Any) -> dict[str, str]:
+    """What numbers depend on besides settings, for the record: backend, versions, and the dtype policy of a model."""
+    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    if is_on_jax():
+        import jax
+
+        versions["jax"] = jax.__version__
+    return {"backend": keras.backend.backend(), **versions, "dtype_policy": model.dtype_policy.name}
+
+
 def in_host_memory() -> contextlib.AbstractContextManager[Any]:
     """Inside, a model's own variables are in the host's memory where JAX trains, whose step has copies of its own."""
     if is_on_jax():

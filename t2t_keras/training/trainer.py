@@ -30,6 +30,7 @@ from t2t_keras.runs.run import Run, RunCheckpoint, scores_differ
 from t2t_keras.tasks.registry import task
 from t2t_keras.training.backends import (
     Devices,
+    computed_with,
     devices_line,
     in_host_memory,
     is_on_jax,
@@ -106,8 +107,7 @@ class Trainer:
                     raise InputError(f"{others}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # what the plans of epochs depend on
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
-            text = f", text {data.training_text}" if data.training_text else ""
-            self._text = f"{len(lengths[0]):,} pairs ({sums}){text}"
+            self._text = f"{len(lengths[0]):,} pairs ({sums}), text {data.training_text}"
             self.workers.check_same("data", self._text)
             beginning = begin(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
@@ -346,6 +346,7 @@ class Trainer:
             "interval": self.interval.sums(),
             **{name: getattr(self, name) for name in _PROGRESS},
             "config": self.config.to_dict(),
+            "computed_with": computed_with(self.training.model),
         }
 
     def _restore(self) -> None:
