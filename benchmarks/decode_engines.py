@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.turns import serve
 
 if TYPE_CHECKING:
-    from t2t_keras.inference.ctranslate2_engine import ComputeType
+    from t2t_keras.config.decode_config import ComputeType
 
 Ids = list[list[int]]
 

@@ -48,18 +48,16 @@ def trained(
 
     And the weights after them, each time that the same steps are made.
     """
-    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else "float32")
     keras.utils.set_random_seed(1)
     with jax.default_matmul_precision("highest" if precision == "highest" else "default"):
         with jax.default_device(jax.devices("cpu")[0]):
-            model = families.make_model(config)
+            model = families.make_model(config, "mixed_bfloat16" if precision == "bfloat16" else "float32")
         step = JaxStep(model, TrainConfig(**TRAIN), JaxDevices([device]))
         start, ends = step.read(), []
         for _ in range(times):
             step.write(start, 0)
             losses = step.run(batches(), steps).loss
             ends.append(step.read()["weights"])
-    keras.config.set_dtype_policy("float32")
     return losses, ends
 
 

@@ -31,7 +31,7 @@ def shifted(target: np.ndarray) -> np.ndarray:
     return np.pad(target, ((0, 0), (1, 0)))[:, :-1]
 
 
-def ours(batches: list, sizes: dict) -> tuple:
+def ours(batches: list, sizes: dict, dtype_policy: str = "float32") -> tuple:
     """t2t_keras: its trainer's step."""
     from t2t_keras.config import TrainConfig
     from t2t_keras.config.model_config import model_config_class
@@ -45,7 +45,7 @@ def ours(batches: list, sizes: dict) -> tuple:
     family = model_config_class(fields.pop("family"))
     if "num_layers" in fields:
         fields["num_encoder_layers"] = fields["num_decoder_layers"] = fields.pop("num_layers")
-    model: Any = make_model(family(**fields))
+    model: Any = make_model(family(**fields), dtype_policy)
     step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING), strategy)
 
     elements = itertools.cycle({"source": source, "target": target} for source, target in batches)
@@ -59,10 +59,7 @@ def ours(batches: list, sizes: dict) -> tuple:
 
 def ours_bfloat16(batches: list, sizes: dict) -> tuple:
     """The same with `train.mixed_bfloat16`."""
-    import keras
-
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    return ours(batches, sizes)
+    return ours(batches, sizes, "mixed_bfloat16")
 
 
 def _keras_fit(model, batches: list, *, mapped: bool) -> tuple:

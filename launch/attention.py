@@ -16,26 +16,29 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
-
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from absl import flags
-from matplotlib.figure import Figure
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.explain import Explanation, Kind, View
-from t2t_keras.inference.translator import Translator
-from t2t_keras.models.contract import attention_views
-from t2t_keras.pictures.attention import MOST_TOKENS, heat_maps, lines
-from t2t_keras.pictures.saving import missing_characters, save
 from t2t_keras.text.pieces import places_of, readable
 
+from . import program
 from .flag_groups import decoding_flags
 
-_KINDS = get_args(Kind)
-_FULL_NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from t2t_keras.inference.explain import Explanation, Kind, View
+    from t2t_keras.inference.translator import Translator
+
+_FULL_NAMES: dict["Kind", str] = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+_KINDS = tuple(_FULL_NAMES)
 _STYLES = ("maps", "lines")
 _FORMATS = ("png", "svg")
 
@@ -57,7 +60,7 @@ class Picture(NamedTuple):
     """A figure and the name of its file, without an end."""
 
     name: str
-    figure: Figure
+    figure: "Figure"
 
 
 def main(argv: list[str]) -> None:
@@ -67,6 +70,9 @@ def main(argv: list[str]) -> None:
     if _QUERY.value is not None and "maps" in _STYLE.value:
         raise InputError("--query goes with lines, not with --style=maps")
     translator = decoding_flags.load_translator()
+    from t2t_keras.models.contract import attention_views
+    from t2t_keras.pictures.saving import missing_characters, save
+
     attention_views(translator.model)  # raises if it has none
     explanation = _explained(translator)
     views = _views(explanation)
@@ -81,7 +87,7 @@ def main(argv: list[str]) -> None:
         print(f"warning: the font has no {some}: boxes in .png files, text in .svg files", file=sys.stderr)
 
 
-def _explained(translator: Translator) -> Explanation:
+def _explained(translator: "Translator") -> "Explanation":
     """The explanation of the sentence and of the translation that is given, or else of the model's own."""
     if _TARGET.value is not None:
         return translator.explain([_SOURCE.value], [_TARGET.value])[0]
@@ -95,8 +101,10 @@ def _explained(translator: Translator) -> Explanation:
     return translator.explain_tokens(translation.source_ids, translation.token_ids)[0]
 
 
-def _views(explanation: Explanation) -> dict[Kind, View]:
+def _views(explanation: "Explanation") -> "dict[Kind, View]":
     """The attention of the kinds that are asked for, or of all that there are."""
+    from t2t_keras.pictures.attention import MOST_TOKENS
+
     views = {kind: explanation.view(kind) for kind in _KINDS}
     there = [kind for kind in _KINDS if len(views[kind].weights)]
     lacking = [_FULL_NAMES[kind] for kind in _KINDS if kind not in there]
@@ -117,7 +125,9 @@ def _views(explanation: Explanation) -> dict[Kind, View]:
     return found
 
 
-def _pictures(kind: Kind, view: View) -> list[Picture]:
+def _pictures(kind: "Kind", view: "View") -> list[Picture]:
+    from t2t_keras.pictures.attention import heat_maps, lines
+
     num_layers, num_heads = view.weights.shape[:2]
     styles = _STYLE.value or (_STYLES if _QUERY.value is None else ("lines",))
     layer = _LAYER.value

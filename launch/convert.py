@@ -6,20 +6,22 @@ python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_fo
 
 import dataclasses
 import pathlib
-
-from . import program, quiet_tensorflow  # noqa: F401  # isort: skip  (before anything imports TensorFlow)
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats.files.model_folders import local_folder
 from t2t_keras.formats.known_formats import READERS, WRITERS
-from t2t_keras.formats.portable_model import PortableModel, check_whole
 from t2t_keras.machine.files import new_folder, write_json
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.load import load_weights, weights_path
-from t2t_keras.runs.run import IMPORTED, Run
+from t2t_keras.runs.run import IMPORTED, Run, weights_path
 from t2t_keras.text.tokenizer import Tokenizer
+
+from . import program
+
+if TYPE_CHECKING:
+    from t2t_keras.formats.portable_model import PortableModel
 
 _FROM = flags.DEFINE_enum("from", None, READERS, "Whose model --input is.")
 _TO = flags.DEFINE_enum("to", None, WRITERS, "Whose model --output becomes.")
@@ -56,7 +58,10 @@ def main(argv: list[str]) -> None:
 def _import() -> None:
     languages = {"source_language": _SOURCE_LANGUAGE.value, "target_language": _TARGET_LANGUAGE.value}
     given = {name: value for name, value in languages.items() if value}
-    model = READERS[_FROM.value](local_folder(_INPUT.value), given)
+    folder = local_folder(_INPUT.value)
+    from t2t_keras.formats.portable_model import check_whole
+
+    model = READERS[_FROM.value](folder, given)
     config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **given))
     model = dataclasses.replace(model, config=config)
     check_whole(_INPUT.value, model)
@@ -75,8 +80,11 @@ def _import() -> None:
 
 def _export() -> None:
     run = Run(_MODEL_DIR.value)
-    config, weights = run.config, load_weights(weights_path(run, _CHECKPOINT.value))
-    model = PortableModel(config, weights, Tokenizer.load(run.vocab_path))
+    config, path = run.config, weights_path(run, _CHECKPOINT.value)
+    from t2t_keras.formats.portable_model import PortableModel
+    from t2t_keras.runs.load import load_weights
+
+    model = PortableModel(config, load_weights(path), Tokenizer.load(run.vocab_path))
     with new_folder(_OUTPUT.value) as folder:
         notes = list(WRITERS[_TO.value](model, folder, _QUANTIZATION.value))
     if run.excluded:
@@ -84,7 +92,7 @@ def _export() -> None:
     _report(model, notes, _OUTPUT.value)
 
 
-def _report(model: PortableModel, notes: list[str] | tuple[str, ...], written: str) -> None:
+def _report(model: "PortableModel", notes: list[str] | tuple[str, ...], written: str) -> None:
     count = sum(array.size for array in model.weights.values())
     for note in notes:
         program.say(f"note: {note}")

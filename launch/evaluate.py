@@ -13,18 +13,14 @@ import errno
 import os
 import pathlib
 import sys
-from typing import Any
-
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from typing import TYPE_CHECKING, Any
 
 import tqdm
 from absl import flags
 
-from t2t_keras import evaluation
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.errors import InputError, named
-from t2t_keras.inference.translator import Translator
 from t2t_keras.machine import remote
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
@@ -32,9 +28,13 @@ from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.languages import language_of, language_of_name
 
-from . import remote_paths
+from . import program, remote_paths
 from .flag_groups import decoding_flags, model_flags
 from .slow_notice import SlowNotice
+
+if TYPE_CHECKING:
+    from t2t_keras.evaluation import Evaluation
+    from t2t_keras.inference.translator import Translator
 
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the prepared data to translate.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
@@ -79,6 +79,8 @@ def main(argv: list[str]) -> None:
     task(config.data.task).check(references, scoring)
     output_dir = _writable(_output_dir(run))
     translator = decoding_flags.load_translator()
+    from t2t_keras import evaluation
+
     perplexity = evaluation.target_perplexity(translator, sources, references)
     notice = SlowNotice(translator, decoding_flags.ENGINE.value)
     with tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False) as bar:
@@ -172,7 +174,7 @@ def _writable(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def _settings(translator: Translator, language: str) -> dict[str, Any]:
+def _settings(translator: "Translator", language: str) -> dict[str, Any]:
     return {
         "model_dir": remote.with_urls(model_flags.MODEL_DIR.value),
         "checkpoint": model_flags.CHECKPOINT.value,
@@ -203,7 +205,7 @@ def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[s
     return lines + [f"{', '.join(names)}: compare with {what}" for what, names in others.items()]
 
 
-def _table(result: evaluation.Evaluation) -> str:
+def _table(result: "Evaluation") -> str:
     lines = _score_lines(result.scores, result.perplexity)
     lines.append(
         f"{len(result.hypotheses):,} lines, {result.num_tokens:,} tokens in {result.seconds:.1f} s: "

@@ -11,18 +11,15 @@ import os
 import pathlib
 import time
 
-from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
-
 from absl import flags
 
 from t2t_keras.errors import InputError
-from t2t_keras.export.writing import export_translator
 from t2t_keras.machine import remote, remote_exports
-from t2t_keras.models.weights import assign_weights
+from t2t_keras.machine.notices import without_notices
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
 
-from . import remote_paths
+from . import program, remote_paths
 from .flag_groups import decoding_flags, model_flags
 
 _EXPORT_DIR = flags.DEFINE_string(
@@ -53,6 +50,9 @@ def main(argv: list[str]) -> None:
     if paths and not _AVERAGE_LAST.value:
         flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
     translator = decoding_flags.load_translator()
+    from t2t_keras.export.writing import export_translator
+    from t2t_keras.models.weights import assign_weights
+
     model = translator.single_model
     if _AVERAGE_LAST.value:
         assign_weights(model, averaging.average([checkpoints.load(path, True) for path in paths]))
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> None:
     search = f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}"
     program.say(f"weights of {names}: {parameters:,} parameters; {search}; tracing takes a minute or two")
     start = time.monotonic()
-    with quiet_tensorflow.without_notices():
+    with without_notices():
         origin = {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
         version = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, origin)
     seconds = time.monotonic() - start

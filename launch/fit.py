@@ -17,8 +17,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import helping, program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
-
 from absl import flags
 
 from t2t_keras import config as configuration
@@ -37,6 +35,8 @@ from t2t_keras.planning.fit_rules import Choice
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of_name
+
+from . import helping, program
 
 _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
 
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> None:
     if output.is_file():
         raise InputError(f"--output={output} is a file; give a new folder")
     task(config.task).check([], ScoringSettings(config.target_language))
-    places = Places(output / "data", output / "run", output / "serving" / pathlib.Path(os.path.abspath(output)).name)
+    places = Places(output / "data", output / "run", _export_dir(output))
     steps = FitSteps(places, program.say)
     _check_free(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
@@ -88,6 +88,7 @@ def main(argv: list[str]) -> None:
             about = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _asked(config)}
             steps.record.update(choices=choices, **about, text=None)
         steps.record.check_same("asked", _asked(config), output)
+        steps.record.update(files=[pathlib.Path(flag.value).name for flag in (_SOURCE, _TARGET) if flag.value])
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
         steps.check_text(corpus)
@@ -188,12 +189,17 @@ def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
         raise InputError(f"--output={output} holds {others[0]} and nothing of launch.fit; give a new folder")
 
 
+def _export_dir(output: pathlib.Path) -> pathlib.Path:
+    """The model's folder, which is called as the output was when the model was first exported."""
+    exported = sorted((output / "serving").glob("[!.]*"))
+    return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
+
+
 def _asked(config: DataConfig) -> dict[str, Any]:
-    """What must stay the same in a folder, while --minutes may grow."""
-    paths = {flag.name: os.path.abspath(flag.value) if flag.value else None for flag in (_SOURCE, _TARGET)}
+    """What must stay the same in a folder, while --minutes may grow; text is compared by its checksums."""
     languages = {"source_language": config.source_language, "target_language": config.target_language}
     others = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
-    return {**paths, **languages, **others}
+    return {**languages, **others}
 
 
 def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:

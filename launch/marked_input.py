@@ -3,19 +3,21 @@
 import itertools
 import sys
 from collections.abc import Iterable
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from t2t_keras.data.sources.corpora_files import decoded_line, without_byte_order_mark
 from t2t_keras.errors import named
 from t2t_keras.inference.marked_text import translate_marked
-from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
 
 from .term_report import TermReport
 
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
+
 
 def write_marked(
-    translator: Translator, raw_lines: Iterable[bytes], output: IO[bytes], markup: Markup, name: str, chunk_lines: int
+    translator: "Translator", raw_lines: Iterable[bytes], output: IO[bytes], markup: Markup, name: str, chunk_lines: int
 ) -> int:
     """Writes the translation of an HTML or XML document, or of lines with placeholders; returns how many were cut.
 

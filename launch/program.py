@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import gc
 import os
 import platform
 import re
@@ -28,7 +27,7 @@ from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import with_urls
 from t2t_keras.machine.standard_error import tell
 
-from . import closed_streams, helping  # noqa: F401  (the first sees to what is closed)
+from . import closed_streams, helping, quiet_tensorflow  # noqa: F401  (the first sees to what is closed)
 
 _UNRAISABLE = sys.unraisablehook
 _AWAY = 69  # EX_UNAVAILABLE
@@ -92,11 +91,13 @@ def _foundations() -> list[str]:
     return [*versions, f"Python {platform.python_version()}"]
 
 
-def run(main: Callable[[list[str]], None]) -> None:
+def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None:
     """Parses the flags and calls `main`; bad input, or any other argument, becomes one line and exit status 1.
 
-    An `AwayError` becomes status 69.
+    An `AwayError` becomes status 69. Keras is to run on TensorFlow, or `on_any_backend` on what KERAS_BACKEND names.
     """
+    if not on_any_backend:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
     if helping.ASKING & set(sys.argv[1:]):
@@ -132,11 +133,11 @@ def _parsed(argv: list[str]) -> list[str]:
         _fail(f"--flagfile: not valid UTF-8: {error.reason} at byte {error.start}")
 
 
-def command(main: Callable[[list[str]], None]) -> Callable[[], None]:
+def command(main: Callable[[list[str]], None], on_any_backend: bool = False) -> Callable[[], None]:
     """The console command that runs a program's `main`; runs it at once where Python was started with its module."""
     if main.__module__ == "__main__":
-        run(main)
-    return functools.partial(run, main)
+        run(main, on_any_backend)
+    return functools.partial(run, main, on_any_backend)
 
 
 def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
@@ -149,7 +150,6 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
                 signal.signal(number, _end)
         for call in BEFORE_MAIN:
             call()
-        gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
         with _until_unread(), _mirrored():
             main(argv)
             sys.stdout.flush()

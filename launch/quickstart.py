@@ -20,14 +20,14 @@ import urllib.request
 from collections.abc import Sequence
 from typing import IO, cast
 
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
-
 from absl import flags
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
 from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
 from t2t_keras.planning.fit_rules import Choice
+
+from . import program
 
 _MINUTES = flags.DEFINE_float(
     "minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01, upper_bound=1e6

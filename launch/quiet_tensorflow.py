@@ -1,14 +1,58 @@
-"""Imports TensorFlow without its libraries' notices, for programs that need Keras on it, whatever KERAS_BACKEND says.
+"""Has TensorFlow and Keras imported without notices and tracebacks, whenever something first imports them.
 
-It is to be imported before anything else that imports TensorFlow or Keras.
+Programs parse their flags and check their input without either, because importing them takes seconds.
 """
 
+import functools
+import gc
+import importlib.abc
+import importlib.machinery
 import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
 
-os.environ["KERAS_BACKEND"] = "tensorflow"
+from t2t_keras.errors import InputError
+from t2t_keras.machine.notices import without_notices
 
-from t2t_keras.machine.notices import without_notices  # noqa: E402
+_Execute = Callable[[ModuleType], None]
 
-from . import quiet_keras  # noqa: E402, F401
 
-__all__ = ["without_notices"]
+def _tensorflow(execute: _Execute, module: ModuleType) -> None:
+    """Imports TensorFlow without its libraries' notices, also those of the first look at the devices."""
+    with without_notices():
+        execute(module)
+        if not os.environ.get("TPU_NAME"):  # a TPU must be connected before devices are listed
+            module.config.list_physical_devices()
+    gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
+
+
+def _keras(execute: _Execute, module: ModuleType) -> None:
+    """Imports Keras on the backend that KERAS_BACKEND names, else on TensorFlow, whatever keras.json says."""
+    backend = os.environ["KERAS_BACKEND"] = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    try:
+        execute(module)
+    except ModuleNotFoundError as error:
+        advice = ": pip install '.[jax]'" if error.name == "jax" else ""
+        raise InputError(f"KERAS_BACKEND={backend}: the package {error.name} is missing{advice}") from error
+    except ValueError as error:  # of the backend's name, or of a value in keras.json
+        raise InputError(f"Keras cannot be imported: {' '.join(str(error).split())}") from error
+
+
+_HOW: dict[str, Callable[[_Execute, ModuleType], None]] = {"keras": _keras, "tensorflow": _tensorflow}
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the two packages, and has them imported as above; everything else is found as ever."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name in _HOW else None
+        if spec is not None and spec.loader is not None:
+            how = functools.partial(_HOW[name], spec.loader.exec_module)
+            spec.loader.exec_module = how  # type: ignore[method-assign]
+        return spec
+
+
+sys.meta_path.insert(0, _Finder())

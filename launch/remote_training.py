@@ -4,21 +4,24 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote, remote_exports
 from t2t_keras.machine.remote import LeaseLostError, Mirror
 from t2t_keras.machine.standard_error import tell
 from t2t_keras.training.devices.cluster import WorkerLostError
-from t2t_keras.training.devices.workers import Workers
 
 from . import remote_paths
+
+if TYPE_CHECKING:
+    from t2t_keras.training.devices.workers import Workers
 
 _SETTINGS = ("config.json", "vocab.model", "vocab.source.model", "micro_batch.json")
 
 
 @contextlib.contextmanager
-def held(path: str | os.PathLike[str], workers: Workers) -> Iterator[None]:
+def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
     """Within the context, nobody else may train the run whose mirror is at a path; other paths are left alone.
 
     First the chief takes the lease and names the newest state, of which each worker fetches what it needs into a mirror
@@ -58,7 +61,7 @@ def fetch_settings(path: str | os.PathLike[str]) -> None:
         mirror.fetch(lambda names: [name for name in names if name in _SETTINGS])
 
 
-def _fetch(mirror: Mirror, workers: Workers, lease: contextlib.ExitStack) -> None:
+def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> None:
     """Takes the lease, and makes the mirrors of all workers those of one state."""
     number = 0
     with workers.alike():

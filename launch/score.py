@@ -10,15 +10,17 @@ Examples:
 
 import dataclasses
 import json
-
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from t2t_keras.data.sources.corpora_files import read_pairs
-from t2t_keras.inference.forced import ForcedScore
 
+from . import program
 from .flag_groups import model_flags
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.forced import ForcedScore
 
 _SOURCE = flags.DEFINE_string("source", None, "UTF-8 text, also .gz .bz2 .xz.", required=True)
 _TRANSLATION = flags.DEFINE_string(
@@ -48,7 +50,7 @@ def main(argv: list[str]) -> None:
             )
 
 
-def _line(score: ForcedScore) -> str:
+def _line(score: "ForcedScore") -> str:
     if _JSON.value:
         return json.dumps(dataclasses.asdict(score), ensure_ascii=False)
     return f"{score.score:.6f}\t{score.log_prob:.6f}\t{len(score.pieces)}"

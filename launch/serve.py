@@ -22,17 +22,18 @@ import resource
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, NoReturn
-
-from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from absl import flags
 
+from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
-from t2t_keras.machine import heaps, streams
+from t2t_keras.machine import heaps
+from t2t_keras.machine.notices import without_notices
+from t2t_keras.machine.processor import num_cores
 from t2t_keras.serving.options import Limits, ServingOptions
 
-from . import remote_paths
+from . import program, remote_paths
 from .flag_groups import setting_flags
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side 
 _ENGINE = flags.DEFINE_enum(
     "engine",
     "tensorflow",
-    ["tensorflow", "ctranslate2"],
+    get_args(EngineName),
     "What answers serving_default and nbest; ctranslate2: faster on a CPU, with exports of a Transformer.",
 )
 _COMPUTE_TYPE = flags.DEFINE_enum(
     "compute_type",
     "float32",
-    ["float32", "int8", "bfloat16"],
+    get_args(ComputeType),
     "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
 )
 _LOG_FORMAT = flags.DEFINE_enum(
@@ -161,9 +162,8 @@ def _options() -> ServingOptions:
         raise InputError("--export_dir is needed, the directory of a model with its versions, or --model_config_file")
     if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
         raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
-    streams.share_out_cores(_NUM_STREAMS.value)
     values = {**setting_flags.given(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
-    values["num_streams"] = streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
+    values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.given(_LIMITS)))
 
 
@@ -214,6 +214,9 @@ def _log_to_stderr() -> None:
 
 def _server(options: ServingOptions) -> "Server":
     """The server, whose packages are an optional extra."""
+    from t2t_keras.machine.streams import share_out_cores
+
+    share_out_cores(options.num_streams)
     try:
         from t2t_keras.serving.http.glossed import Glossaries
         from t2t_keras.serving.served_models import no_substitutes
@@ -221,7 +224,7 @@ def _server(options: ServingOptions) -> "Server":
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
     substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
-    return Server(options, quiet_tensorflow.without_notices, substitutes, _documents, Glossaries(_glossary_reader))
+    return Server(options, without_notices, substitutes, _documents, Glossaries(_glossary_reader))
 
 
 def _documents(markup: str, documents: "Sequence[str]") -> "Documents":

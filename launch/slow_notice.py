@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import tensorflow as tf
-
-from t2t_keras.inference.ctranslate2_engine import refusal
-from t2t_keras.inference.translator import Translator
 from t2t_keras.search.batches import Progress
 
 from . import program
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
 
 _SECONDS = 60.0
 
@@ -21,7 +21,11 @@ class SlowNotice:
     unless that cannot do what the settings ask for. The time counts from when the notice is made.
     """
 
-    def __init__(self, translator: Translator, engine: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, translator: "Translator", engine: str, clock: Callable[[], float] = time.monotonic) -> None:
+        import tensorflow as tf
+
+        from t2t_keras.inference.ctranslate2_engine import refusal
+
         self._clock, self._begun = clock, clock()
         form = translator.task.form(translator.tokenizer)
         self._due = (

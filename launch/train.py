@@ -7,8 +7,7 @@ Example:
 import dataclasses
 import os
 import sys
-
-from . import program, quiet_keras  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -20,18 +19,17 @@ from t2t_keras.machine import remote
 from t2t_keras.machine.standard_error import tell
 from t2t_keras.models import presets
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.tasks.registry import task
-from t2t_keras.training.backends import is_on_jax, make_devices, make_workers
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
-from t2t_keras.training.devices.micro_batch import MicroBatch, find_micro_batch, fit_to_memory
-from t2t_keras.training.devices.strategy import NAMES, find_devices
-from t2t_keras.training.trainer import Outcome, Trainer
 
-from . import remote_paths, remote_training
+from . import program, remote_paths, remote_training
 from .flag_groups import extensions
+
+if TYPE_CHECKING:
+    from t2t_keras.training.devices.micro_batch import MicroBatch
+    from t2t_keras.training.trainer import Outcome
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
@@ -43,7 +41,7 @@ _INIT_FROM = flags.DEFINE_string(
     "also its settings and data, if none are given.",
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
-_STRATEGY = flags.DEFINE_enum("strategy", "auto", NAMES, "The devices to train on.")
+_STRATEGY = flags.DEFINE_enum("strategy", "auto", cluster.STRATEGIES, "The devices to train on.")
 _CLUSTER = flags.DEFINE_enum(
     "cluster", "auto", cluster.NAMES, "Where the workers of a training on several machines are read from."
 )
@@ -80,17 +78,22 @@ def main(argv: list[str]) -> None:
         sys.exit(128 + outcome.signal)
 
 
-def _train(run: Run) -> Outcome:
+def _train(run: Run) -> "Outcome":
     if remote.mirror_of(run.path) is None:  # a mirror may still hold what had its URL before
         run.check_trainable()
+        if _CLUSTER.value == "auto" and cluster.find_cluster() is None:  # else what one refuses, all have to
+            _beginning(run)
+    from t2t_keras.training.backends import make_devices, make_workers, need_static_shapes
+    from t2t_keras.training.devices.micro_batch import fit_to_memory
+    from t2t_keras.training.trainer import Trainer
+
     found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
     strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value, _MODEL_PARALLEL.value)
     workers = make_workers(strategy)
     with remote_training.held(run.path, workers):
         run = Run(run.path)  # as it was fetched
         with workers.watched(), workers.alike():
-            data = PreparedData.open(_data_dir(run))
-            config, init_from = _config(run, data), _init_from(run)
+            data, config, init_from = _beginning(run, need_static_shapes(strategy))
         if found:
             config = fit_to_memory(run, config, found, workers)
         trainer = Trainer(run, config, data, strategy, init_from)
@@ -99,8 +102,18 @@ def _train(run: Run) -> Outcome:
         return trainer.train()
 
 
-def _find_micro_batch(run: Run) -> MicroBatch:
+def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, Config, RunCheckpoint | None]:
+    """The data, the settings (see `_config`), and the run to begin from; raises where flags and files are wrong."""
+    data = PreparedData.open(_data_dir(run))
+    return data, _config(run, data, on_static_shapes), _init_from(run)
+
+
+def _find_micro_batch(run: Run) -> "MicroBatch":
     """Finds how much of a batch fits into the memory of this machine's devices."""
+    from t2t_keras.training.backends import is_on_jax
+    from t2t_keras.training.devices.micro_batch import find_micro_batch
+    from t2t_keras.training.devices.strategy import find_devices
+
     if is_on_jax():
         raise InputError("--fit_to_memory: not with Keras on JAX; set train.accumulation_steps")
     if _MODEL_PARALLEL.value != 1:
@@ -141,10 +154,11 @@ def _init_from(run: Run) -> RunCheckpoint | None:
     return RunCheckpoint(remote.local(noted["model_dir"]), noted["checkpoint"]) if noted else None
 
 
-def _config(run: Run, data: PreparedData) -> Config:
+def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Config:
     """The settings of the preset, fitted to the data, or of the run if it exists, or of the one it begins from.
 
-    The flags override them.
+    The flags override them. A new run has static shapes if its devices compute `on_static_shapes` alone; one that was
+    trained keeps what it has.
     """
     trained = _remembered(run)
     if _PRESET.value:
@@ -159,11 +173,14 @@ def _config(run: Run, data: PreparedData) -> Config:
             decode = _decode(dataclasses.replace(decode, **usual), data.config)
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
+    is_static = on_static_shapes or config.train.static_shapes
     if run.exists and checkpoints.exist(run.checkpoints_path):
         decode = dataclasses.replace(decode, **run.config.decode.length_limit)
+        is_static = run.config.train.static_shapes
     elif fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
         decode = dataclasses.replace(decode, **data.output_limit)
-    config = dataclasses.replace(config, decode=decode)
+    train = dataclasses.replace(config.train, static_shapes=is_static)
+    config = dataclasses.replace(config, train=train, decode=decode)
     for setting in _SET.value:
         if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")
@@ -178,4 +195,4 @@ def _decode(usual: DecodeConfig, data: DataConfig) -> DecodeConfig:
     return dataclasses.replace(decode, max_length_offset=decode.max_length_offset * data.tokens_of_a_piece)
 
 
-run = program.command(main)
+run = program.command(main, on_any_backend=True)

@@ -14,10 +14,8 @@ Examples:
 import itertools
 import json
 import sys
-from collections.abc import Iterable
-from typing import IO, get_args
-
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, get_args
 
 import tqdm
 from absl import flags
@@ -26,15 +24,17 @@ from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_
 from t2t_keras.errors import InputError
 from t2t_keras.inference import json_lines, verification
 from t2t_keras.inference.translation import Translation
-from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
-from . import remote_paths
+from . import program, remote_paths
 from .flag_groups import decoding_flags
 from .marked_input import write_marked
 from .slow_notice import SlowNotice
 from .term_report import TermReport
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
@@ -87,8 +87,7 @@ def main(argv: list[str]) -> None:
     if is_typed and _OUTPUT.value is None and sys.stdout.isatty() and not _VERIFY.value:
         _converse(_load_translator())
         return
-    # Not read behind its end, which on a terminal would have to be typed again.
-    lines = iter(sys.stdin.buffer.readline, b"") if _INPUT.value is None else read_raw_lines(_INPUT.value)
+    lines = _raw_lines()
     sample, report = verification.Sample(_VERIFY.value), TermReport(_INPUT.value or "standard input")
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
@@ -107,7 +106,7 @@ def _translate_marked() -> None:
     odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if odd or _ON_ERROR.value == "skip":
         raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
-    lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
+    lines = _raw_lines()
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
         name = _INPUT.value or "standard input"
@@ -115,7 +114,15 @@ def _translate_marked() -> None:
     decoding_flags.warn_of_cut(num_cut, translator.config)
 
 
-def _load_translator() -> Translator:
+def _raw_lines() -> Iterator[bytes]:
+    """The lines of the input; a file that cannot be read is refused at once, before anything is loaded."""
+    if _INPUT.value is None:  # not read behind its end, which on a terminal would have to be typed again
+        return iter(sys.stdin.buffer.readline, b"")
+    lines = read_raw_lines(_INPUT.value)
+    return itertools.chain(list(itertools.islice(lines, 1)), lines)
+
+
+def _load_translator() -> "Translator":
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     name = _GLOSSARY.value
     translator = decoding_flags.load_translator(Glossary.parsed(read_lines(name), name) if name else None)
@@ -127,7 +134,7 @@ def _load_translator() -> Translator:
 
 
 def _translate(
-    translator: Translator,
+    translator: "Translator",
     raw_lines: Iterable[bytes],
     output: IO[bytes],
     sample: verification.Sample,
@@ -170,7 +177,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
 
 
-def _checked(translator: Translator, line: json_lines.Line) -> json_lines.Line:
+def _checked(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
     """The line, with an error if its request cannot be met."""
     if line.error:
         return line
@@ -194,7 +201,7 @@ def _stop_at_error(lines: list[json_lines.Line]) -> None:
             raise InputError(f"{_INPUT.value or 'standard input'}, line {line.number}: {line.error}")
 
 
-def _output_text(translator: Translator, lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
+def _output_text(translator: "Translator", lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
     for line in lines:
         if line.error and not _JSON.value:
             print(f"warning: {_INPUT.value or 'standard input'}, line {line.number}: {line.error}", file=sys.stderr)
@@ -210,7 +217,7 @@ def _output_text(translator: Translator, lines: list[json_lines.Line], results: 
     )
 
 
-def _json_text(translator: Translator, lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
+def _json_text(translator: "Translator", lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
     good = [results[line.number] for line in lines if not line.error]
     flags_of = (_TOKEN_SCORES.value, _ALIGNMENTS.value, _NUM_BEST.value > 1)
     answers = iter(json_lines.answers(translator, good, *flags_of))
@@ -233,7 +240,7 @@ def _updater(progress: tqdm.tqdm, before: int, lines: int):
     return update
 
 
-def _converse(translator: Translator) -> None:
+def _converse(translator: "Translator") -> None:
     """Prompts for lines and translates them, until the input ends."""
     # Traces the graph or converts the model before the first prompt.
     translator.translate([f"{translator.task.context or ''}."])

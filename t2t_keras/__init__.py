@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from t2t_keras.machine.streams import share_out_cores
     from t2t_keras.models import presets
     from t2t_keras.models.transformer import Transformer
-    from t2t_keras.runs.load import RunCheckpoint, load_model
-    from t2t_keras.runs.run import Run
+    from t2t_keras.runs.load import load_model
+    from t2t_keras.runs.run import Run, RunCheckpoint
     from t2t_keras.tasks.task import ScoringSettings
     from t2t_keras.training.devices.strategy import make_strategy
     from t2t_keras.training.trainer import Trainer
@@ -72,9 +72,9 @@ _HOMES = {
     "InputError": "errors",
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
     "Transformer": "models.transformer",
-    "Run": "runs.run",
+    **dict.fromkeys(("Run", "RunCheckpoint"), "runs.run"),
     "ScoringSettings": "tasks.task",
-    **dict.fromkeys(("RunCheckpoint", "load_model"), "runs.load"),
+    "load_model": "runs.load",
     "make_strategy": "training.devices.strategy",
     "share_out_cores": "machine.streams",
     "Trainer": "training.trainer",

@@ -16,8 +16,7 @@ from t2t_keras.evaluation import target_perplexity
 from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.families import make_model
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 from tests.export import c_program

@@ -38,7 +38,7 @@ set -euo pipefail
 
 case $BACKEND in
   tensorflow) words=(--strategy=multiworker --cluster=kubernetes) ;;
-  jax) words=(--cluster=kubernetes --set train.static_shapes=true) ;;
+  jax) words=(--cluster=kubernetes) ;;
   *)
     echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
     exit 1

@@ -29,9 +29,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 def command(config: dict[str, Any]) -> list[str]:
     """What each worker runs."""
     where = ["--cluster=tf_config"]
-    if config["backend"] == "jax":
-        where += ["--set", "train.static_shapes=true"]
-    else:
+    if config["backend"] == "tensorflow":
         where.insert(0, "--strategy=multiworker")
     return [config["python"], "-m", "launch.train", *where, *config["flags"]]
 

@@ -32,7 +32,7 @@ set -euo pipefail
 
 case $BACKEND in
   tensorflow) words=(--strategy=multiworker) ;;
-  jax) words=(--set train.static_shapes=true) ;;
+  jax) words=() ;;
   *)
     echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
     exit 1

@@ -27,7 +27,7 @@ fi
 
 case $BACKEND in
   tensorflow) words=(--strategy=multiworker) ;;
-  jax) words=(--set train.static_shapes=true) ;;
+  jax) words=() ;;
   *)
     echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
     exit 1

@@ -139,7 +139,7 @@ run() {
   local command="cd t2t_keras && rm -f ../worker.status
     KERAS_BACKEND=jax JAX_COMPILATION_CACHE_DIR=/t2t/compiled T2T_KERAS_CACHE=/t2t/mirrors \
       .venv/bin/python -m launch.train"
-  command+=" --set train.static_shapes=true --set train.mixed_bfloat16=true"
+  command+=" --set train.mixed_bfloat16=true"
   (($# == 0)) || command+=$(printf ' %q' "$@")
   # shellcheck disable=SC2016  # the VM's shell is to expand these
   command+=' &

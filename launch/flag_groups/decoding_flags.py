@@ -2,17 +2,18 @@
 
 import dataclasses
 import sys
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.inference.ctranslate2_engine import ComputeType
-from t2t_keras.inference.loading import EngineName
-from t2t_keras.inference.translator import Translator
+from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.text.terms import Glossary
 
 from . import model_flags, setting_flags
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
 
 ENGINE = flags.DEFINE_enum(
     "engine",
@@ -43,7 +44,7 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
-def load_translator(glossary: Glossary | None = None) -> Translator:
+def load_translator(glossary: Glossary | None = None) -> "Translator":
     """Like `model_flags.load_translator`, with all decoding settings of the flags."""
     settings = setting_flags.given(_SETTINGS)
     return model_flags.load_translator(settings, _EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

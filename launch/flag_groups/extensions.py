@@ -17,8 +17,6 @@ _EXTENSION = flags.DEFINE_multi_string(
 
 def load() -> None:
     """Imports the files and modules that the flag names; an `InputError` if one does not exist."""
-    if _EXTENSION.value:
-        from .. import quiet_keras  # noqa: F401  (an extension imports TensorFlow)
     for name in _EXTENSION.value:
         if not name or (name.startswith(".") and not name.endswith(".py")):
             raise InputError(f"--extension={name}: give a Python file, or a module by its whole name")

@@ -2,22 +2,20 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
-from t2t_keras.inference.ctranslate2_engine import ComputeType
-from t2t_keras.inference.loading import EngineName
-from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.streams import share_out_cores
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, RunCheckpoint, weights_path
 from t2t_keras.text.terms import Glossary
 
 from . import extensions, setting_flags
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
 
 MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's.")
 CHECKPOINT = flags.DEFINE_string(
@@ -41,18 +39,25 @@ def load_translator(
     engine: EngineName = "tensorflow",
     compute_type: ComputeType = "float32",
     glossary: Glossary | None = None,
-) -> Translator:
+) -> "Translator":
     """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
     if ENSEMBLE_MEAN.present and not ENSEMBLE.value:
         raise InputError("--ensemble_mean goes with --ensemble")
     if ENSEMBLE.value and engine != "tensorflow":
         raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
-    if not tf.config.list_physical_devices("GPU"):
-        share_out_cores()
     config = dataclasses.replace(
         Run(MODEL_DIR.value).config.decode, **setting_flags.given(_SETTINGS), **(settings or {})
     )
+    members = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
+    for member in members:  # raises if there is none, before TensorFlow is imported, which takes seconds
+        weights_path(Run(member.model_dir), member.checkpoint)
+    import tensorflow as tf
+
+    from t2t_keras.inference.translator import Translator
+    from t2t_keras.machine.streams import share_out_cores
+
+    if not tf.config.list_physical_devices("GPU"):
+        share_out_cores()
     if not ENSEMBLE.value:
         return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type, glossary)
-    members = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
     return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, glossary)

@@ -6,6 +6,9 @@ from typing import Any, ClassVar, Literal
 from t2t_keras.config.checks import check_not_negative, check_positive, check_types
 from t2t_keras.errors import InputError
 
+EngineName = Literal["tensorflow", "ctranslate2"]  # what searches
+ComputeType = Literal["float32", "int8", "bfloat16"]  # how CTranslate2 multiplies
+
 
 @dataclasses.dataclass(frozen=True)
 class DecodeConfig:

@@ -7,6 +7,7 @@ sentences. A split is one shard (`train.source.ids.npy`, ...) or several consecu
 
 import itertools
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Self
@@ -22,6 +23,9 @@ SIDES = ("source", "target")
 
 _FLUSH_PAIRS = 10000
 
+
+# Ids that are read at once for a checksum.
+_CHECKED_IDS = 1 << 22
 
 # For one in this many sentences the number of tokens before it is stored; the lengths give the others.
 _ANCHOR_ROWS = 16
@@ -73,6 +77,14 @@ class EncodedCorpus:
     def __len__(self) -> int:
         return len(self.source_lengths)
 
+    def checksum(self) -> str:
+        """The CRC-32 of all ids, which are read for it."""
+        checksum = 0
+        for ids in (*self._source.ids, *self._target.ids):
+            for start in range(0, len(ids), _CHECKED_IDS):
+                checksum = zlib.crc32(np.ascontiguousarray(ids[start : start + _CHECKED_IDS]).data, checksum)
+        return f"{checksum:08x}"
+
     def at(self, epoch: int) -> Self:
         """The same in every epoch."""
         return self
@@ -89,7 +101,7 @@ class _Sentences:
     """One side of a split, its shards one after another; `lengths` of all its sentences are int32 [sentences]."""
 
     def __init__(self, shards: Sequence[Side]) -> None:
-        self._ids = [ids for ids, _ in shards]
+        self.ids = [ids for ids, _ in shards]
         starts = np.cumsum([0, *(len(offsets) - 1 for _, offsets in shards)])  # --> [shards + 1]
         # Filled shard by shard, because there may not be room for two copies.
         self.lengths = np.empty(starts[-1], np.int32)
@@ -98,7 +110,7 @@ class _Sentences:
             if numbers[0] != 0 or numbers[-1] != len(ids):
                 raise ValueError(f"the sentences of a shard do not add up to its {len(ids)} ids")
             self.lengths[begin:end] = np.diff(numbers)
-        self._first_tokens = np.cumsum([0, *map(len, self._ids)])  # --> [shards + 1], of each shard among all
+        self._first_tokens = np.cumsum([0, *map(len, self.ids)])  # --> [shards + 1], of each shard among all
         blocks = self.lengths[: len(self.lengths) // _ANCHOR_ROWS * _ANCHOR_ROWS].reshape(-1, _ANCHOR_ROWS)
         self._anchors = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks.sum(axis=1, dtype=np.int64))])
 
@@ -120,7 +132,7 @@ class _Sentences:
         first_rows = np.searchsorted(begins, self._first_tokens)  # --> [shards + 1], of each shard in `begins`
         for shard in np.flatnonzero(np.diff(first_rows)).tolist():
             part = slice(ends[first_rows[shard]], ends[first_rows[shard + 1]])
-            tokens[part] = self._ids[shard][positions[part] - self._first_tokens[shard]]
+            tokens[part] = self.ids[shard][positions[part] - self._first_tokens[shard]]
         in_order = np.full((len(rows), width), PAD_ID, np.int32)
         in_order[np.arange(width) < row_lengths[:, None]] = tokens
         padded = np.empty_like(in_order)

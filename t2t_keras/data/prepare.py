@@ -6,6 +6,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import re
@@ -49,6 +50,9 @@ _OUTPUT = re.compile(
     r"data\.json|preparing\.json|vocab\.(source\.)?model|\.lock|\.checksums\.json|\..*\.tmp|"
     rf"(valid|test)\.(source|target)\.txt|{INTERMEDIATE}|{ENCODED}"
 )
+
+# Names in an identity that are of no training text: of other splits, and of the vocabulary.
+_NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from")
 
 # Changing one of these settings repeats only the steps that depend on it.
 _OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
@@ -111,6 +115,14 @@ class PreparedData:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer, loaded anew on each access."""
         return Tokenizer.load(self.vocab_path)
+
+    @property
+    def training_text(self) -> str:
+        """A checksum of the training text: of the versions and checksums of its files or, without any, of its ids."""
+        known = {name: value for name, value in self.identity.items() if not _NOT_OF_TRAINING.fullmatch(name)}
+        if not known:
+            return self.split("train").checksum()
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def splits(self) -> list[str]:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from t2t_keras.config.decode_config import ComputeType
 from t2t_keras.errors import InputError
 from t2t_keras.export.joining import LOWEST
-from t2t_keras.inference.ctranslate2_engine import ComputeType, package_and_device
+from t2t_keras.inference.ctranslate2_engine import package_and_device
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 

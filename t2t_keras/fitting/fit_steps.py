@@ -10,36 +10,31 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
-
-import tensorflow as tf
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from t2t_keras import config as configuration
-from t2t_keras import evaluation
 from t2t_keras.config import Config, DataConfig
 from t2t_keras.data.checksums import checksums
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.fitting.fit_record import FitRecord
-from t2t_keras.fitting.speed import updates_per_minute
-from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
-from t2t_keras.models.contract import SequenceModel
-from t2t_keras.models.weights import assign_weights
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, Choice
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.task import ScoringSettings
-from t2t_keras.tasks.translation_scores import sentence_chrf
 from t2t_keras.text.tokenizer import VocabularySizeError
-from t2t_keras.training.backends import Devices
-from t2t_keras.training.devices.strategy import make_strategy
-from t2t_keras.training.trainer import Outcome, Trainer
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
+    from t2t_keras.models.contract import SequenceModel
+    from t2t_keras.training.backends import Devices
+    from t2t_keras.training.trainer import Outcome
 
 CHOSEN = "chosen"  # the name of the weights that are translated with
 
@@ -88,7 +83,7 @@ class FitSteps:
     """
 
     data: PreparedData
-    translator: Translator
+    translator: "Translator"
 
     def __init__(self, places: Places, say: Callable[[str], None]) -> None:
         self.places, self._say = places, say
@@ -104,8 +99,10 @@ class FitSteps:
         return next(choice.value for choice in self.choices if choice.name == name)
 
     @functools.cached_property
-    def strategy(self) -> Devices:
+    def strategy(self) -> "Devices":
         """The devices to train on."""
+        from t2t_keras.training.devices.strategy import make_strategy
+
         return make_strategy("auto")
 
     def chosen(
@@ -121,6 +118,8 @@ class FitSteps:
             speed = self.record["updates_per_minute"]
             if speed is None:
                 self._say("measuring how fast this machine trains")
+                from t2t_keras.fitting.speed import updates_per_minute
+
                 in_bfloat16 = machine["computes_in_bfloat16"] and not machine["has_accelerator"]
                 speed = updates_per_minute(self.strategy, mixed_bfloat16=in_bfloat16)
                 self.record.update(updates_per_minute=speed)
@@ -175,7 +174,7 @@ class FitSteps:
                 spent = self.record["preparing_minutes"] or 0.0
                 self.record.update(preparing_minutes=spent + (time.monotonic() - begun) / 60)
 
-    def train(self, minutes: float, *, counts_preparing: bool) -> Outcome | None:
+    def train(self, minutes: float, *, counts_preparing: bool) -> "Outcome | None":
         """Trains until the minutes of all starts together are over; None if they were over before.
 
         Minutes that are too few for `FEWEST_UPDATES` end when these are done. `counts_preparing`: they are minutes of
@@ -187,6 +186,8 @@ class FitSteps:
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
         limit = max(minutes - preparing, _LEAST_SHARE * minutes)
         left = max(limit - self.minutes_trained, _LEAST_MINUTES)
+        from t2t_keras.training.trainer import Trainer  # with TensorFlow, which takes seconds
+
         trainer = Trainer(self.run, self._config(minutes, left), self.data, self.strategy)
         outcome = trainer.train()
         ended = "ended by Ctrl-C; a larger --minutes resumes it"
@@ -237,6 +238,8 @@ class FitSteps:
 
         The weights become the run's checkpoint `chosen`, which programs then translate with.
         """
+        from t2t_keras.inference.translator import Translator
+
         path = self.run.checkpoints_path
         if not self.record["chosen"]:
             self._choose_weights(path)
@@ -245,6 +248,8 @@ class FitSteps:
         self._say(f"kept: {chosen['name']}, by {chosen['compared']}")
 
     def _choose_weights(self, path: Path) -> None:
+        from t2t_keras.inference.translator import Translator
+
         config = self.run.config
         steps = checkpoints.steps(path)
         near = [step for step in steps[-config.train.keep_checkpoints :] if 2 * step >= steps[-1]]
@@ -265,12 +270,15 @@ class FitSteps:
             chosen={"name": kept.name, "checkpoints": names, "step": steps[-1], "compared": f"{metric}: {values}"}
         )
 
-    def _validated(self, translator: Translator, config: Config, steps: Sequence[int]) -> _Weights:
+    def _validated(self, translator: "Translator", config: Config, steps: Sequence[int]) -> _Weights:
         """The mean of checkpoints, or the weights of one, and what `train.best_metric` says of them."""
+        from t2t_keras import evaluation
+        from t2t_keras.models.weights import assign_weights
+
         path = self.run.checkpoints_path
         loaded = [checkpoints.load(path / checkpoints.step_name(step), weights_only=True) for step in steps]
         arrays = averaging.average(loaded) if len(loaded) > 1 else loaded[0].ema or loaded[0].weights
-        assign_weights(cast(SequenceModel, translator.model), dict(arrays))
+        assign_weights(cast("SequenceModel", translator.model), dict(arrays))
         sources, references = self.data.text("valid")
         if config.train.best_metric == "loss":
             total, count = evaluation.corpus_cross_entropy(
@@ -285,6 +293,8 @@ class FitSteps:
 
     def score(self) -> None:
         """Scores the test set, and shows what was translated well and badly."""
+        from t2t_keras import evaluation
+
         if not self.record["scores"]:
             sources, references = self.data.text("test")
             settings = ScoringSettings(self.data.config.target_language)
@@ -320,6 +330,8 @@ class FitSteps:
 
 def this_machine() -> dict[str, Any]:
     """What `planning.fit_rules.choose` wants to know of the machine, by the names of its arguments."""
+    import tensorflow as tf
+
     has_gpu, has_tpu = bool(tf.config.list_physical_devices("GPU")), bool(os.environ.get("TPU_NAME"))
     return {
         "has_accelerator": has_gpu or has_tpu,
@@ -373,6 +385,8 @@ def _origin(version: Path) -> Mapping[str, Any]:
 
 def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list]:
     """The sentences of some words whose outputs are most and least like their references, by chrF."""
+    from t2t_keras.tasks.translation_scores import sentence_chrf
+
     rows = list(zip(sources, references, hypotheses, sentence_chrf(hypotheses, references), strict=True))
     rows = [row for row in rows if len(row[0].split()) >= _FEWEST_WORDS] or rows
     rows.sort(key=lambda row: (-row[3], -len(row[0])))

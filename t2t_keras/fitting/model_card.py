@@ -3,10 +3,13 @@
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from t2t_keras.fitting.fit_steps import FitSteps
 from t2t_keras.machine.files import replacing
-from t2t_keras.models.contract import SequenceModel
+
+if TYPE_CHECKING:
+    from t2t_keras.models.contract import SequenceModel
 
 # What is known of the licence of the text of a corpus.
 _LICENCES = {
@@ -46,8 +49,7 @@ def _data(steps: FitSteps, licence: str) -> str:
     corpus = steps.data.config.corpus
     counts = steps.data.counts
     known = licence or _LICENCES.get(corpus, "see the catalogue of TensorFlow Datasets")
-    files = {name: value for name, value in (steps.record["asked"] or {}).items() if name in ("source", "target")}
-    origin = ", ".join(f"`{Path(value).name}`" for value in files.values() if value) or f"the corpus `{corpus}`"
+    origin = ", ".join(f"`{name}`" for name in steps.record["files"] or ()) or f"the corpus `{corpus}`"
     rows = [(split, f"{counts[split]['kept']:,}") for split in steps.data.splits]
     return f"## Data\n\n{origin}. Licence of the text: {known}.\n\n{_table(('part', 'pairs'), rows)}"
 

@@ -10,7 +10,7 @@ from t2t_keras.data.pipeline import dataset_of
 from t2t_keras.models import presets
 from t2t_keras.models.families import make_model
 from t2t_keras.planning.fit_rules import cost
-from t2t_keras.training.backends import Devices, dtype_policy, make_step
+from t2t_keras.training.backends import Devices, make_step
 from t2t_keras.training.devices.strategy import distributed
 
 _LAYERS, _VOCAB_SIZE = 1, 8000  # of a model that is traced in few seconds
@@ -22,8 +22,8 @@ def updates_per_minute(strategy: Devices, *, mixed_bfloat16: bool) -> float:
     """Trains a small model on random tokens for some seconds, and returns the speed in the unit of the rules."""
     config = presets.preset("tiny")
     sizes = {"num_encoder_layers": _LAYERS, "num_decoder_layers": _LAYERS, "vocab_size": _VOCAB_SIZE}
-    with dtype_policy("mixed_bfloat16" if mixed_bfloat16 else "float32"):
-        model = make_model(dataclasses.replace(config.model, **sizes))
+    policy = "mixed_bfloat16" if mixed_bfloat16 else "float32"
+    model = make_model(dataclasses.replace(config.model, **sizes), policy)
     step = make_step(model, config.train, strategy)
     ids = np.random.default_rng(1).integers(3, _VOCAB_SIZE, [_ROWS, _LENGTH], np.int32)
     batches = distributed(strategy, dataset_of(itertools.repeat({"source": ids, "target": ids})))

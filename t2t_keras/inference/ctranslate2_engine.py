@@ -11,12 +11,13 @@ import math
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.config.decode_config import ComputeType
 from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.ctranslate2 import MAX_POSITIONS, MISSING, with_positions, write_spec
 from t2t_keras.formats.portable_model import check_expressible
@@ -28,8 +29,6 @@ from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.scoring import length_penalty
 from t2t_keras.search.searches import output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL
-
-ComputeType = Literal["float32", "int8", "bfloat16"]
 
 # Settings that it has nothing for, and their values when they are off.
 _OFF = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}

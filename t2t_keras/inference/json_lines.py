@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.explain import joined_word_alignment
-from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import TermUse, Translation
-from t2t_keras.inference.translator import Translator
 from t2t_keras.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.request import Request
+    from t2t_keras.inference.translator import Translator
 
 _TEXTS = ("text", "prefix")
 _LISTS = ("constraints", "excluded")
@@ -28,7 +29,7 @@ class Line(NamedTuple):
     """
 
     number: int
-    request: Request | str
+    request: "Request | str"
     id: Any = None
     error: str = ""
 
@@ -52,7 +53,9 @@ def parsed(number: int, text: str) -> Line:
         return line._replace(error=str(error))
 
 
-def _request(values: dict[str, Any]) -> Request:
+def _request(values: dict[str, Any]) -> "Request":
+    from t2t_keras.inference.request import Request  # with TensorFlow, which takes seconds
+
     if unknown := [key for key in values if key not in _KEYS]:
         raise InputError(f"unknown key {unknown[0]!r}; valid: {', '.join(_KEYS)}")
     if "text" not in values:
@@ -74,7 +77,7 @@ def _is_list_of_strings(value: Any) -> bool:
 
 
 def answers(
-    translator: Translator,
+    translator: "Translator",
     translations: Sequence[Sequence[Translation]],
     token_scores: bool = False,
     alignments: bool = False,
@@ -109,9 +112,11 @@ def _term(term: TermUse) -> dict[str, Any]:
 
 
 def _details(
-    translator: Translator, translations: Sequence[Translation], token_scores: bool, alignments: bool
+    translator: "Translator", translations: Sequence[Translation], token_scores: bool, alignments: bool
 ) -> list[dict[str, Any]]:
     """The values of each translation that need another pass of the model over its tokens."""
+    from t2t_keras.inference.explain import joined_word_alignment  # with TensorFlow, which takes seconds
+
     sources = [ids for translation in translations for ids in translation.source_ids]
     targets = [ids for translation in translations for ids in translation.token_ids]
     scores = iter(translator.score_tokens(sources, targets)) if token_scores else None

@@ -3,19 +3,17 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Literal
 
 from t2t_keras.config import Config
+from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
-from t2t_keras.inference.ctranslate2_engine import ComputeType, CTranslate2Engine
+from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.models.contract import SearchedModel
 from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
 from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination, Ensemble
 from t2t_keras.text.tokenizer import Tokenizer
-
-EngineName = Literal["tensorflow", "ctranslate2"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,16 +1,19 @@
 """Translates documents with markup: their sentences by a translator, their tags by its model's alignment."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from t2t_keras.inference.translation import Translation
-from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.pieces import BLANK, END, byte_of
 
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
+
 
 def translate_marked(
-    translator: Translator, documents: Sequence[MarkedDocument]
+    translator: "Translator", documents: Sequence[MarkedDocument]
 ) -> tuple[list[str], list[list[Translation]]]:
     """The translations of documents, and those of each one's segments.
 

@@ -2,15 +2,17 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from t2t_keras.search.beam_search import SearchResult
 
 
 class TermUse(NamedTuple):
@@ -67,7 +69,7 @@ class Translation:
 
 
 def found_translations(
-    result: SearchResult, sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
+    result: "SearchResult", sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
 ) -> list[list[Translation]]:
     """Up to `num_best` translations of each sentence of a batch, in the search's order; `sources` include end symbols.
 

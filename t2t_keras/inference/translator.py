@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError, named
 from t2t_keras.inference import loading
-from t2t_keras.inference.ctranslate2_engine import ComputeType
 from t2t_keras.inference.explain import (
     Explanation,
     WordAlignment,
@@ -127,7 +127,7 @@ class Translator:
         checkpoint: str | None = None,
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
-        engine: loading.EngineName = "tensorflow",
+        engine: EngineName = "tensorflow",
         compute_type: ComputeType = "float32",
         glossary: Glossary | None = None,
     ) -> "Translator":

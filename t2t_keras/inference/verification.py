@@ -3,14 +3,17 @@
 import random
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation
-from t2t_keras.inference.translator import Translator
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.request import Request
+    from t2t_keras.inference.translator import Translator
 
 _TOLERANCE = 1e-4
 
-Item = tuple[int, str | Request, Translation]
+Item = tuple[int, "str | Request", Translation]
 
 
 class Sample:
@@ -31,7 +34,7 @@ class Sample:
             elif (place := self._random.randrange(self._seen)) < self._size:
                 self._kept[place] = item
 
-    def verify(self, translator: Translator) -> bool:
+    def verify(self, translator: "Translator") -> bool:
         """Translates each line of the sample alone; returns whether all agree, and prints those that do not."""
         differing = 0
         for number, request, before in sorted(self._kept, key=lambda item: item[0]):

@@ -81,8 +81,8 @@ class TiedEmbedding(Layer):
         token_ids = inputs if is_index else ops.cast(inputs, "int32")
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
         scale = self.d_model**0.5 if self.scale is None else self.scale
-        scale = ops.where(ops.equal(token_ids, 0), 0.0, scale)
-        return vectors * ops.expand_dims(ops.cast(scale, vectors.dtype), -1)
+        scales = scale * ops.cast(ops.not_equal(token_ids, 0), vectors.dtype)
+        return vectors * ops.expand_dims(scales, -1)
 
     def logits(self, states: Tensor) -> Tensor:
         """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""

@@ -165,7 +165,7 @@ class Attentions(NamedTuple):
     def cross_only(cls, cross: Tensor) -> "Attentions":
         """Those of a model without self-attention."""
         batch, _, _, target_len, source_len = ops.shape(cross)
-        encoder, decoder = (ops.zeros((batch, 0, 0, length, length)) for length in (source_len, target_len))
+        encoder, decoder = (ops.zeros((batch, 0, 0, length, length), "float32") for length in (source_len, target_len))
         return cls(encoder, decoder, cross)
 
 

@@ -1,8 +1,11 @@
 """The families of models by name: which class makes a model from which settings."""
 
+import contextlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
+
+import keras
 
 from t2t_keras.config.model_config import ModelConfig, model_config_class, register_config
 from t2t_keras.errors import InputError
@@ -32,16 +35,36 @@ def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceMod
     _MODELS[config_class.family] = model
 
 
-def make_model(config: ModelConfig) -> SequenceModel:
-    """Makes and builds a freshly initialised model of any family; raises InputError if the family is not registered."""
+def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceModel:
+    """Makes and builds a freshly initialised model of any family; raises InputError if the family is not registered.
+
+    Its layers have Keras's dtype policy of that name, whatever the default of the process or of keras.json is.
+    """
     model_config_class(config.family)
     if config.family not in _MODELS:
         raise InputError(f"model.family {config.family!r} has settings, but no model: call `families.register`")
     model = _MODELS[config.family]
     if isinstance(model, str):
         model = cast(Callable[[Any], SequenceModel], pkgutil.resolve_name(model))
-    made = model(config)
-    made.build()
+    with _defaults(dtype_policy):
+        made = model(config)
+        made.build()
     if getattr(made, "losses", None):
         raise ValueError(f"{type(made).__name__} has losses of Keras's (regularisers), which training does not use")
     return made
+
+
+@contextlib.contextmanager
+def _defaults(dtype_policy: str) -> Iterator[None]:
+    """Inside, new layers have this dtype policy, and numbers without a dtype are float32."""
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    if (floatx, policy.name) == ("float32", dtype_policy):
+        yield
+        return
+    keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy(dtype_policy)
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)

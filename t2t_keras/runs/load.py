@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-from typing import NamedTuple
 
 from keras import ops
 
@@ -15,30 +14,8 @@ from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights, named_weights
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_weights
-from t2t_keras.runs.run import IMPORTED, Run
+from t2t_keras.runs.run import IMPORTED, Run, weights_path
 from t2t_keras.text.tokenizer import Tokenizer
-
-
-class RunCheckpoint(NamedTuple):
-    """A run, and which of its checkpoints.
-
-    Attributes:
-        model_dir: directory of the run or of an export.
-        checkpoint: "latest", "best", a step or another name for `checkpoints.resolve`; must be None for an export.
-    """
-
-    model_dir: str | os.PathLike[str]
-    checkpoint: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "RunCheckpoint":
-        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence."""
-        if text and ("@" not in text or os.path.isdir(text)):
-            return cls(text)
-        model_dir, _, checkpoint = text.rpartition("@")
-        if not model_dir or not checkpoint:
-            raise InputError(f"{text!r} names no run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
-        return cls(model_dir, checkpoint)
 
 
 def load_model(
@@ -56,19 +33,6 @@ def load_model(
     model = make_model(config.model)
     assign_weights(model, load_weights(weights_path(run, checkpoint)))
     return model, config, run.vocab_path
-
-
-def weights_path(run: Run, checkpoint: str | None = None) -> pathlib.Path:
-    """The directory of a run's checkpoint, for `load_weights`; of an export, that of its version.
-
-    Raises:
-        InputError: there is no such checkpoint (lists those there are), or an export has none to choose from.
-    """
-    if not run.exported:
-        return checkpoints.resolve(run.checkpoints_path, checkpoint)
-    if checkpoint is not None:
-        raise InputError(f"{run.path} is an exported model: it has no checkpoint {checkpoint!r} to choose")
-    return run.exported
 
 
 def load_weights(path: pathlib.Path) -> dict:

@@ -19,13 +19,14 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError, named
 from t2t_keras.machine import remote
 from t2t_keras.machine.files import local_path, read_note, replacing
 from t2t_keras.machine.locking import locked
+from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_version
 from t2t_keras.text.tokenizer import source_vocabulary
 
@@ -100,11 +101,18 @@ class Run:
 
     @property
     def data_dir(self) -> pathlib.Path:
-        """The directory of the prepared data when the run was last trained; fetched if it is in object storage."""
+        """The directory of the prepared data when the run was last trained; fetched if it is in object storage.
+
+        Raises:
+            InputError: it is not known, or not there any more.
+        """
         values = self._read()
         if _DATA_DIR not in values:
             raise InputError(f"{self.config_path} does not say where the data was; give --data_dir")
-        return pathlib.Path(remote.local(values[_DATA_DIR]))
+        data_dir = pathlib.Path(remote.local(values[_DATA_DIR]))
+        if not data_dir.exists():
+            raise InputError(f"{data_dir}: the data that {self.path} was trained on are not there; give --data_dir")
+        return data_dir
 
     @property
     def init_from(self) -> dict[str, Any]:
@@ -166,7 +174,7 @@ class Run:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
             values = self._read()
             noted = values.get(_TEXT)  # runs of former versions have none
-            if text and noted and text != noted:
+            if text and noted and not text.startswith(noted):  # former versions noted the lengths alone
                 raise InputError(
                     f"{self.path} was trained on {values[_DATA_DIR]} with {noted}, but {data_dir} has {text}; use "
                     "another --model_dir, perhaps with --init_from, or the old data"
@@ -222,6 +230,41 @@ class Run:
                 "--from=huggingface makes a run of such models"
             )
         return values
+
+
+class RunCheckpoint(NamedTuple):
+    """A run, and which of its checkpoints.
+
+    Attributes:
+        model_dir: directory of the run or of an export.
+        checkpoint: "latest", "best", a step or another name for `checkpoints.resolve`; must be None for an export.
+    """
+
+    model_dir: str | os.PathLike[str]
+    checkpoint: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "RunCheckpoint":
+        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence."""
+        if text and ("@" not in text or os.path.isdir(text)):
+            return cls(text)
+        model_dir, _, checkpoint = text.rpartition("@")
+        if not model_dir or not checkpoint:
+            raise InputError(f"{text!r} names no run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
+        return cls(model_dir, checkpoint)
+
+
+def weights_path(run: Run, checkpoint: str | None = None) -> pathlib.Path:
+    """The directory of a run's checkpoint, for `load_weights`; of an export, that of its version.
+
+    Raises:
+        InputError: there is no such checkpoint (lists those there are), or an export has none to choose from.
+    """
+    if not run.exported:
+        return checkpoints.resolve(run.checkpoints_path, checkpoint)
+    if checkpoint is not None:
+        raise InputError(f"{run.path} is an exported model: it has no checkpoint {checkpoint!r} to choose")
+    return run.exported
 
 
 def vocabulary_bytes(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:

@@ -4,7 +4,6 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from t2t_keras.pictures.curves import draw_curves
 from t2t_keras.studies import table2
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
@@ -69,6 +68,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
 
 def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
     """BLEU against operations."""
+    from t2t_keras.pictures.curves import draw_curves  # with Matplotlib, which takes half a second
+
     curves: dict[str, dict[float, float]] = {}
     for name, of_row in results.items():
         for result in of_row:

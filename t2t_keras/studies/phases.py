@@ -25,9 +25,8 @@ from t2t_keras.machine.locking import locked
 from t2t_keras.machine.processor import processor
 from t2t_keras.machine.streams import num_cores, num_streams, share_out_cores, side_by_side
 from t2t_keras.runs import averaging, checkpoints
-from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.records import Record, read_metrics
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.matrix_rate import matrix_rate, note_rate
 from t2t_keras.studies.performing import StoppedError

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t2t_keras.machine.files import replacing
-from t2t_keras.pictures.dot_plot import draw_dots
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.states import State
 
@@ -113,6 +112,8 @@ class Table:
         return paths
 
     def _draw_dots(self, path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
+        from t2t_keras.pictures.dot_plot import draw_dots  # with Matplotlib, which takes half a second
+
         key = self.plotted.key
         values = {
             name: [each[key] for each in of_line if each.get(key) is not None] for name, of_line in results.items()

@@ -5,7 +5,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from t2t_keras.pictures.curves import draw_curves
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.study_settings import StudySettings
@@ -84,6 +83,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
 
 def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
     """Time and memory against length."""
+    from t2t_keras.pictures.curves import draw_curves  # with Matplotlib, which takes half a second
+
     panels: dict[str, dict[str, dict[float, float]]] = {}
     for name, key, unit in (("time of a pass, ms", "seconds_", 1e-3), ("memory of a pass, MiB", "bytes_", 2**20)):
         panels[name] = {

@@ -1,7 +1,6 @@
 """What a training computes with: TensorFlow, or JAX if Keras is told so (KERAS_BACKEND=jax)."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import keras
@@ -10,7 +9,7 @@ import tensorflow as tf
 from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
-from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.devices.strategy import is_tpu, make_strategy
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.step import TrainingStep
 
@@ -25,17 +24,6 @@ Step: TypeAlias = Union[TrainingStep, "JaxStep"]
 def is_on_jax() -> bool:
     """Whether Keras runs on JAX."""
     return keras.backend.backend() == "jax"
-
-
-@contextlib.contextmanager
-def dtype_policy(name: str) -> Iterator[None]:
-    """Inside, new layers have Keras's dtype policy of that name."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1) -> Devices:
@@ -60,6 +48,11 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", m
     return make_strategy(name, replicas, cluster)
 
 
+def need_static_shapes(devices: Devices) -> bool:
+    """Whether these devices train with `train.static_shapes` alone: everything is compiled for one shape."""
+    return is_on_jax() or is_tpu(devices)
+
+
 def devices_line(devices: Devices) -> str:
     """What is trained on, for people: "8 replicas on GPU (NVIDIA A100-SXM4-40GB)"."""
     count = devices.num_replicas_in_sync
@@ -73,6 +66,16 @@ def devices_line(devices: Devices) -> str:
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         kind += f" ({details.get('device_name', 'unknown')})"
     return f"{count} replica{'s' * (count > 1)} on {kind}"
+
+
+def computed_with(model: Any) -> dict[str, str]:
+    """What numbers depend on besides settings, for the record: backend, versions, and the dtype policy of a model."""
+    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    if is_on_jax():
+        import jax
+
+        versions["jax"] = jax.__version__
+    return {"backend": keras.backend.backend(), **versions, "dtype_policy": model.dtype_policy.name}
 
 
 def in_host_memory() -> contextlib.AbstractContextManager[Any]:

@@ -3,7 +3,10 @@
 import json
 import pathlib
 import zlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
@@ -13,8 +16,8 @@ from t2t_keras.machine.files import sha256
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_known_weights
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.load import RunCheckpoint, load_weights, weights_path
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.load import load_weights
+from t2t_keras.runs.run import Run, RunCheckpoint, weights_path
 from t2t_keras.text.extension import spellings
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.devices.workers import Workers
@@ -27,6 +30,7 @@ class Beginning(NamedTuple):
         model_dir: directory of the run or the export that they come from.
         checkpoint: the name by which its checkpoint was chosen; None for the default.
         path: what that was: the directory of a checkpoint, or of an export's version; in object storage its URL.
+        weights: a checksum of the weights.
         spelled: of targets and of sources: for each entry that the vocabulary has behind those of the other run, the
             ids that it is spelled with there.
     """
@@ -34,6 +38,7 @@ class Beginning(NamedTuple):
     model_dir: str
     checkpoint: str | None
     path: str
+    weights: str
     spelled: tuple[list[list[int]], list[list[int]]]
 
 
@@ -43,7 +48,8 @@ def begin(
     """Prepares the directory of a run, which may have been trained before; all workers call this, and the chief writes.
 
     Returns where all have to take the first weights from, or None if the run is resumed or has fresh ones. Of a run
-    that was trained before, only the name of `init_from` is compared. `text` tells the training text from others.
+    that was trained before, the name of `init_from` is compared or, if another one is given, its weights. `text` tells
+    the training text from others.
 
     Raises:
         InputError: settings, vocabulary or training text are not the run's, it began from another run, or `init_from`
@@ -66,11 +72,15 @@ def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -
     with workers.alike():
         weights = load_weights(pathlib.Path(remote.local(beginning.path)))
         account = assign_known_weights(model, weights, beginning.spelled)
+    workers.check_same(f"weights in {beginning.path}", _checksum(weights))
+    return [f"began with the weights of {beginning.path}", *account.lines()]
+
+
+def _checksum(weights: Mapping[str, np.ndarray]) -> str:
     checksum = 0
     for name in sorted(weights):
         checksum = zlib.crc32(weights[name].tobytes(), zlib.crc32(name.encode(), checksum))
-    workers.check_same(f"weights in {beginning.path}", f"{checksum:08x}")
-    return [f"began with the weights of {beginning.path}", *account.lines()]
+    return f"{checksum:08x}"
 
 
 def _begin(
@@ -111,7 +121,8 @@ def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
             f"{vocab_path} (SHA-256 {sums[0]}...) does not begin with the entries of {run.vocab_path} "
             f"({sums[1]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
         ) from None
-    return Beginning(remote.origin(init_from.model_dir), init_from.checkpoint, remote.origin(path), spelled)
+    weights = _checksum(load_weights(path))
+    return Beginning(remote.origin(init_from.model_dir), init_from.checkpoint, remote.origin(path), weights, spelled)
 
 
 def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
@@ -120,6 +131,15 @@ def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
         return
     noted: dict[str, Any] = run.init_from
     chosen = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
-    if chosen != {name: noted.get(name) for name in chosen}:
+    if chosen != {name: noted.get(name) for name in chosen} and not _has_weights(init_from, noted.get("weights")):
         origin = f"from {noted['path']}" if noted else "with fresh weights"
         raise InputError(f"{run.path} began {origin}; leave out --init_from, or use another --model_dir")
+
+
+def _has_weights(init_from: RunCheckpoint, checksum: str | None) -> bool:
+    """Whether these are the weights with a checksum: the folder that they were in may have moved."""
+    try:
+        path = weights_path(Run(init_from.model_dir), init_from.checkpoint)
+        return checksum is not None and _checksum(load_weights(path)) == checksum
+    except InputError:  # they are not there
+        return False

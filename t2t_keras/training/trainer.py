@@ -26,13 +26,12 @@ from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run, scores_differ
+from t2t_keras.runs.run import Run, RunCheckpoint, scores_differ
 from t2t_keras.tasks.registry import task
 from t2t_keras.training.backends import (
     Devices,
+    computed_with,
     devices_line,
-    dtype_policy,
     in_host_memory,
     is_on_jax,
     make_step,
@@ -108,7 +107,7 @@ class Trainer:
                     raise InputError(f"{others}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # what the plans of epochs depend on
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
-            self._text = f"{len(lengths[0]):,} pairs ({sums})"
+            self._text = f"{len(lengths[0]):,} pairs ({sums}), text {data.training_text}"
             self.workers.check_same("data", self._text)
             beginning = begin(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
@@ -119,8 +118,7 @@ class Trainer:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
         with self.workers.watched(), in_host_memory():
-            with dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32"):
-                model = make_model(config.model)
+            model = make_model(config.model, "mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
             self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
             self.training = make_step(model, config.train, strategy)
         self.validator = Validator(
@@ -360,6 +358,7 @@ class Trainer:
             "decay_end": self.decay_end,
             **{name: getattr(self, name) for name in _PROGRESS},
             "config": self.config.to_dict(),
+            "computed_with": computed_with(self.training.model),
         }
 
     def _restore(self) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
-from t2t_keras.inference.ctranslate2_engine import ComputeType, CTranslate2Engine
-from t2t_keras.inference.loading import EngineName
+from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer

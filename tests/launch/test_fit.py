@@ -192,8 +192,6 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
     flags = [*FILES, "--minutes=100", *FLAGS]
     more = error(folder, *flags, "--set=model.dropout_rate=0.2")
     assert more.startswith(f"{begun} (set: ") and "use another folder" in more
-    # The copy is another place: the paths are those of the first one.
-    assert error(folder, *flags).startswith(f"{begun} (source: ")
     where = fitted[0]
     languages = error(where, *flags, "--target_language=nl")
     assert languages == f"{begun} (target_language: 'de' -> 'nl'); use another folder"
@@ -204,6 +202,25 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
         assert text.startswith("mine/run was begun with other data or choices (train_target: ")
     finally:
         (where / "a.de").write_text(before, encoding="utf-8")
+
+
+@pytest.mark.integration
+def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
+    shutil.copytree(fitted[0], tmp_path / "moved")
+    (tmp_path / "moved/mine").rename(tmp_path / "moved/yours")
+    for code in ("en", "de"):
+        (tmp_path / f"moved/a.{code}").rename(tmp_path / f"text.{code}")
+    files = [f"--source={tmp_path}/text.en", f"--target={tmp_path}/text.de", "--output=moved/yours"]
+    status, output, errors = fit(tmp_path, *files, "--minutes=100", *FLAGS)
+    assert status == 0, errors
+    assert output.startswith("moved/yours is finished: its 100 minutes are over")
+    assert "launch.serve --export_dir=moved/yours/serving/mine " in output
+    record = tmp_path / "moved/yours/run/fit.json"
+    values = json.loads(record.read_text(encoding="utf-8"))
+    assert str(fitted[0]) not in json.dumps(values["asked"]) and values["files"] == ["text.en", "text.de"]
+    values["asked"] |= {"source": "/elsewhere/a.en", "target": "/elsewhere/a.de"}  # of former versions
+    record.write_text(json.dumps(values), encoding="utf-8")
+    assert fit(tmp_path, *files, "--minutes=100", *FLAGS)[:2] == (0, output)
 
 
 @pytest.mark.integration

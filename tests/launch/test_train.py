@@ -136,6 +136,8 @@ def results(folder, stopped):
         "no preset": [new, data_dir],
         "no data_dir": [new, tiny],
         "missing data": [new, tiny, f"--data_dir={folder / 'nowhere'}"],
+        "moved data": [f"--model_dir={folder / 'moved'}"],
+        "moved data given": [f"--model_dir={folder / 'moved'}", f"--data_dir={folder / 'data'}"],
         "interrupted data": [new, tiny, f"--data_dir={folder / 'interrupted'}"],
         "data setting": [new, data_dir, tiny, "--set=data.seed=3"],
         "vocabulary setting": [new, data_dir, tiny, "--set=model.vocab_size=3"],
@@ -167,6 +169,9 @@ def results(folder, stopped):
     unfinished.start(config, data.directory, data.vocab_path, noted)
     other = dataclasses.replace(config, train=dataclasses.replace(config.train, warmup_steps=77))
     Run(folder / "left").start(other, data.directory, data.vocab_path)
+    shutil.copytree(folder / "stopped", folder / "moved")
+    record = json.loads((folder / "moved" / "config.json").read_text(encoding="utf-8"))
+    (folder / "moved" / "config.json").write_text(json.dumps({**record, "data_dir": str(folder / "gone")}))
     for name, case in cases.items():
         # The run of a call that is refused, which no other call has begun.
         cases[name] = [flag.replace("NEW", str(folder / name.replace(" ", "_"))) for flag in case]
@@ -263,6 +268,11 @@ def test_a_run_begins_with_another_ones_weights(folder, results, name, checkpoin
     assert tiny_training.records(run.path, "train")[0]["loss"] < 0.8 * before[0]["loss"]
 
 
+def test_a_run_goes_on_where_its_data_are_now(folder, results):
+    assert results["moved data given"][0] == 0, results["moved data given"][2]
+    assert Run(folder / "moved").data_dir == folder / "data"
+
+
 def test_a_run_without_checkpoints_may_begin_anew(folder, results):
     assert results["begins anew"][0] == 0, results["begins anew"][2]
     assert Run(folder / "left").config.train.warmup_steps == Run(folder / "uninterrupted").config.train.warmup_steps
@@ -277,6 +287,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("no preset", ["--preset must be given", "tiny, base, big"]),
         ("no data_dir", ["--data_dir must be given"]),
         ("missing data", ["nowhere", "launch.prepare_data"]),
+        ("moved data", ["gone: the data that", "moved was trained on are not there; give --data_dir"]),
         ("interrupted data", ["interrupted", "launch.prepare_data again"]),
         ("data setting", ["data.seed=3", "launch.prepare_data"]),
         ("vocabulary setting", ["model.vocab_size=3", "launch.prepare_data"]),

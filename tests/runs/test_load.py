@@ -3,7 +3,7 @@
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.runs.load import RunCheckpoint
+from t2t_keras.runs.run import RunCheckpoint
 
 
 def test_a_run_and_a_checkpoint_in_words(tmp_path):

@@ -39,6 +39,7 @@ def run(tmp_path, vocab):
 def test_a_run_keeps_its_configuration_vocabulary_and_data(run, tmp_path):
     assert run.exists
     assert run.config == CONFIG
+    (tmp_path / "data").mkdir()
     assert run.data_dir == tmp_path / "data"
     assert run.vocab_path.read_bytes() == b"the vocabulary"
     assert {path.name for path in run.path.iterdir()} == {"config.json", "vocab.model"}
@@ -47,6 +48,7 @@ def test_a_run_keeps_its_configuration_vocabulary_and_data(run, tmp_path):
 def test_starting_again_with_the_same_is_fine(run, tmp_path, vocab):
     run.start(CONFIG, tmp_path / "elsewhere", vocab)
     assert run.config == CONFIG
+    (tmp_path / "elsewhere").mkdir()
     assert run.data_dir == tmp_path / "elsewhere"
 
 
@@ -91,8 +93,13 @@ def test_another_training_text_is_refused(run, tmp_path, vocab):
         run.start(CONFIG, tmp_path / "other", vocab, text="3 pairs (c, d)")
     folders = f"{tmp_path}/data with 2 pairs (a, b), but {tmp_path}/other has 3 pairs (c, d)"
     assert str(error.value).startswith(f"{run.path} was trained on {folders}; ")
-    run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b)")
+    run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text c")  # former versions noted lengths alone
+    with pytest.raises(InputError, match=r"moved: the data that .* was trained on are not there; give --data_dir"):
+        _ = run.data_dir
+    (tmp_path / "moved").mkdir()
     assert run.config == CONFIG and run.data_dir == tmp_path / "moved"
+    with pytest.raises(InputError, match=r"has 2 pairs \(a, b\), text d; use another --model_dir"):
+        run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text d")
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):

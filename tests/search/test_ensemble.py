@@ -16,7 +16,7 @@ from t2t_keras.models.contract import COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
-from t2t_keras.runs.load import RunCheckpoint
+from t2t_keras.runs.run import RunCheckpoint
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.ensemble import Ensemble, combined_logits

@@ -1,6 +1,7 @@
 """A run that begins with the weights of another: what it takes, what it notes, and that it goes on by itself."""
 
 import dataclasses
+import re
 import shutil
 
 import numpy as np
@@ -11,8 +12,7 @@ from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.text.extension import spellings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
@@ -63,7 +63,9 @@ def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data,
         "new: none",
         "left out: none",
     ]
-    assert Run(tmp_path / "run").init_from == {"model_dir": str(other), "checkpoint": chosen, "path": str(path)}
+    noted = Run(tmp_path / "run").init_from
+    assert re.fullmatch("[0-9a-f]{8}", noted.pop("weights"))
+    assert noted == {"model_dir": str(other), "checkpoint": chosen, "path": str(path)}
 
 
 def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other):
@@ -161,7 +163,7 @@ def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
     begun(tmp_path / "run", data, init_from, max_steps=3).train()
     noted = Run(tmp_path / "run").init_from
     source.rename(tmp_path / "gone")
-    for again in (init_from, None):
+    for again in (init_from, RunCheckpoint(tmp_path / "gone", "4"), None):
         trainer = begun(tmp_path / "run", data, again, max_steps=3)
         assert trainer.account == []
         assert trainer.train() == (3, "had reached train.max_steps before", 0)

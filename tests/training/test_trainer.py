@@ -1,5 +1,6 @@
 """The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
 
+import functools
 import itertools
 import os
 import pathlib
@@ -7,6 +8,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +16,7 @@ import tensorflow as tf
 from t2t_keras import schedules
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources import corpora
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
@@ -90,6 +93,10 @@ def test_the_checkpoint_knows_where_the_data_stood(uninterrupted, data):
     saved = checkpoints.latest(Run(uninterrupted).checkpoints_path)
     assert (saved.state["epoch"], saved.state["batch"]) == first_positions(data, 13)[-1]
     assert saved.state["epoch"] == 1  # the end of an epoch was passed on the way
+    assert saved.state["computed_with"] == {
+        **{"backend": "tensorflow", "dtype_policy": "float32"},
+        **{"tensorflow": tf.__version__, "keras": keras.__version__},
+    }
     assert saved.ema is not None
     assert any((saved.ema[name] != array).any() for name, array in saved.weights.items())
 
@@ -339,6 +346,34 @@ def test_other_text_is_refused_and_the_same_prepared_again_is_not(tmp_path, data
     with pytest.raises(InputError, match=rf"run was trained on {tmp_path}/data with \d+ pairs .* but {tmp_path}/other"):
         make_trainer(run.path, other)
     assert run.config_path.read_bytes() == config
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_other_text_is_refused_where_all_lengths_are_the_same(tmp_path, data, scripted, has_files):
+    del scripted
+    run, folder = Run(tmp_path / "run"), data.directory.parent
+    other = str.maketrans("bdfgk", "dfgkb")
+    pairs: dict[str, dict[str, list]] = {"same": {}, "other": {}}
+    for split in ("train", "valid"):
+        sides = [(folder / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in ("source", "target")]
+        pairs["same"][split] = list(zip(*sides, strict=True))
+        pairs["other"][split] = [tuple(side.translate(other) for side in pair) for pair in pairs["same"][split]]
+    prepared = {}
+    for name, splits in pairs.items():
+        corpus = Corpus({split: functools.partial(iter, lines) for split, lines in splits.items()})
+        if has_files:
+            paths = {}
+            for split, lines in splits.items():
+                paths[split] = tmp_path / f"{name}.{split}.tsv", None
+                paths[split][0].write_text("".join(f"{source}\t{target}\n" for source, target in lines), "utf-8")
+            corpus = corpora.files(paths)
+        prepared[name] = prepare(corpus, data.config, tmp_path / name, lambda line: None, vocab_from=data.vocab_path)
+    lengths = [(each.split("train").source_lengths, each.split("train").target_lengths) for each in prepared.values()]
+    np.testing.assert_array_equal(*lengths)
+    train(run.path, prepared["same"], max_steps=1)
+    with pytest.raises(InputError, match=r"other has \d+ pairs \(.*\), text \w+; use another --model_dir"):
+        make_trainer(run.path, prepared["other"])
+    make_trainer(run.path, prepared["same"])
 
 
 @pytest.mark.integration

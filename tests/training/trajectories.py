@@ -65,16 +65,13 @@ def make_step(
     """A fresh training step; the same weights each time."""
     config = TrainConfig(**{**TRAIN, **train})
     keras.utils.set_random_seed(config.seed)
-    keras.config.set_dtype_policy("mixed_bfloat16" if config.mixed_bfloat16 else "float32")
-    try:
-        if isinstance(model, str):
-            model = tiny_family(model, dropout_rate=0.0)
-        elif isinstance(model, dict):
-            model = TransformerConfig(**{**MODEL, **model})
-        assert isinstance(model, ModelConfig)
-        return TrainingStep(families.make_model(model), config, strategy)
-    finally:
-        keras.config.set_dtype_policy("float32")
+    if isinstance(model, str):
+        model = tiny_family(model, dropout_rate=0.0)
+    elif isinstance(model, dict):
+        model = TransformerConfig(**{**MODEL, **model})
+    assert isinstance(model, ModelConfig)
+    policy = "mixed_bfloat16" if config.mixed_bfloat16 else "float32"
+    return TrainingStep(families.make_model(model, policy), config, strategy)
 
 
 def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> Iterator:

@@ -96,7 +96,7 @@ class ByteNet(EncoderDecoder):
         memory = ops.concatenate([memory, zeros], axis=1)[:, : ops.shape(target)[1]]  # [batch, target_len, d_model]
         x = ops.concatenate([self.embedded_targets(target), memory], axis=-1)  # --> [batch, target_len, 2 d_model]
         x = self._stacked(self.decoder_layers, x, None, seed, training)
-        return States(self.decoder_readout(ops.relu(self.decoder_norm(x))), ops.zeros(()))
+        return States(self.decoder_readout(ops.relu(self.decoder_norm(x))), ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, unfolded_len, d_model].

@@ -95,7 +95,7 @@ class ConvS2S(EncoderDecoder):
     ) -> States:
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
         hidden, _ = self._decoded(inputs["target"], memory, fold_in(seed, 1), training)
-        return States(hidden, ops.zeros(()))
+        return States(hidden, ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> ConvolutionalMemory:
         self.ensure_built()

@@ -101,7 +101,7 @@ class RNNAttention(EncoderDecoder):
     ) -> States:
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
         hidden, _ = self._decoded(inputs, memory, fold_in(seed, 1), training)
-        return States(hidden, ops.zeros(()))
+        return States(hidden, ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, memory_width]."""

@@ -14,6 +14,8 @@ from typing import Any
 from t2t_keras.errors import InputError
 
 NAMES = ("auto", "tf_config", "slurm", "kubernetes")
+# The names of `make_strategy`.
+STRATEGIES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
 _KUBERNETES = ("JOB_COMPLETION_INDEX", "T2T_SERVICE", "T2T_WORKERS", "T2T_PORT")

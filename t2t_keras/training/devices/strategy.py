@@ -11,10 +11,8 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine.streams import share_out_cores
-from t2t_keras.training.devices.cluster import Cluster, WorkerLostError, find_cluster
+from t2t_keras.training.devices.cluster import STRATEGIES, Cluster, WorkerLostError, find_cluster
 from t2t_keras.training.devices.meeting import wait_for_all
-
-NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
 # A single CPU computes two halves of each batch in parallel, each with half of the cores, because small operations
 # then wait neither for threads nor for each other.
@@ -106,7 +104,7 @@ def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
     return LocalDevices("mirrored" if gpus else "cpu", here, here * count, index)
 
 
-def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+def is_tpu(strategy: Any) -> bool:
     """Whether the replicas are on a TPU, which needs shapes that do not depend on the data."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -148,8 +146,8 @@ def _find_workers(name: str, cluster: str) -> Cluster | None:
 
 
 def _check(name: str, replicas: int) -> None:
-    if name not in NAMES:
-        raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
+    if name not in STRATEGIES:
+        raise InputError(f"unknown strategy {name!r}; valid: {', '.join(STRATEGIES)}")
     if replicas < 0:
         raise InputError(f"--replicas must not be negative, got {replicas}")
 

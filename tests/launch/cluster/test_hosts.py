@@ -152,7 +152,7 @@ def test_tpu_goes_on_after_a_preemption_and_a_stop(cloud, tmp_path):
     again = ["mount", "install", "train"]
     assert events(tmp_path) == [*FRESH, "train", "delete", *FRESH, "train", *again]
     training = next(line for line in lines(tmp_path / "log") if line.startswith("train"))
-    assert training.startswith("train jax -m launch.train --set train.static_shapes=true")
+    assert training.startswith("train jax -m launch.train --set train.mixed_bfloat16=true")
     assert training.endswith("--model_dir=a b --preset=big")
 
 

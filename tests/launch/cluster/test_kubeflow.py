@@ -116,7 +116,7 @@ def test_it_can_train_on_jax():
     found = manifests("--preset=big", BACKEND="jax")
     (worker,) = job(found)["spec"]["template"]["spec"]["containers"]
     assert worker["env"][0] == {"name": "KERAS_BACKEND", "value": "jax"}
-    flags = ["--cluster=kubernetes", "--set", "train.static_shapes=true", "--preset=big"]
+    flags = ["--cluster=kubernetes", "--preset=big"]
     assert worker["args"] == ["-m", "launch.train", *flags]
 
 

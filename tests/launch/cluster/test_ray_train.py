@@ -93,7 +93,7 @@ def test_jax_and_processors(tmp_path, drive):
     assert drive("--workers=1", "--gpus=0", "--backend=jax", "--", "--preset=big").returncode == 0
     _, backend, _, *arguments = lines(tmp_path / "worker_0")
     assert backend == "jax"
-    flags = ["--cluster=tf_config", "--set", "train.static_shapes=true", "--preset=big"]
+    flags = ["--cluster=tf_config", "--preset=big"]
     assert arguments == ["-m", "launch.train", *flags]
     scaling, _ = json.loads((tmp_path / "asked").read_text(encoding="utf-8"))
     assert scaling["use_gpu"] is False and "GPU" not in scaling["resources_per_worker"]

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import streams
-from t2t_keras.training.devices.cluster import WorkerLostError
-from t2t_keras.training.devices.strategy import NAMES, distributed, make_strategy, next_shares, num_streams
+from t2t_keras.training.devices.cluster import STRATEGIES, WorkerLostError
+from t2t_keras.training.devices.strategy import distributed, make_strategy, next_shares, num_streams
 from tests import programs
 
 
@@ -204,7 +204,7 @@ def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")
-    assert len({str(make_strategy(name)) for name in NAMES if name != "auto"}) == 4
+    assert len({str(make_strategy(name)) for name in STRATEGIES if name != "auto"}) == 4
 
 
 def test_iterators_have_no_pipelines_beside_ours():

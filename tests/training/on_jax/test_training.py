@@ -14,11 +14,13 @@ import pytest
 from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs.run import Run
 from t2t_keras.training.trainer import Trainer
+from tests import programs
 from tests.programs import QUICKLY_COMPILED
 from tests.training.tiny_training import (
     assert_same_end,
     assert_same_numbers,
     go_on,
+    launch_flags,
     make_config,
     make_data,
     make_devices,
@@ -188,13 +190,26 @@ def test_a_program_refuses_in_one_line(folder):
     assert "error: --fit_to_memory: not with Keras on JAX; set train.accumulation_steps" in errors
 
 
-def test_a_missing_jax_is_named():
-    hidden = "import runpy; import importlib.util as u; "
-    hidden += "find = u.find_spec; u.find_spec = lambda name, *more: None if name == 'jax' else find(name, *more); "
-    process = on_jax(["-c", hidden + "runpy.run_module('launch.train', run_name='__main__')"])
+def test_a_missing_jax_is_named(data, tmp_path):
+    hidden = "import runpy, sys; sys.modules['jax'] = None; runpy.run_module('launch.train', run_name='__main__')"
+    process = on_jax(["-c", hidden, f"--data_dir={data.directory}", f"--model_dir={tmp_path}/run", "--preset=tiny"])
     assert process.communicate()[1] == "error: KERAS_BACKEND=jax: the package jax is missing: pip install '.[jax]'\n"
     assert process.returncode == 1
 
 
 def test_programs_that_search_have_keras_on_tensorflow_whatever_is_asked_for():
-    finished(on_jax(["-c", "import launch.translate, keras; assert keras.backend.backend() == 'tensorflow'"]))
+    main = "def main(argv):\n import keras\n assert keras.backend.backend() == 'tensorflow'\n"
+    finished(on_jax(["-c", f"from launch import program\n{main}program.command(main)"]))
+
+
+def test_a_new_run_has_static_shapes_by_itself(data, tmp_path):
+    flags = [flag for flag in launch_flags(tmp_path / "run", data, max_steps=1) if "train.static_shapes" not in flag]
+    process = on_jax(["-m", "launch.train", *flags, "--set=train.static_shapes=false", f"--model_dir={tmp_path}/false"])
+    finished(on_jax(["-m", "launch.train", *flags]))
+    assert Run(tmp_path / "run").config.train.static_shapes
+    needed = "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew"
+    assert process.communicate()[1].endswith(f"error: {needed}\n") and process.returncode == 1
+    later = [*flags, "--set=train.max_steps=2"]
+    done = programs.run(["-m", "launch.train", *later], capture_output=True, text=True)
+    assert done.returncode == 0 and "goes on from step 1" in done.stderr, done.stderr
+    assert Run(tmp_path / "run").config.train.static_shapes
