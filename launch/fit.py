@@ -1,7 +1,7 @@
 """Makes a served model of two text files: chooses settings, prepares, trains, scores, exports and describes it.
 
-Line n of one file is the translation of line n of the other. What has both sides in one file is a .tsv. The same
-command goes on after an interruption; with more --minutes it trains on.
+Line n of one file is the translation of line n of the other; a .tsv has both sides in one file. The same command
+resumes after an interruption, and trains longer with more --minutes.
 
 Examples:
     python -m launch.fit --source=a.en --target=a.de --minutes=60 --output=mine
@@ -126,7 +126,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
             program.say(f"  {kind}, chrF {score:.0f}: {source}\n    {hypothesis}\n    reference: {reference}")
     program.title("4. Export")
     if missing := missing_for_serving():
-        program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command goes on from here.")
+        program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command continues here.")
         return
     version = steps.export()
     card = write_card(steps, version, licence, shlex.join(sys.argv[1:]), _as_typed)

@@ -116,6 +116,8 @@ def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, li
     assert "2. Training" not in preparing and "1. Text" not in checking
     assert "going on after an interruption" in training and "2. Training" in training
     assert "already prepared" in choosing and "kept:" not in choosing
+    # Pairs that were held out are no loss of training text.
+    assert "train: 560 pairs" in choosing and "not trained on" not in choosing
     assert "step 12: reached train.max_steps" in choosing
     assert "was trained for 100 minutes before" in scoring and "kept:" in scoring and "BLEU" not in scoring
     assert "BLEU" in exporting and "exported" not in exporting
@@ -124,6 +126,7 @@ def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, li
     assert "exported: mine/serving/mine/1" in describing and "model card" not in describing
     assert "mine/serving/mine/1 was exported before" in last and "model card: mine/serving/mine/README.md" in last
     assert again.startswith("mine is finished: its 100 minutes are over") and "1. Text" not in again
+    assert "--minutes=200  # resumes training: the validation loss was still falling" in again
     served = folder / "mine/serving/mine"
     assert [path.name for path in sorted(served.iterdir()) if path.name[0] != "."] == ["1", "README.md"]
 
