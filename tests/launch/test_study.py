@@ -296,9 +296,9 @@ def test_records_are_printed_where_the_data_are_not(study, performed, settings, 
     moved = dataclasses.replace(settings, data_dir=str(tmp_path / "moved"))
     elsewhere = Study(tmp_path / "study", moved)
     assert elsewhere.table.markdown(elsewhere.states()) == study.table.markdown(study.states())
-    with pytest.raises(InputError, match="moved: the study's data are not there; give --data_dir"):
+    with pytest.raises(InputError, match="moved: no prepared data here"):
         elsewhere.perform(elsewhere.selected(), print)
-    with pytest.raises(InputError, match="moved: the study's data are not there; give --data_dir"):
+    with pytest.raises(InputError, match="moved: no prepared data here"):
         Study(tmp_path / "new", moved)
     (tmp_path / "study" / "data.json").write_text("{}")
     with pytest.raises(InputError, match=r"data\.json is damaged: "):
