@@ -88,10 +88,10 @@ def main(argv: list[str]) -> None:
             about = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _asked(config)}
             steps.record.update(choices=choices, **about, text=None)
         steps.record.check_same("asked", _asked(config), output)
-        steps.record.update(files=[pathlib.Path(flag.value).name for flag in (_SOURCE, _TARGET) if flag.value])
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
         steps.check_text(corpus)
+        steps.record.update(files=[pathlib.Path(flag.value).name for flag in (_SOURCE, _TARGET) if flag.value])
         _run_steps(steps, corpus, config)
 
 

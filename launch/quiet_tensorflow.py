@@ -1,4 +1,4 @@
-"""Has TensorFlow and Keras imported without notices and tracebacks, whenever something first imports them.
+"""Imports TensorFlow and Keras without notices and tracebacks, when something first asks for them.
 
 Programs parse their flags and check their input without either, because importing them takes seconds.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.notices import without_notices
+from t2t_keras.machine.notices import list_devices, without_notices
 
 _Execute = Callable[[ModuleType], None]
 
@@ -22,8 +22,7 @@ def _tensorflow(execute: _Execute, module: ModuleType) -> None:
     """Imports TensorFlow without its libraries' notices, also those of the first look at the devices."""
     with without_notices():
         execute(module)
-        if not os.environ.get("TPU_NAME"):  # a TPU must be connected before devices are listed
-            module.config.list_physical_devices()
+        list_devices(module)
     gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
 
 

@@ -81,8 +81,8 @@ def main(argv: list[str]) -> None:
 def _train(run: Run) -> "Outcome":
     if remote.mirror_of(run.path) is None:  # a mirror may still hold what had its URL before
         run.check_trainable()
-        if _CLUSTER.value == "auto" and cluster.find_cluster() is None:  # else what one refuses, all have to
-            _beginning(run)
+        if not _may_have_company():
+            _beginning(run)  # raises before TensorFlow is imported, which takes seconds
     from t2t_keras.training.backends import make_devices, make_workers, need_static_shapes
     from t2t_keras.training.devices.micro_batch import fit_to_memory
     from t2t_keras.training.trainer import Trainer
@@ -100,6 +100,12 @@ def _train(run: Run) -> "Outcome":
         if workers.is_chief:
             tell(*map(remote.with_urls, trainer.account))
         return trainer.train()
+
+
+def _may_have_company() -> bool:
+    """Whether other workers may train too, so that what one of them refuses, all have to; on JAX they meet first."""
+    on_jax = os.environ.get("KERAS_BACKEND") == "jax"
+    return on_jax or _CLUSTER.value != "auto" or cluster.find_cluster() is not None
 
 
 def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, Config, RunCheckpoint | None]:

@@ -82,7 +82,7 @@ class EncodedCorpus:
         checksum = 0
         for ids in (*self._source.ids, *self._target.ids):
             for start in range(0, len(ids), _CHECKED_IDS):
-                checksum = zlib.crc32(np.ascontiguousarray(ids[start : start + _CHECKED_IDS]).data, checksum)
+                checksum = zlib.crc32(np.asarray(ids[start : start + _CHECKED_IDS]).tobytes(), checksum)
         return f"{checksum:08x}"
 
     def at(self, epoch: int) -> Self:

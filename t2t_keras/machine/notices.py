@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 # Notices about a missing GPU, a tokenizer and integers in a graph, which TensorFlow writes at any log level, and about
 # gradients that an export has not, since nobody trains it.
@@ -56,5 +57,10 @@ def import_tensorflow() -> None:
     with without_notices():
         import tensorflow as tf
 
-        if not os.environ.get("TPU_NAME"):  # a TPU must be connected before devices are listed
-            tf.config.list_physical_devices()
+        list_devices(tf)
+
+
+def list_devices(tensorflow: Any) -> None:
+    """Has TensorFlow list the devices for the first time, when it writes notices; not where a TPU must be connected."""
+    if not os.environ.get("TPU_NAME"):
+        tensorflow.config.list_physical_devices()

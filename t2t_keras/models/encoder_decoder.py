@@ -85,12 +85,12 @@ class EncoderDecoder(keras.Model):
             raise InputError(f"{name} has settings of its own; leave out {', '.join(changes)}")
         if not is_folder and os.sep in name:
             raise InputError(f"{name} is neither a folder nor a preset")
-        run = _runs().RunCheckpoint.parse(name) if is_folder else None
-        config = presets.preset(name).model if run is None else _runs().Run(run.model_dir).config.model
+        run = _runs("run").RunCheckpoint.parse(name) if is_folder else None
+        config = presets.preset(name).model if run is None else _runs("run").Run(run.model_dir).config.model
         if type(config) is not cls.config_class:
             raise InputError(f"{name} is of the family {config.family}, not {cls.config_class.family}")
         if run is not None:
-            return _runs().load_model(*run)[0]
+            return _runs("load").load_model(*run, keras.config.dtype_policy().name)[0]
         model = cls(dataclasses.replace(config, **changes))
         model.build()
         return model
@@ -107,7 +107,7 @@ class EncoderDecoder(keras.Model):
             InputError: the folder is not empty, or the model of `like` has other settings.
         """
         self.ensure_built()
-        _runs().save_model(self, folder, like)
+        _runs("load").save_model(self, folder, like)
 
     def build(self, input_shape: Any = None) -> None:
         if self.built:  # a second time would make every weight anew
@@ -228,6 +228,6 @@ def _check_onnx(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{path}: {reason}; use launch.convert --to=onnx, which replaces such operations") from error
 
 
-def _runs() -> Any:
-    """The module that reads and writes runs, by its name: it stands on models, and most of them never need it."""
-    return importlib.import_module("t2t_keras.runs.load")
+def _runs(name: str) -> Any:
+    """A module that reads and writes runs, by its name: it stands on models, and most of them never need it."""
+    return importlib.import_module(f"t2t_keras.runs.{name}")

@@ -19,18 +19,18 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 
 def load_model(
-    model_dir: str | os.PathLike[str], checkpoint: str | None = None
+    model_dir: str | os.PathLike[str], checkpoint: str | None = None, dtype_policy: str = "float32"
 ) -> tuple[SequenceModel, Config, pathlib.Path]:
     """Loads the model of a run or of an export; returns it with its configuration and the path of its vocabulary.
 
-    The arguments are those of `RunCheckpoint`.
+    `model_dir` and `checkpoint` are those of `RunCheckpoint`; the model's layers have Keras's `dtype_policy`.
 
     Raises:
         InputError: there is no run or no such checkpoint (lists those there are), or its weights are another model's.
     """
     run = Run(model_dir)
     config = run.config
-    model = make_model(config.model)
+    model = make_model(config.model, dtype_policy)
     assign_weights(model, load_weights(weights_path(run, checkpoint)))
     return model, config, run.vocab_path
 

@@ -79,8 +79,6 @@ class Study:
         if self.table.needs_data and not self.settings.data_dir:
             raise InputError("--data_dir must be given to begin a study")
         if self.table.needs_data:
-            if not pathlib.Path(self.settings.data_dir).exists():
-                raise InputError(f"{self.settings.data_dir}: the study's data are not there; give --data_dir")
             PreparedData.open(self.settings.data_dir)
         self._check(names)
         write_settings(self.study_dir, self.settings)

@@ -64,7 +64,9 @@ def test_what_a_user_makes_is_as_keras_is_set_to():
     with odd_settings():
         model = Transformer(tiny_family("transformer"))
         model.build()
-    assert model.compute_dtype == "float16" == model.output_head.table.dtype
+        loaded = Transformer.from_preset(GOLDEN)
+    for each in (model, loaded):
+        assert each.compute_dtype == "float16" == each.output_head.table.dtype
 
 
 ELSEWHERE = """
