@@ -214,7 +214,7 @@ def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, replicas_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number, status", [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, make_flags, number, status):
     environment = worker_processes.tf_config(2)[1]
     with running([make_flags(tmp_path / "run")], tmp_path, [environment]) as workers:
