@@ -147,7 +147,7 @@ def _translate(
             update = notice.before(_updater(progress, progress.n, len(chunk)))
             requests = [line.request for line in good]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
-            num_long += sum(best.num_parts > 1 for best, *_ in nbest_lists)
+            num_long += sum(best.is_overlong for best, *_ in nbest_lists)
             num_cut += sum(translation.is_cut for nbest in nbest_lists for translation in nbest)
             results = dict(zip((line.number for line in good), nbest_lists, strict=True))
             lines = [_found_none(line, results) for line in lines]
@@ -201,9 +201,9 @@ def _output_text(translator: Translator, lines: list[json_lines.Line], results: 
     if _JSON.value:
         return _json_text(translator, lines, results)
     if _NUM_BEST.value == 1:
-        return "".join(("" if line.error else results[line.number][0].text) + "\n" for line in lines)
+        return "".join(("" if line.error else results[line.number][0].line) + "\n" for line in lines)
     return "".join(
-        f"{line.number - 1} ||| {translation.text} ||| {translation.score:.6f}\n"
+        f"{line.number - 1} ||| {translation.line} ||| {translation.score:.6f}\n"
         for line in lines
         if not line.error
         for translation in results[line.number]

@@ -35,7 +35,8 @@ def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dic
     several = Sentences(*(tf.repeat(side, COUNT, axis=0) for side in sources))
     prefixes = _with_tokens(begun, tokens)
     found = pipeline.search_for(several, prefix=prefixes)
-    parts = Parts(several, tf.range(count * COUNT))
+    rows = tf.range(count * COUNT)
+    parts = Parts(several, rows, tf.fill(tf.shape(rows), ""))
     made = pipeline.hypotheses(tf.repeat(text, COUNT), parts, found, found.scores)
     texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in made)
     # A beginning needs room for a token and an end symbol.

@@ -1,0 +1,46 @@
+"""Finds the sentences of texts in the graph, like `t2t_keras.text.sentences`."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.export.graph_text import printable, re2, stripped
+from t2t_keras.text.sentences import BOUNDARY, CANDIDATE, blanks, rules
+
+
+class FoundSentences(NamedTuple):
+    """The sentences of texts, in order.
+
+    Attributes:
+        texts: string [sentences], none of them blank.
+        before: string [sentences], the white space between each and the sentence before it in its text.
+        rows: int64 [sentences], the text that each belongs to.
+        is_first: bool [sentences], whether it is the first one of its text.
+    """
+
+    texts: tf.Tensor
+    before: tf.Tensor
+    rows: tf.Tensor
+    is_first: tf.Tensor
+
+
+def find_sentences(texts: tf.Tensor, language: str) -> FoundSentences:
+    """Finds the sentences of texts, string [texts], in a language, like `sentences.find_sentences`."""
+    texts = stripped(printable(texts))
+    has_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
+    texts = tf.cond(tf.reduce_any(has_candidate), lambda: _marked(texts, language), lambda: texts)
+    pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]
+    rows = pieces.value_rowids()
+    kept = tf.where(pieces.flat_values != "")[:, 0]
+    pieces, rows = tf.gather(pieces.flat_values, kept), tf.gather(rows, kept)
+    is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+    before, sentences = (
+        tf.strings.regex_replace(pieces, f"^({re2(blanks('*'))})((?s:.*))$", group) for group in ("\\1", "\\2")
+    )
+    return FoundSentences(sentences, before, rows, is_first)
+
+
+def _marked(texts: tf.Tensor, language: str) -> tf.Tensor:
+    for pattern, replacement in rules(language):
+        texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
+    return texts
