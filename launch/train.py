@@ -163,7 +163,7 @@ def _config(run: Run, data: PreparedData) -> Config:
         decode = dataclasses.replace(decode, **run.config.decode.length_limit)
     elif fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
         decode = dataclasses.replace(decode, **data.output_limit)
-    config = dataclasses.replace(config, decode=decode)
+    config = dataclasses.replace(config, decode=dataclasses.replace(decode, split=data.split_by))
     for setting in _SET.value:
         if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")

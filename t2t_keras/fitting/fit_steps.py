@@ -172,7 +172,7 @@ class FitSteps:
 
     def _config(self, minutes: float) -> Config:
         """The settings of the preset with the choices, fitted to the data."""
-        config = settings_applied(self.choices, self.data.output_limit)
+        config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
         config = configuration.override(config, [f"train.max_minutes={minutes}"])
         model = dataclasses.replace(config.model, **self.data.tokenizer.sizes)
         return dataclasses.replace(config, model=model, data=self.data.config)
@@ -273,14 +273,14 @@ def this_machine() -> dict[str, Any]:
     }
 
 
-def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:
-    """The chosen preset with the chosen settings, but those of the data; they may replace the limit of outputs.
+def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
+    """The chosen preset with the chosen settings, but those of the data; `decode` are those that the text asks for.
 
     An InputError says that a setting is unknown, or that settings do not go together.
     """
     values = {choice.name: choice.value for choice in choices}
     config = presets.preset(values["preset"])
-    config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(output_limit or {})))
+    config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(decode or {})))
     others = ("preset", "held_out_pairs", "data.vocab_size")
     return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in others])
 

@@ -7,10 +7,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.sentences import paragraphs
 from t2t_keras.export.graph_sentences import find_sentences
 from t2t_keras.text import sentences
 from tests.export import exporting
-from tests.text.hard_sentences import paragraphs
 
 LANGUAGES = ["en", "de", "fr", "zh", "xx"]
 WORDS = [
@@ -52,7 +52,9 @@ def test_odd_texts_are_as_in_python():
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(LANGUAGES), st.lists(st.lists(st.sampled_from([*WORDS, " ", " ", " "]), max_size=14), max_size=3))
+@given(
+    st.sampled_from(LANGUAGES), st.lists(st.lists(st.sampled_from([*WORDS, " ", " ", " "]), max_size=14), max_size=3)
+)
 def test_any_text_is_as_in_python(language, texts):
     lines = ["".join(words) for words in texts]
     expected = [sentences.find_sentences(line, language) for line in lines]
