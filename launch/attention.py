@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
         raise InputError("--source is blank")
     if _QUERY.value is not None and "maps" in _STYLE.value:
         raise InputError("--query goes with lines, not with --style=maps")
-    translator = decoding_flags.load_translator()
+    translator = decoding_flags.load_translator(split="lines")
     attention_views(translator.model)  # raises if it has none
     explanation = _explained(translator)
     views = _views(explanation)

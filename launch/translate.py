@@ -1,11 +1,13 @@
 """Translates text: one line of output for each line of input, in order.
 
+A line of several sentences is translated sentence by sentence, if the model was trained on such (see --split).
 Reads standard input unless --input is given; on a terminal it prompts for lines. With --json_input each line is an
 object with "text" and optionally "prefix", "constraints", "excluded" and "id".
 
 Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --input=in.txt.gz --output=out.txt --beam_size=1
+    python -m launch.translate --model_dir=runs/mine --split=lines < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --glossary=terms.tsv < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --markup=html < page.en.html > page.de.html
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
@@ -31,7 +33,7 @@ from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
 from . import remote_paths
-from .flag_groups import decoding_flags
+from .flag_groups import decoding_flags, setting_flags, split_flags
 from .marked_input import write_marked
 from .slow_notice import SlowNotice
 from .term_report import TermReport
@@ -70,6 +72,7 @@ _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
 )
 flags.adopt_module_key_flags(decoding_flags)
+flags.adopt_module_key_flags(split_flags)
 flags.mark_flag_as_required("model_dir")
 program.REMOTE |= {"model_dir": remote_paths.model, "ensemble": remote_paths.member}
 
@@ -118,7 +121,8 @@ def _translate_marked() -> None:
 def _load_translator() -> Translator:
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     name = _GLOSSARY.value
-    translator = decoding_flags.load_translator(Glossary.parsed(read_lines(name), name) if name else None)
+    glossary = Glossary.parsed(read_lines(name), name) if name else None
+    translator = decoding_flags.load_translator(glossary, **setting_flags.given(split_flags.SETTINGS))
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     if _ALIGNMENTS.value:
