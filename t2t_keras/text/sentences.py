@@ -12,7 +12,6 @@ BOUNDARY, _SETTLED = "\x01", "\x02"
 
 _BREAKS = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"  # for some tool at least
 _BLANKS = f" \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000{_BREAKS}"
-_LINE_BREAKS = "\n\r"  # those that end a sentence
 
 # Insides of character classes.
 _FINAL = ".!?…‽؟۔।॥։።။\u037e"
@@ -29,7 +28,7 @@ _INSIDE = f",;:.!?…%&)\\]}}/=+>|”’、，；：）」』】。！？｡{_EM
 
 BREAK = re.compile(f"\r\n|[{_BREAKS}]")
 # What every text of several sentences has.
-CANDIDATE = re.compile(f"[{_FINAL}][{_CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{_FINAL_ALONE}].|[{_LINE_BREAKS}]")
+CANDIDATE = re.compile(f"[{_FINAL}][{_CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{_FINAL_ALONE}].|\n")
 
 # Languages that are written without blanks between sentences.
 _WITHOUT__BLANKS = ("ja", "zh")
@@ -55,7 +54,7 @@ class Rule(NamedTuple):
 
 
 def find_sentences(text: str, language: str) -> list[Sentence]:
-    """The sentences of a text in a language; none of a blank text. A line break ends one.
+    """The sentences of a text in a language; none of a blank text. A line feed ends one.
 
     Nothing of the text is lost but invisible characters (those of `repair.UNPRINTABLE`) and white space around it.
 
@@ -96,7 +95,7 @@ def rules(language: str) -> tuple[Rule, ...]:
         # Behind the number of a list's item.
         Rule(f"((?:^|[{mark}{_SETTLED}]{blank}+)[0-9]{{1,3}}\\.){mark}", "\\1"),
         Rule(_SETTLED, mark),
-        Rule(f"{mark}?({blank}*[{_LINE_BREAKS}]{blank}*)", f"{mark}\\1"),
+        Rule(f"{mark}?({blank}*\n{blank}*)", f"{mark}\\1"),
     )
 
 

@@ -39,13 +39,13 @@ def test_lines_of_a_file_become_paragraphs():
 
 
 def test_white_space_between_sentences_is_kept():
-    text = "  One dog.  Two dogs.\n\n\tThree dogs.\r\nA title\nFour.\u2028Five. \n"
+    text = "  One dog.  Two dogs.\n\n\tThree dogs.\r\nA\rtitle\nFour.\u2028Five. \n"
     found = find_sentences(text, "en")
     assert found == [
         Sentence("", "One dog."),
         Sentence("  ", "Two dogs."),
         Sentence("\n\n\t", "Three dogs."),
-        Sentence("\r\n", "A title"),
+        Sentence("\r\n", "A\rtitle"),
         Sentence("\n", "Four."),
         Sentence("\u2028", "Five."),
     ]
