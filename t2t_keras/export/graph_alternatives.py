@@ -1,10 +1,12 @@
 """Other words at a place of a translation, in the graph: what it becomes with each of the likeliest next tokens."""
 
 import functools
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences
+from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST
 from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
@@ -12,6 +14,8 @@ from t2t_keras.symbols import PAD_ID
 
 # How many are offered at a place. Some tokens begin the same word, so that there are fewer words.
 COUNT = 8
+# Begins a sentence in any language.
+_NEXT = "A"
 
 
 def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
@@ -23,11 +27,97 @@ def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimenta
     return {"alternatives": tf.function(alternatives, input_signature=specs, autograph=False)}
 
 
+class _Place(NamedTuple):
+    """A sentence of each line that goes on after a beginning.
+
+    Attributes:
+        before: string [lines], the beginning of the line's translation up to the sentence.
+        text: string [lines], the sentence.
+        prefix: string [lines], how its translation begins.
+        blank: string [lines], what stands behind it.
+        rest: the sentences behind it.
+    """
+
+    before: tf.Tensor
+    text: tf.Tensor
+    prefix: tf.Tensor
+    blank: tf.Tensor
+    rest: FoundSentences
+
+
+def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
+    """The sentence of each line, string [lines], in whose translation a beginning, string [lines], ends.
+
+    The translation of each sentence is taken to be one sentence.
+    """
+    # What comes next begins the next sentence if it can.
+    begun = find_sentences(tf.strings.join([prefix, f" {_NEXT}"]), pipeline.data.target_language)
+    found = pipeline.sentences_of(text)
+    numbers, counts = zip(*(_numbers(each, text) for each in (found, begun)), strict=True)
+    at = tf.maximum(tf.minimum(*counts) - 1, 0)  # --> [lines]
+    distances, begun_distances = (
+        own - tf.gather(at, each.rows) for own, each in zip(numbers, (found, begun), strict=True)
+    )
+
+    def joined(sentences: FoundSentences, chosen: tf.Tensor, *what: tf.Tensor) -> tf.Tensor:
+        """Of each line what there is of its chosen sentences, bool [sentences]."""
+        own = tf.where(chosen, tf.strings.join(what), "")
+        return tf.strings.unsorted_segment_join(own, sentences.rows, tf.size(text, out_type=tf.int64))
+
+    own, own_before = (joined(found, distances == 0, values) for values in (found.texts, found.before))
+    ended = joined(begun, begun_distances < 0, begun.before, begun.texts)
+    own_begun, later = (
+        joined(begun, chosen, *what)
+        for chosen, what in (
+            (begun_distances == 0, (begun.texts,)),
+            (begun_distances > 0, (begun.before, begun.texts)),
+        )
+    )
+    own_prefix = tf.strings.regex_replace(tf.strings.join([own_begun, later]), f" ?{_NEXT}$", "")
+    begun_before = joined(begun, begun_distances == 0, begun.before)
+    is_behind = tf.where(distances > 0)[:, 0]
+    rest = FoundSentences(*(tf.gather(values, is_behind) for values in found))
+    is_next = tf.gather(distances, is_behind) == 1
+    return _Place(
+        tf.strings.join([ended, tf.where(own_prefix == "", own_before, begun_before)]),
+        own,
+        own_prefix,
+        joined(found, distances == 1, found.before),
+        rest._replace(before=tf.where(is_next, "", rest.before)),
+    )
+
+
+def _numbers(found: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The number of each sentence in its line, int64 [sentences], and how many each line has, int64 [lines]."""
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(found.rows), found.rows, tf.size(lines))
+    return tf.ragged.range(counts).flat_values, counts
+
+
 def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The best translations that begin with each prefix and go on with different tokens, which begin words."""
-    count = tf.shape(text)[0]
+    """The best translations that begin with each prefix and go on with different tokens, which begin words.
+
+    Of several sentences this is about the one in which the prefix ends: those before stay as the prefix has them, those
+    behind are translated as ever. The scores are those of the one.
+    """
     with tf.control_dependencies([assert_as_many_lines(text=text, prefix=prefix)]):
-        sources, begun = pipeline.sources(tf.identity(text)), pipeline.beginnings(tf.identity(prefix))
+        text, prefix = tf.identity(text), tf.identity(prefix)
+    if not pipeline.has_sentences:
+        return _continuations(pipeline, text, prefix)
+    place = _place(pipeline, text, prefix)
+    outputs = _continuations(pipeline, place.text, place.prefix)
+    parts = pipeline.parts_of_sentences(place.rest)
+    found = pipeline.search(parts.sentences, only_best=True)
+    rest = pipeline.hypotheses(text, parts, found, found.scores).texts[:, 0]
+    behind = tf.strings.join([place.blank, rest])
+    before, behind = (tf.repeat(values[:, tf.newaxis], COUNT, axis=1) for values in (place.before, behind))
+    whole = tf.strings.join([before, outputs["translations"], behind])
+    return {**outputs, "translations": tf.where(outputs["translations"] == "", "", whole)}
+
+
+def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The best translations of texts, each in one piece."""
+    count = tf.shape(text)[0]
+    sources, begun = pipeline.sources(text), pipeline.beginnings(prefix)
     limit = pipeline.max_source_length
     with tf.control_dependencies([assert_line_lengths("text", sources.lengths, "translated with a prefix", limit)]):
         sources = Sentences(*map(tf.identity, sources))

@@ -87,6 +87,8 @@ class Pipeline:
 
     Attributes:
         config: the settings of the search.
+        data: the settings of the training data.
+        has_sentences: whether lines are translated sentence by sentence.
         max_source_length: most tokens of a part, end symbol included.
         has_attention: whether the model offers attention.
         grows: whether what a search has found so far is the beginning of an answer: text, and not drawn.
@@ -101,10 +103,10 @@ class Pipeline:
         self.has_attention = ATTENTION in self._model.offers
         self._weights = weights
         self._source_tokenizer, self._target_tokenizer = tokenizers
-        self._data, self._lowercase = translator.data, translator.lowercase
+        self.data, self._lowercase = translator.data, translator.lowercase
         encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.excluded)
         self._task, self.max_source_length = encoder.task, encoder.max_source_length
-        self._has_sentences = encoder.has_sentences
+        self.has_sentences = encoder.has_sentences
         self._head_end = head_end(self._task, translator.tokenizer)
         sides = (translator.tokenizer.source, translator.tokenizer)
         self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
@@ -142,14 +144,22 @@ class Pipeline:
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
-        if not self._has_sentences:
+        if not self.has_sentences:
             return self._parts_of_texts(repaired(lines, self._lowercase))
-        found = find_sentences(lines, self._data.source_language)
-        parts = self._parts_of_texts(self._with_heads(repaired(found.texts, self._lowercase), found))
-        is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
-        blank = blank_between(self._data.target_language)
+        return self.parts_of_sentences(self.sentences_of(lines))
+
+    def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
+        """The sentences of lines, string [lines], as they are translated."""
+        found = find_sentences(lines, self.data.source_language)
+        blank = blank_between(self.data.target_language)
         before = tf.where((found.before == "") & ~found.is_first, blank, found.before)
-        before = tf.where(is_first, tf.gather(before, parts.rows), parts.before)
+        return found._replace(texts=self._with_heads(repaired(found.texts, self._lowercase), found), before=before)
+
+    def parts_of_sentences(self, found: FoundSentences) -> Parts:
+        """The parts to translate of lines, given their sentences."""
+        parts = self._parts_of_texts(found.texts)
+        is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
+        before = tf.where(is_first, tf.gather(found.before, parts.rows), parts.before)
         return Parts(parts.sentences, tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before)
 
     def _with_heads(self, texts: tf.Tensor, found: FoundSentences) -> tf.Tensor:
