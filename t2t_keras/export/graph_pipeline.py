@@ -14,7 +14,7 @@ from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, que
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
-from t2t_keras.export.graph_text import re2, repaired, stripped
+from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import hidden_log_probs
@@ -153,7 +153,7 @@ class Pipeline:
         found = find_sentences(lines, self.data.source_language)
         blank = blank_between(self.data.target_language)
         before = tf.where((found.before == "") & ~found.is_first, blank, found.before)
-        return found._replace(texts=self._with_heads(repaired(found.texts, self._lowercase), found), before=before)
+        return found._replace(texts=repaired(found.texts, self._lowercase), before=before).with_heads(self._head_end)
 
     def parts_of_sentences(self, found: FoundSentences) -> Parts:
         """The parts to translate of lines, given their sentences."""
@@ -161,17 +161,6 @@ class Pipeline:
         is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
         before = tf.where(is_first, tf.gather(found.before, parts.rows), parts.before)
         return Parts(parts.sentences, tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before)
-
-    def _with_heads(self, texts: tf.Tensor, found: FoundSentences) -> tf.Tensor:
-        """Sentences, string [sentences], with the head of the first one of their line in front."""
-        if not self._head_end:
-            return texts
-        head_and_rest = f"(?s)({re2(self._head_end)}).*"
-        firsts = tf.gather(texts, tf.where(found.is_first)[:, 0])
-        has_head = tf.strings.regex_full_match(firsts, head_and_rest)
-        heads = tf.where(has_head, tf.strings.regex_replace(firsts, head_and_rest, "\\1 "), "")
-        heads = tf.gather(heads, tf.cumsum(tf.cast(found.is_first, tf.int32)) - 1)  # --> [sentences]
-        return tf.strings.join([tf.where(found.is_first, "", heads), texts])
 
     def _parts_of_texts(self, texts: tf.Tensor) -> Parts:
         """The parts of repaired sentences, string [texts], or of lines that are not split into these."""

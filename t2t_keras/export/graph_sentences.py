@@ -23,6 +23,17 @@ class FoundSentences(NamedTuple):
     rows: tf.Tensor
     is_first: tf.Tensor
 
+    def with_heads(self, head_end: str) -> "FoundSentences":
+        """All with the head of the first one of their text in front; see `inference.request.head_end`."""
+        if not head_end:
+            return self
+        head_and_rest = f"(?s)({re2(head_end)}).*"
+        firsts = tf.gather(self.texts, tf.where(self.is_first)[:, 0])
+        has_head = tf.strings.regex_full_match(firsts, head_and_rest)
+        heads = tf.where(has_head, tf.strings.regex_replace(firsts, head_and_rest, "\\1 "), "")
+        heads = tf.gather(heads, tf.cumsum(tf.cast(self.is_first, tf.int32)) - 1)  # --> [sentences]
+        return self._replace(texts=tf.strings.join([tf.where(self.is_first, "", heads), self.texts]))
+
 
 def find_sentences(texts: tf.Tensor, language: str) -> FoundSentences:
     """Finds the sentences of texts, string [texts], in a language, like `sentences.find_sentences`."""
