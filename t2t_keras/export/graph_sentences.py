@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.export.graph_text import printable, re2, stripped
-from t2t_keras.text.sentences import BOUNDARY, CANDIDATE, blanks, rules
+from t2t_keras.text.sentences import BOUNDARY, CANDIDATE, WHITE_SPACE, rules
 
 
 class FoundSentences(NamedTuple):
@@ -46,7 +46,7 @@ def find_sentences(texts: tf.Tensor, language: str) -> FoundSentences:
     pieces, rows = tf.gather(pieces.flat_values, kept), tf.gather(rows, kept)
     is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
     before, sentences = (
-        tf.strings.regex_replace(pieces, f"^({re2(blanks('*'))})((?s:.*))$", group) for group in ("\\1", "\\2")
+        tf.strings.regex_replace(pieces, f"^({re2(WHITE_SPACE)}*)((?s:.*))$", group) for group in ("\\1", "\\2")
     )
     return FoundSentences(sentences, before, rows, is_first)
 

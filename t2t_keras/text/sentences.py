@@ -13,6 +13,8 @@ BOUNDARY, _SETTLED = "\x01", "\x02"
 _BREAKS = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"  # for some tool at least
 _BLANKS = f" \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000{_BREAKS}"
 
+WHITE_SPACE = f"[{_BLANKS}]"
+
 # Insides of character classes.
 _FINAL = ".!?…‽؟۔।॥։።။\u037e"
 _FINAL_ALONE = "。！？｡"  # needs no blank behind it
@@ -31,7 +33,7 @@ BREAK = re.compile(f"\r\n|[{_BREAKS}]")
 CANDIDATE = re.compile(f"[{_FINAL}][{_CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{_FINAL_ALONE}].|\n")
 
 # Languages that are written without blanks between sentences.
-_WITHOUT__BLANKS = ("ja", "zh")
+_WITHOUT_BLANKS = ("ja", "zh")
 
 
 class Sentence(NamedTuple):
@@ -73,13 +75,16 @@ def find_sentences(text: str, language: str) -> list[Sentence]:
 
 @functools.cache
 def rules(language: str) -> tuple[Rule, ...]:
-    """The rules of a language, to be applied in order; they put a `BOUNDARY` in front of the white space."""
+    """The rules of a language, to be applied in order; they put a `BOUNDARY` in front of the white space.
+
+    None of them takes more than a time in proportion to the text: what is repeated in a pattern begins at few places.
+    """
     table = TABLES.get(_primary(language), OTHER_LANGUAGES)
-    blank, mark = f"[{_BLANKS}]", BOUNDARY
+    blank, mark = WHITE_SPACE, BOUNDARY
     return (
         # Where sentences may end.
         Rule(
-            f"([{_FINAL}]+[{_CLOSING}]*(?:[ \u00a0\u202f][»›][{_CLOSING}]*)?(?: ?[{_EMOJI}])*)({blank})",
+            f"([{_FINAL}][{_CLOSING}]*(?:[ \u00a0\u202f][»›][{_CLOSING}]*)?(?: ?[{_EMOJI}])*)({blank})",
             f"\\1{mark}\\2",
         ),
         # Chinese and Japanese: a full stop in quotes ends a sentence, other marks there only before another quote.
@@ -89,24 +94,19 @@ def rules(language: str) -> tuple[Rule, ...]:
         Rule(f"{mark}([{_CLOSING_WIDE}》〉、，；：…]|と|って)", "\\1"),
         # Where they do not: before a small letter, but for "eBay" and "a)", or other characters that begin none.
         Rule(f"{mark}({blank}+[{_OPENING}]*(?:[a-z][A-Z]|[a-z]\\)))", f"{_SETTLED}\\1"),
-        Rule(f"{mark}({blank}+[{_OPENING}{_DASHES}]*{blank}*[{_small_letters()}])", "\\1"),
+        Rule(f"{mark}({blank}+(?:[{_OPENING}{_DASHES}]+{blank}*)?[{_small_letters()}])", "\\1"),
         Rule(f"{mark}({blank}+(?:[{_INSIDE}]|[»›]$))", "\\1"),
         *_rules_of(table),
         # Behind the number of a list's item.
         Rule(f"((?:^|[{mark}{_SETTLED}]{blank}+)[0-9]{{1,3}}\\.){mark}", "\\1"),
         Rule(_SETTLED, mark),
-        Rule(f"{mark}?({blank}*\n{blank}*)", f"{mark}\\1"),
+        Rule(f"([^{_BLANKS}{mark}]){mark}?({blank}*\n{blank}*)", f"\\1{mark}\\2"),
     )
-
-
-def blanks(repeated: str = "") -> str:
-    """A pattern of white space, which may be `repeated` as "*" or "+" say."""
-    return f"[{_BLANKS}]{repeated}"
 
 
 def blank_between(language: str) -> str:
     """What stands between two sentences of a language that nothing else separates."""
-    return "" if _primary(language) in _WITHOUT__BLANKS else " "
+    return "" if _primary(language) in _WITHOUT_BLANKS else " "
 
 
 def _primary(language: str) -> str:
@@ -116,7 +116,7 @@ def _primary(language: str) -> str:
 
 def _rules_of(table: Table) -> list[Rule]:
     """The rules of a language's abbreviations."""
-    blank = f"[{_BLANKS}]"
+    blank = WHITE_SPACE
     front = f"(?:^|[{_BLANKS}{_OPENING}{_DASHES}/{BOUNDARY}])"
     seldom = "|".join(filter(None, (_any_of(table.seldom_last), f"[{_LETTERS}]", table.numbers)))
     found = [Rule(f"({front}(?:{_any_of(table.never_last)})\\.){BOUNDARY}", "\\1")]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.sentences import PATH, by_rules, measured, paragraphs, paragraphs_of_lines
 from t2t_keras.text.repair import UNPRINTABLE, repair
-from t2t_keras.text.sentences import BREAK, Sentence, blank_between, blanks, find_sentences
+from t2t_keras.text.sentences import BREAK, WHITE_SPACE, Sentence, blank_between, find_sentences
 
 
 def texts_of(text: str, language: str = "en") -> list[str]:
@@ -87,7 +87,7 @@ def test_white_space_is_that_of_python():
     """So that `str.strip` leaves none of it; what is removed as invisible before is none."""
     spaces = {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
     assert {space for space in spaces if not UNPRINTABLE.search(space)} == set(
-        re.findall(blanks(), "".join(map(chr, range(0x4000))))
+        re.findall(WHITE_SPACE, "".join(map(chr, range(0x4000))))
     )
     assert all(repair(f"a{each}b") == "a b" for each in "\n\r\v\f\x85\u2028" if BREAK.fullmatch(each))
 
@@ -99,3 +99,10 @@ def test_nothing_else_is_lost(words):
     assert "".join(map("".join, found)) == re.sub("[\x01\u200b]", "", text).strip()
     assert all(text and text == text.strip() for _, text in found)
     assert all(not before.strip() for before, _ in found) and [before for before, _ in found[:1]] in ([], [""])
+
+
+@pytest.mark.parametrize("run", ["!", " ", ".", '."', "\u00a0»", " \U0001f600", "。」", "- "])
+def test_long_runs_take_no_square_of_their_length(run):
+    """They would take minutes."""
+    text = f"A dog.{run * 30_000}x."
+    assert "".join(map("".join, find_sentences(f"{text} B.", "de"))) == f"{text} B."
