@@ -49,6 +49,7 @@ def test_other_tasks_have_no_sentences():
     assert copier(task="summarisation").translate([text])[0].num_parts == 1
 
 
+@pytest.mark.integration
 def test_an_overlong_sentence_is_cut_and_others_are_not():
     translator = exporting.translator()
     short, long = "Two dogs play.", "Hunde spielen im Schnee, " * 6 + "bellt."
@@ -61,6 +62,7 @@ def test_an_overlong_sentence_is_cut_and_others_are_not():
     assert not translator.translate([f"{short} {short}"])[0].is_overlong
 
 
+@pytest.mark.integration
 def test_several_best_are_the_best_sums():
     translator = exporting.translator()
     lists = translator.translate_nbest(SENTENCES[:2], 3)
@@ -76,6 +78,7 @@ def test_sentences_that_touch_get_a_blank_in_languages_with_blanks():
     assert copier(target_language="zh").translate(["日本。日本。"])[0].text == "日本。日本。"
 
 
+@pytest.mark.integration
 def test_a_prefix_is_that_of_the_first_sentence():
     translator = exporting.translator()
     first, second = "Two dogs play.", "A man is standing!"
@@ -85,6 +88,7 @@ def test_a_prefix_is_that_of_the_first_sentence():
     assert found.text.startswith("Zwei")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("asked", [{"constraints": ("Hunde",)}, {"prefix": "Zwei Hunde. Ein"}])
 def test_what_concerns_several_sentences_is_searched_for_in_the_whole(asked):
     translator = exporting.translator()
@@ -111,6 +115,7 @@ def test_a_prefix_of_an_overlong_sentence_is_refused():
         exporting.translator().check(request)
 
 
+@pytest.mark.integration
 def test_json_says_which_sentence_is_which():
     translator = exporting.translator()
     paragraph, alone = "Two dogs play.\nA man is standing!", ["Two dogs play.", "A man is standing!"]
