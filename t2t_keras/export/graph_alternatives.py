@@ -52,37 +52,33 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
     """
     # What comes next begins the next sentence if it can.
     begun = find_sentences(tf.strings.join([prefix, f" {_NEXT}"]), pipeline.data.target_language)
-    found = pipeline.sentences_of(text)
-    numbers, counts = zip(*(_numbers(each, text) for each in (found, begun)), strict=True)
-    at = tf.maximum(tf.minimum(*counts) - 1, 0)  # --> [lines]
-    distances, begun_distances = (
-        own - tf.gather(at, each.rows) for own, each in zip(numbers, (found, begun), strict=True)
-    )
+    sources = pipeline.sentences_of(text)
+    (numbers, counts), (begun_numbers, begun_counts) = (_numbers(each, text) for each in (sources, begun))
+    current = tf.maximum(tf.minimum(counts, begun_counts) - 1, 0)  # --> [lines]
+    distances = numbers - tf.gather(current, sources.rows)  # --> [sentences]
+    begun_distances = begun_numbers - tf.gather(current, begun.rows)
 
-    def joined(sentences: FoundSentences, chosen: tf.Tensor, *what: tf.Tensor) -> tf.Tensor:
-        """Of each line what there is of its chosen sentences, bool [sentences]."""
-        own = tf.where(chosen, tf.strings.join(what), "")
-        return tf.strings.unsorted_segment_join(own, sentences.rows, tf.size(text, out_type=tf.int64))
+    def of_lines(sentences: FoundSentences, is_chosen: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
+        """The texts of each line's chosen sentences, bool [sentences], in a row: string [lines]."""
+        chosen = tf.where(is_chosen, tf.strings.join(texts), "")
+        return tf.strings.unsorted_segment_join(chosen, sentences.rows, tf.size(text, out_type=tf.int64))
 
-    own, own_before = (joined(found, distances == 0, values) for values in (found.texts, found.before))
-    ended = joined(begun, begun_distances < 0, begun.before, begun.texts)
-    own_begun, later = (
-        joined(begun, chosen, *what)
-        for chosen, what in (
-            (begun_distances == 0, (begun.texts,)),
-            (begun_distances > 0, (begun.before, begun.texts)),
-        )
+    inner = tf.where(begun_distances == 0, "", begun.before)
+    current_prefix = of_lines(begun, begun_distances >= 0, inner, begun.texts)
+    current_prefix = tf.strings.regex_replace(current_prefix, f" ?{_NEXT}$", "")
+    blank = tf.where(
+        current_prefix == "",
+        of_lines(sources, distances == 0, sources.before),
+        of_lines(begun, begun_distances == 0, begun.before),
     )
-    own_prefix = tf.strings.regex_replace(tf.strings.join([own_begun, later]), f" ?{_NEXT}$", "")
-    begun_before = joined(begun, begun_distances == 0, begun.before)
     is_behind = tf.where(distances > 0)[:, 0]
-    rest = FoundSentences(*(tf.gather(values, is_behind) for values in found))
+    rest = FoundSentences(*(tf.gather(values, is_behind) for values in sources))
     is_next = tf.gather(distances, is_behind) == 1
     return _Place(
-        tf.strings.join([ended, tf.where(own_prefix == "", own_before, begun_before)]),
-        own,
-        own_prefix,
-        joined(found, distances == 1, found.before),
+        tf.strings.join([of_lines(begun, begun_distances < 0, begun.before, begun.texts), blank]),
+        of_lines(sources, distances == 0, sources.texts),
+        current_prefix,
+        of_lines(sources, distances == 1, sources.before),
         rest._replace(before=tf.where(is_next, "", rest.before)),
     )
 
