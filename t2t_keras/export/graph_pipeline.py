@@ -150,10 +150,8 @@ class Pipeline:
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """The sentences of lines, string [lines], as they are translated."""
-        found = find_sentences(lines, self.data.source_language)
-        blank = blank_between(self.data.target_language)
-        before = tf.where((found.before == "") & ~found.is_first, blank, found.before)
-        return found._replace(texts=repaired(found.texts, self._lowercase), before=before).with_heads(self._head_end)
+        found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
+        return found._replace(texts=repaired(found.texts, self._lowercase)).with_heads(self._head_end)
 
     def parts_of_sentences(self, found: FoundSentences) -> Parts:
         """The parts to translate of lines, given their sentences."""

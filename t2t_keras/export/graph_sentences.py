@@ -35,23 +35,32 @@ class FoundSentences(NamedTuple):
         return self._replace(texts=tf.strings.join([tf.where(self.is_first, "", heads), self.texts]))
 
 
-def find_sentences(texts: tf.Tensor, language: str) -> FoundSentences:
-    """Finds the sentences of texts, string [texts], in a language, like `sentences.find_sentences`."""
+def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSentences:
+    """Finds the sentences of texts, string [texts], in a language, like `sentences.find_sentences`.
+
+    `blank` takes the place of white space between sentences that touch.
+    """
     texts = stripped(printable(texts))
     has_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
-    texts = tf.cond(tf.reduce_any(has_candidate), lambda: _marked(texts, language), lambda: texts)
-    pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]
-    rows = pieces.value_rowids()
-    kept = tf.where(pieces.flat_values != "")[:, 0]
-    pieces, rows = tf.gather(pieces.flat_values, kept), tf.gather(rows, kept)
-    is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
-    before, sentences = (
-        tf.strings.regex_replace(pieces, f"^({re2(WHITE_SPACE)}*)((?s:.*))$", group) for group in ("\\1", "\\2")
-    )
-    return FoundSentences(sentences, before, rows, is_first)
+
+    def single() -> tuple[tf.Tensor, ...]:
+        rows = tf.where(texts != "")[:, 0]
+        return tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True)
+
+    return FoundSentences(*tf.cond(tf.reduce_any(has_candidate), lambda: _several(texts, language, blank), single))
 
 
-def _marked(texts: tf.Tensor, language: str) -> tf.Tensor:
+def _several(texts: tf.Tensor, language: str, blank: str) -> tuple[tf.Tensor, ...]:
+    """The fields of `FoundSentences`, of texts without invisible characters and white space around them."""
     for pattern, replacement in rules(language):
         texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
-    return texts
+    pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]
+    kept = tf.where(pieces.flat_values != "")[:, 0]
+    rows = tf.gather(pieces.value_rowids(), kept)
+    is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+    before, sentences = (
+        tf.strings.regex_replace(tf.gather(pieces.flat_values, kept), f"^({re2(WHITE_SPACE)}*)((?s:.*))$", group)
+        for group in ("\\1", "\\2")
+    )
+    before = tf.where((before == "") & ~is_first, blank, before)
+    return sentences, before, rows, is_first

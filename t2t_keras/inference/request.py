@@ -67,7 +67,7 @@ class EncodedRequest:
         prefix: token ids of the prefix.
         constraints: token ids of each constraint's phrases, of which one is enough.
         excluded: token ids of each spelling of each phrase.
-        sentences: the line's sentences, each with its number of parts; a line that is not split is one.
+        sentences: the line's sentences, each with its number of parts; empty unless there are several.
     """
 
     parts: tuple[Ids, ...]
@@ -208,7 +208,9 @@ class RequestEncoder:
         parts = [self._parts(*pair) for pair in texts]
         counted = tuple((sentence, len(own)) for sentence, own in zip(sentences, parts, strict=True))
         text = texts[0][0] if len(texts) == 1 else self.repaired(line)
-        return EncodedRequest(tuple(itertools.chain.from_iterable(parts)), text, sentences=counted)
+        return EncodedRequest(
+            tuple(itertools.chain.from_iterable(parts)), text, sentences=counted if len(counted) > 1 else ()
+        )
 
     def _parts(self, text: str, ids: Sequence[int]) -> tuple[Ids, ...]:
         if not text.strip():
@@ -286,7 +288,8 @@ class RequestEncoder:
 
     def _check(self, request: Request, encoded: EncodedRequest) -> None:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
-        if restrictions and [count for _, count in encoded.sentences[:1]] != [1]:
+        first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
+        if restrictions and first_parts != 1:
             why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
             raise InputError(f"{restrictions[0]}: cannot be met, since the text {why}")
         for name, value, off in (

@@ -140,7 +140,7 @@ def translations_of_line(
 
 def _line(request: EncodedRequest, parts: Sequence[Translation]) -> Translation:
     """The translation of a line, from those of its parts."""
-    if len(request.sentences) < 2:
+    if not request.sentences:
         return joined(parts)
     remaining = iter(parts)
     sentences = tuple(
