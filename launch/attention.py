@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
         raise InputError("--source is blank")
     if _QUERY.value is not None and "maps" in _STYLE.value:
         raise InputError("--query goes with lines, not with --style=maps")
-    translator = decoding_flags.load_translator()
+    translator = decoding_flags.load_translator(split="lines")
     from t2t_keras.models.contract import attention_views
     from t2t_keras.pictures.saving import missing_characters, save
 

@@ -20,7 +20,7 @@ from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, model_flags
+from .flag_groups import decoding_flags, model_flags, setting_flags, split_flags
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The served model's directory, for example saved_models/mine; made if missing.", required=True
@@ -32,6 +32,7 @@ _WEIGHTS = flags.DEFINE_enum(
     "weights", "float32", ["float32", "bfloat16"], "How weights are stored; bfloat16: in half."
 )
 flags.adopt_module_key_flags(decoding_flags)
+flags.adopt_module_key_flags(split_flags)
 flags.mark_flag_as_required("model_dir")
 program.REMOTE |= {"model_dir": remote_paths.model, "export_dir": remote_paths.place}
 
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> None:
     paths = _chosen(run)
     if paths and not _AVERAGE_LAST.value:
         flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
-    translator = decoding_flags.load_translator()
+    translator = decoding_flags.load_translator(**setting_flags.given(split_flags.SETTINGS))
     from t2t_keras.export.writing import export_translator
     from t2t_keras.models.weights import assign_weights
 

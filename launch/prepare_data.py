@@ -145,6 +145,8 @@ def _table(prepared: PreparedData) -> str:
         lines.append(f"{meaning:<{width}}{cells}")
     if limit := prepared.output_limit:
         lines.append("limit of an output: {max_length_factor:g} x source + {max_length_offset} tokens".format(**limit))
+    if task(prepared.config.task).has_sentences:
+        lines.append(f"translated at a time: {prepared.split_by}")
     return "\n".join(lines)
 
 

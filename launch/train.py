@@ -186,7 +186,7 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     elif fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
         decode = dataclasses.replace(decode, **data.output_limit)
     train = dataclasses.replace(config.train, static_shapes=is_static)
-    config = dataclasses.replace(config, train=train, decode=decode)
+    config = dataclasses.replace(config, train=train, decode=dataclasses.replace(decode, split=data.split_by))
     for setting in _SET.value:
         if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")

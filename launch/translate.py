@@ -1,11 +1,13 @@
 """Translates text: one line of output for each line of input, in order.
 
+A line of several sentences is translated sentence by sentence, if the model was trained on such (see --split).
 Reads standard input unless --input is given; on a terminal it prompts for lines. With --json_input each line is an
 object with "text" and optionally "prefix", "constraints", "excluded" and "id".
 
 Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --input=in.txt.gz --output=out.txt --beam_size=1
+    python -m launch.translate --model_dir=runs/mine --split=lines < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --glossary=terms.tsv < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --markup=html < page.en.html > page.de.html
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
@@ -28,7 +30,7 @@ from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags
+from .flag_groups import decoding_flags, setting_flags, split_flags
 from .marked_input import write_marked
 from .slow_notice import SlowNotice
 from .term_report import TermReport
@@ -70,6 +72,7 @@ _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
 )
 flags.adopt_module_key_flags(decoding_flags)
+flags.adopt_module_key_flags(split_flags)
 flags.mark_flag_as_required("model_dir")
 program.REMOTE |= {"model_dir": remote_paths.model, "ensemble": remote_paths.member}
 
@@ -125,7 +128,8 @@ def _raw_lines() -> Iterator[bytes]:
 def _load_translator() -> "Translator":
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     name = _GLOSSARY.value
-    translator = decoding_flags.load_translator(Glossary.parsed(read_lines(name), name) if name else None)
+    glossary = Glossary.parsed(read_lines(name), name) if name else None
+    translator = decoding_flags.load_translator(glossary, **setting_flags.given(split_flags.SETTINGS))
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     if _ALIGNMENTS.value:
@@ -154,7 +158,7 @@ def _translate(
             update = notice.before(_updater(progress, progress.n, len(chunk)))
             requests = [line.request for line in good]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
-            num_long += sum(best.num_parts > 1 for best, *_ in nbest_lists)
+            num_long += sum(best.is_overlong for best, *_ in nbest_lists)
             num_cut += sum(translation.is_cut for nbest in nbest_lists for translation in nbest)
             results = dict(zip((line.number for line in good), nbest_lists, strict=True))
             lines = [_found_none(line, results) for line in lines]
@@ -208,9 +212,9 @@ def _output_text(translator: "Translator", lines: list[json_lines.Line], results
     if _JSON.value:
         return _json_text(translator, lines, results)
     if _NUM_BEST.value == 1:
-        return "".join(("" if line.error else results[line.number][0].text) + "\n" for line in lines)
+        return "".join(("" if line.error else results[line.number][0].line) + "\n" for line in lines)
     return "".join(
-        f"{line.number - 1} ||| {translation.text} ||| {translation.score:.6f}\n"
+        f"{line.number - 1} ||| {translation.line} ||| {translation.score:.6f}\n"
         for line in lines
         if not line.error
         for translation in results[line.number]

@@ -81,7 +81,7 @@ def evaluate(
     start = time.perf_counter()
     translations = translator.translate(sources, on_progress, scored=False)
     seconds = time.perf_counter() - start
-    hypotheses = [translation.text for translation in translations]
+    hypotheses = [translation.line for translation in translations]
     scores = translator.task.scores(hypotheses, references, settings)
     return Evaluation(
         hypotheses,
@@ -89,7 +89,7 @@ def evaluate(
         None,
         seconds,
         sum(translation.num_tokens for translation in translations),
-        sum(translation.num_parts > 1 for translation in translations),
+        sum(translation.is_overlong for translation in translations),
         sum(translation.is_cut for translation in translations),
     )
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from absl import flags
 
@@ -29,8 +29,9 @@ COMPUTE_TYPE = flags.DEFINE_enum(
     "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
 )
 _EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
+_ELSEWHERE = (*model_flags.SCORING, "split")
 _SETTINGS = setting_flags.define(
-    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in model_flags.SCORING)
+    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _ELSEWHERE)
 )
 flags.adopt_module_key_flags(model_flags)
 
@@ -44,7 +45,7 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
-def load_translator(glossary: Glossary | None = None) -> "Translator":
-    """Like `model_flags.load_translator`, with all decoding settings of the flags."""
-    settings = setting_flags.given(_SETTINGS)
+def load_translator(glossary: Glossary | None = None, **more: Any) -> "Translator":
+    """Like `model_flags.load_translator`, with all decoding settings of the flags, and `more`."""
+    settings = {**setting_flags.given(_SETTINGS), **more}
     return model_flags.load_translator(settings, _EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

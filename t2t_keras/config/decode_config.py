@@ -37,6 +37,8 @@ class DecodeConfig:
         top_k: of sampling: draw from this many of the most probable tokens; 0 means all.
         top_p: of sampling: draw from the fewest most probable tokens that together have this probability; 1 means all.
         seed: of sampling; a sentence's samples are a function of it and of the sentence.
+        split: what is translated at a time: "sentences", which are found in each text and whose translations are joined
+            by the white space between them, or "lines", each as a whole; of the translation task alone.
         bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the processor
             supports it, and scores change in their third digit.
     """
@@ -61,6 +63,7 @@ class DecodeConfig:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+    split: Literal["sentences", "lines"] = "sentences"
     bfloat16: bool = False
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from t2t_keras.text.languages import words
 from t2t_keras.text.repair import CONTROL, REPAIRABLE, lowercased, repair
+from t2t_keras.text.sentences import find_sentences
 from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS
 
 # The reasons for dropping a pair, in display order.
@@ -74,11 +75,14 @@ class Cleaner:
 
     Attributes:
         counts: pairs "read", those of them that were "repaired", pairs "kept", and pairs dropped for each of `REASONS`.
+        several_sentences: pairs kept for training whose sources have several sentences of the language `language`; 0
+            without one.
     """
 
-    def __init__(self, lowercase: bool = False) -> None:
+    def __init__(self, lowercase: bool = False, language: str | None = None) -> None:
         self.counts: dict[str, int] = {"read": 0, "kept": 0, "repaired": 0}
-        self._lowercase = lowercase
+        self.several_sentences = 0
+        self._lowercase, self._language = lowercase, language
 
     def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields every pair, repaired; nothing is dropped from validation and test sets."""
@@ -118,6 +122,8 @@ class Cleaner:
             else:
                 seen.add(key)
                 self.counts["kept"] += 1
+                if self._language is not None:  # before it is lowercased
+                    self.several_sentences += len(find_sentences(raw[0], self._language)) > 1
                 yield pair
 
     def _repaired(self, pair: Pair) -> Pair:

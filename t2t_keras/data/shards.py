@@ -22,16 +22,20 @@ from t2t_keras.text.tokenizer import Tokenizer
 Counts = dict[str, int]
 
 VOCABULARY = "vocab.model"
+SEVERAL_SENTENCES = "several_sentences"
 _ENCODE_PAIRS = 20_000
 
 
 def clean_shard(
     data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: Iterable[Pair]
 ) -> Counts:
-    """Writes a shard's cleaned text, without that of the splits `held_out`, and the keys that duplicates share."""
+    """Writes a shard's cleaned text, without that of the splits `held_out`, and the keys that duplicates share.
+
+    Counts sources of several sentences too.
+    """
     kind = task(config.task)
     unseen = _held_out(data_dir, config, held_out)
-    cleaner = Cleaner(config.lowercase)
+    cleaner = Cleaner(config.lowercase, config.source_language if kind.has_sentences else None)
     keys: list[int] = []
 
     def kept() -> Iterator[Pair]:
@@ -44,7 +48,7 @@ def clean_shard(
     write_text(data_dir, _text_name(number), kept())
     with replacing(keys_path(data_dir, number), "wb") as file:
         np.save(file, np.array(keys, np.uint64))
-    return cleaner.counts
+    return {**cleaner.counts, SEVERAL_SENTENCES: cleaner.several_sentences}
 
 
 def read_keys(data_dir: Path, number: int) -> np.ndarray:

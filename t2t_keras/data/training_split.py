@@ -60,8 +60,9 @@ class TrainingSplit:
                 parts = self._clean_here(clean, corpus)
             provenance = dict(corpus.provenance())
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
-        empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
-        return _summed(empty, self._results("cleaning"))
+        names = ("read", "kept", "repaired", *REASONS)
+        results = [{name: counts[name] for name in names} for counts in self._results("cleaning")]
+        return _summed(dict.fromkeys(names, 0), results)
 
     def _blocks(self, files: Sequence[ParallelFiles]) -> list[list[PairsOfLines]]:
         """The pairs of the shards of each corpus, to be read where they are cleaned."""
@@ -147,6 +148,13 @@ class TrainingSplit:
         self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), self._workers)
         counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0}
         return _summed(counts, self._results("encoding train"))
+
+    @property
+    def share_of_several(self) -> float:
+        """The share of the cleaned pairs whose sources have several sentences; available once they are cleaned."""
+        results = self._results("cleaning")
+        several, kept = (sum(counts.get(name, 0) for counts in results) for name in (shards.SEVERAL_SENTENCES, "kept"))
+        return several / max(kept, 1)
 
     @property
     def part_sizes(self) -> list[int]:

@@ -12,6 +12,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, queries_and_keys
 from t2t_keras.export.graph_batches import in_batches, widened
+from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
@@ -23,6 +24,7 @@ from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
 from t2t_keras.search.searches import Searches, output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.tasks.task import Task
+from t2t_keras.text.sentences import blank_between
 
 # Inputs of the stages: texts, seeds, sentences as ids and lengths.
 _TEXTS = tf.TensorSpec([None], tf.string)
@@ -54,10 +56,12 @@ class Parts(NamedTuple):
     Attributes:
         sentences: the token ids of each part.
         rows: int32 [parts], the line of each part, in order; a blank line has no parts.
+        before: string [parts], what stands in front of the translation of each part; nothing of the first one.
     """
 
     sentences: Sentences
     rows: tf.Tensor
+    before: tf.Tensor
 
 
 class Found(NamedTuple):
@@ -83,6 +87,8 @@ class Pipeline:
 
     Attributes:
         config: the settings of the search.
+        data: the settings of the training data.
+        has_sentences: whether lines are translated sentence by sentence.
         max_source_length: most tokens of a part, end symbol included.
         has_attention: whether the model offers attention.
         grows: whether what a search has found so far is the beginning of an answer: text, and not drawn.
@@ -97,14 +103,14 @@ class Pipeline:
         self.has_attention = ATTENTION in self._model.offers
         self._weights = weights
         self._source_tokenizer, self._target_tokenizer = tokenizers
-        self._lowercase = translator.lowercase
-        self._task = translator.task
-        self._head_end = head_end(translator.task, translator.tokenizer)
-        self.max_source_length = translator.max_source_length
+        self.data, self._lowercase = translator.data, translator.lowercase
+        encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.excluded)
+        self._task, self.max_source_length = encoder.task, encoder.max_source_length
+        self.has_sentences = encoder.has_sentences
+        self._head_end = head_end(self._task, translator.tokenizer)
         sides = (translator.tokenizer.source, translator.tokenizer)
         self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
-        settings = (translator.lowercase, translator.max_source_length, translator.excluded, translator.task)
-        excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
+        excluded = encoder.excluded
         form = self._form = self._task.form(translator.tokenizer)
         self._within_words = translator.tokenizer.continuations
         searches = self._searches = Searches(self._model, self.config, excluded, form, self._within_words)
@@ -138,8 +144,25 @@ class Pipeline:
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
-        texts = repaired(lines, self._lowercase)
-        ids = self._source_tokenizer.tokenize(texts)  # --> [lines, ragged]
+        if not self.has_sentences:
+            return self._parts_of_texts(repaired(lines, self._lowercase))
+        return self.parts_of_sentences(self.sentences_of(lines))
+
+    def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
+        """The sentences of lines, string [lines], as they are translated."""
+        found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
+        return found._replace(texts=repaired(found.texts, self._lowercase)).with_heads(self._head_end)
+
+    def parts_of_sentences(self, found: FoundSentences) -> Parts:
+        """The parts to translate of lines, given their sentences."""
+        parts = self._parts_of_texts(found.texts)
+        is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
+        before = tf.where(is_first, tf.gather(found.before, parts.rows), parts.before)
+        return Parts(parts.sentences, tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before)
+
+    def _parts_of_texts(self, texts: tf.Tensor) -> Parts:
+        """The parts of repaired sentences, string [texts], or of lines that are not split into these."""
+        ids = self._source_tokenizer.tokenize(texts)  # --> [texts, ragged]
         not_blank = stripped(texts) != ""
         is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
 
@@ -161,7 +184,8 @@ class Pipeline:
             return all_ids.flat_values, all_ids.row_lengths(), tf.gather(rows, order)
 
         flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
-        return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
+        sentences = _with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths))
+        return Parts(sentences, tf.cast(rows, tf.int32), tf.fill(tf.shape(rows), " "))
 
     def sources(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "text", string [lines], each line in one piece, for scoring; refuses overlong lines."""
@@ -317,7 +341,7 @@ class Pipeline:
         `values`, float32 [parts, k], are summed over parts.
         """
         join = self._joined[result.lengths.shape[1]]
-        found = join(parts.rows, tf.size(lines), result.token_ids, values, result.lengths)
+        found = join(parts.rows, parts.before, tf.size(lines), result.token_ids, values, result.lengths)
         return found._replace(texts=self._finished(lines, *found)) if self._finished else found
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -327,16 +351,23 @@ class Pipeline:
         return tf.where(values > LOWEST, finished, "")
 
     def _joining(self, k: int) -> Any:
-        def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):
+        def compute(
+            rows: tf.Tensor,
+            before: tf.Tensor,
+            num_lines: tf.Tensor,
+            ids: tf.Tensor,
+            values: tf.Tensor,
+            lengths: tf.Tensor,
+        ) -> Hypotheses:
             texts, exists = self._texts(ids), lengths > 0
             if self._task.context:
                 exists &= answering(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
-                return joined(rows, num_lines, texts, values, exists, "best")
-            return joined(rows, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums")
+                return joined(rows, before, num_lines, texts, values, exists, "best")
+            return joined(rows, before, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums")
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
         ids = tf.TensorSpec([None, k, None], tf.int32)
-        return _stage(compute, _LENGTHS, tf.TensorSpec([], tf.int32), ids, *numbers)
+        return _stage(compute, _LENGTHS, _TEXTS, tf.TensorSpec([], tf.int32), ids, *numbers)
 
     def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes token ids, int32 [parts, k, length], to texts, string [parts, k]."""

@@ -60,7 +60,7 @@ def _begin(pipeline: Pipeline, text: tf.Tensor) -> _Stream:
     limit = max(pipeline.config.tokens_per_batch, MAX_LINE_TOKENS)
     with tf.control_dependencies([assert_line_lengths("text", count * longest_part, "streamed", limit)]):
         sentences = Sentences(*map(tf.identity, parts.sentences))
-    return _Stream(Parts(sentences, parts.rows), pipeline.start(sentences))
+    return _Stream(parts._replace(sentences=sentences), pipeline.start(sentences))
 
 
 def _advance(pipeline: Pipeline, stream: _Stream, steps: tf.Tensor) -> tuple[_Stream, Outputs]:
@@ -70,7 +70,8 @@ def _advance(pipeline: Pipeline, stream: _Stream, steps: tf.Tensor) -> tuple[_St
     search, found, done = pipeline.advance(stream.parts.sentences, stream.search, steps)
     is_shown = tf.cumsum(tf.cast(~done, tf.int32), exclusive=True) == 0
     shown = found._replace(token_ids=tf.where(is_shown[:, tf.newaxis, tf.newaxis], found.token_ids, PAD_ID))
-    best = pipeline.hypotheses(tf.constant([""]), stream.parts, shown, shown.scores)
+    parts = stream.parts._replace(before=tf.where(is_shown, stream.parts.before, ""))
+    best = pipeline.hypotheses(tf.constant([""]), parts, shown, shown.scores)
     text, score = (tf.ensure_shape(values[:, 0], [1]) for values in best)
     outputs = {"translation": text, "score": score, "done": tf.reduce_all(done)}
     return _Stream(stream.parts, search), outputs

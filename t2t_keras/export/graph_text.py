@@ -1,7 +1,6 @@
 """Repairs, lowercases and strips text in the graph, exactly as `t2t_keras.text.repair` and Python do."""
 
 import functools
-import re
 import sys
 
 import numpy as np
@@ -17,15 +16,20 @@ _CAPITAL_DOTTED_I = "\u0130"
 
 def repaired(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
     """Repairs texts, of any shape, like `RequestEncoder.repaired`; invalid UTF-8 becomes U+FFFD first."""
+    texts = printable(texts)
+    if lowercase:
+        texts = lowercased(texts)
+    texts = tf.strings.regex_replace(texts, re2(repair.BREAK_RUN.pattern), " ")
+    return tf.strings.regex_replace(texts, "^ +| +$", "")
+
+
+def printable(texts: tf.Tensor) -> tf.Tensor:
+    """Removes invisible characters from texts, of any shape; invalid UTF-8 becomes U+FFFD first."""
     # Makes as many replacements as Python's decode(errors="replace"), also for truncated characters and surrogates.
     texts = tf.strings.unicode_transcode(
         texts, "UTF-8", "UTF-8", errors="replace", replacement_char=_REPLACEMENT, replace_control_characters=False
     )
-    if lowercase:
-        texts = lowercased(texts)
-    texts = tf.strings.regex_replace(texts, _re2(repair.UNPRINTABLE), "")
-    texts = tf.strings.regex_replace(texts, _re2(repair.BREAK_RUN), " ")
-    return tf.strings.regex_replace(texts, "^ +| +$", "")
+    return tf.strings.regex_replace(texts, re2(repair.UNPRINTABLE.pattern), "")
 
 
 def stripped(texts: tf.Tensor) -> tf.Tensor:
@@ -59,6 +63,6 @@ def _case_pairs() -> tuple[np.ndarray, np.ndarray]:
     return capitals, small
 
 
-def _re2(pattern: re.Pattern[str]) -> str:
+def re2(pattern: str) -> str:
     """Converts a Python pattern to RE2: other than printable ASCII characters are written as code points."""
-    return "".join(c if " " <= c < "\x7f" else f"\\x{{{ord(c):x}}}" for c in pattern.pattern)
+    return "".join(c if " " <= c < "\x7f" else f"\\x{{{ord(c):x}}}" for c in pattern)

@@ -34,12 +34,20 @@ def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer
 
 
 def joined(
-    rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor, how: Joining
+    rows: tf.Tensor,
+    before: tf.Tensor,
+    num_lines: tf.Tensor,
+    texts: tf.Tensor,
+    values: tf.Tensor,
+    exists: tf.Tensor,
+    how: Joining,
 ) -> Hypotheses:
     """Joins the translations of parts into those of lines, [num_lines, k].
 
     Args:
         rows: int32 [parts], the line of each part, in order; a blank line has no parts.
+        before: string [parts], what is put in front of each part, of a line's first one nothing; a single blank, the
+            usual one, is left out beside an empty text.
         num_lines: int32 scalar.
         texts: string [parts, k], the translations of each part.
         values: float32 [parts, k], summed over the parts of a line.
@@ -61,7 +69,8 @@ def joined(
         has_part = (part < counts)[:, tf.newaxis]
         places = tf.minimum(firsts + part, tf.size(rows) - 1)
         part_translations = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
-        longer, sums = _COMBINE[how]((line_texts, totals), part_translations)
+        blanks = tf.gather(before, places)[:, tf.newaxis]
+        longer, sums = _COMBINE[how]((line_texts, totals), part_translations, blanks)
         return part + 1, tf.where(has_part, longer, line_texts), tf.where(has_part, sums, totals)
 
     most = tf.maximum(tf.reduce_max(counts), 0)
@@ -89,22 +98,26 @@ def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.
     return texts, tf.where(none & first, tf.constant(_MISSING, values.dtype), values)
 
 
-def _best_combinations(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple:
-    """The best sums of lines so far, [num_lines, k], and one more part; equal sums keep their order."""
+_Slots = tuple[tf.Tensor, tf.Tensor]  # texts and values, [num_lines, k] each
+
+
+def _best_combinations(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+    """The best sums of lines so far and one more part; equal sums keep their order."""
     k = part[0].shape[1]
     sums = lines[1][:, :, tf.newaxis] + part[1][:, tf.newaxis, :]
     sums, chosen = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
     texts = (tf.gather(lines[0], chosen // k, batch_dims=1), tf.gather(part[0], chosen % k, batch_dims=1))
-    return _spaced(*texts), _bounded(sums)
+    return _spaced(texts[0], before, texts[1]), _bounded(sums)
 
 
-def _in_turn(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins each translation of the lines so far, [num_lines, k], with the one of the same rank of one more part."""
-    return _spaced(lines[0], part[0]), _bounded(lines[1] + part[1])
+def _in_turn(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+    """Joins each translation of the lines so far with the one of the same rank of one more part."""
+    return _spaced(lines[0], before, part[0]), _bounded(lines[1] + part[1])
 
 
-def _best(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best translations of the lines so far, [num_lines, k], and of one more part; equal ones keep their order."""
+def _best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+    """The best translations of the lines so far and of one more part; equal ones keep their order."""
+    del before
     texts, values = (tf.concat(pair, axis=1) for pair in zip(lines, part, strict=True))  # --> [num_lines, 2 k]
     values, chosen = tf.math.top_k(values, lines[0].shape[1])
     return tf.gather(texts, chosen, batch_dims=1), values
@@ -118,6 +131,6 @@ def _bounded(sums: tf.Tensor) -> tf.Tensor:
     return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
 
 
-def _spaced(before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
-    between = tf.where((before != "") & (behind != ""), " ", "")
-    return tf.strings.join([before, between, behind])
+def _spaced(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
+    is_left_out = (before == " ") & ((text == "") | (behind == ""))
+    return tf.strings.join([text, tf.where(is_left_out, "", before), behind])

@@ -212,7 +212,7 @@ class FitSteps:
 
     def _config(self, minutes: float, left: float) -> Config:
         """The settings of the preset with the choices, fitted to the data and to the minutes that are left."""
-        config = settings_applied(self.choices, self.data.output_limit)
+        config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
         given = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
         ends = {"train.max_minutes": left, **self._ends(minutes, left, given.get("train.max_steps")), **given}
         config = configuration.override(config, [f"{name}={ends[name]}" for name in ends if name.startswith("train.")])
@@ -340,14 +340,14 @@ def this_machine() -> dict[str, Any]:
     }
 
 
-def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:
-    """The chosen preset with the chosen settings, but those of the data; they may replace the limit of outputs.
+def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
+    """The chosen preset with the chosen settings, but those of the data; `decode` are those that the text asks for.
 
     An InputError says that a setting is unknown, or that settings do not go together.
     """
     values = {choice.name: choice.value for choice in choices}
     config = presets.preset(values["preset"])
-    config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(output_limit or {})))
+    config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(decode or {})))
     others = ("preset", "held_out_pairs", "updates", "data.vocab_size")
     return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in others])
 

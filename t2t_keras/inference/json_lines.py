@@ -1,5 +1,6 @@
 """Reads and writes JSON lines: requests for translation, and answers."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,6 +10,8 @@ from t2t_keras.inference.translation import TermUse, Translation
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from t2t_keras.inference.explain import WordAlignment
+    from t2t_keras.inference.forced import ForcedScore
     from t2t_keras.inference.request import Request
     from t2t_keras.inference.translator import Translator
 
@@ -86,52 +89,65 @@ def answers(
     """The JSON object for each line: its best translation and, with `as_lists`, all under "nbest".
 
     `token_scores` adds "pieces" and "token_log_probs"; `alignments` adds "source_pieces", "pieces" and "alignment".
-    What became of a glossary's terms is under "terms", if the line has any.
+    What became of a glossary's terms is under "terms", if the line has any. A line of several sentences has under
+    "sentences" an object like its own for each, with its "source".
     """
     flat = [translation for hypotheses in translations for translation in hypotheses]
-    values: list[dict[str, Any]] = [
-        {
-            "translation": translation.text,
-            "score": round(translation.score, _DIGITS),
-            "log_prob": round(translation.log_prob, _DIGITS),
-            "num_tokens": translation.num_tokens,
-            **({"terms": [_term(term) for term in translation.terms]} if translation.terms else {}),
-        }
-        for translation in flat
-    ]
-    if token_scores or alignments:
-        for value, details in zip(values, _details(translator, flat, token_scores, alignments), strict=True):
-            value.update(details)
-    remaining = iter(values)
-    rows = [[next(remaining) for _ in hypotheses] for hypotheses in translations]
+    tokens = [ids for each in flat for ids in each.source_ids], [ids for each in flat for ids in each.token_ids]
+    details = _Details(
+        translator.score_tokens(*tokens) if token_scores else None,
+        translator.align_tokens(*tokens) if alignments else None,
+    )
+    ends = itertools.accumulate((len(each.token_ids) for each in flat), initial=0)
+    parts = [details.part(start, start + len(each.token_ids)) for each, start in zip(flat, ends, strict=False)]
+    values = iter([_value(translator, *each) for each in zip(flat, parts, strict=True)])
+    rows = [[next(values) for _ in hypotheses] for hypotheses in translations]
     return [{**row[0], "nbest": row} if as_lists else row[0] for row in rows]
+
+
+class _Details(NamedTuple):
+    """What another pass of the model says of each of some parts of translations; None if it was not asked."""
+
+    scores: "list[ForcedScore] | None"
+    alignments: "list[WordAlignment] | None"
+
+    def part(self, start: int, end: int) -> "_Details":
+        """Those of some parts."""
+        scores, alignments = self
+        return _Details(scores and scores[start:end], alignments and alignments[start:end])
+
+
+def _value(translator: "Translator", translation: Translation, details: _Details) -> dict[str, Any]:
+    """The object of a translation, given the details of its parts."""
+    value: dict[str, Any] = {
+        "translation": translation.text,
+        "score": round(translation.score, _DIGITS),
+        "log_prob": round(translation.log_prob, _DIGITS),
+        "num_tokens": translation.num_tokens,
+    }
+    if translation.terms:
+        value["terms"] = [_term(term) for term in translation.terms]
+    if any(each is not None for each in details):
+        value["pieces"] = _pieces(translator.tokenizer, translation.token_ids)
+    if details.scores is not None:
+        log_probs = [log_prob for score in details.scores for log_prob in score.token_log_probs]
+        value["token_log_probs"] = [round(log_prob, _DIGITS) for log_prob in log_probs]
+    if details.alignments is not None:
+        value["source_pieces"] = _pieces(translator.tokenizer.source, translation.source_ids)
+        from t2t_keras.inference.explain import joined_word_alignment  # with TensorFlow, which takes seconds
+
+        value["alignment"] = str(joined_word_alignment(details.alignments))
+    if translation.sentences:
+        value["sentences"] = []
+    start = 0
+    for each in translation.sentences:
+        own = details.part(start, start := start + len(each.translation.token_ids))
+        value["sentences"].append({"source": each.source, **_value(translator, each.translation, own)})
+    return value
 
 
 def _term(term: TermUse) -> dict[str, Any]:
     return {"source": term.source, "form": term.form or None, "forced": term.is_forced}
-
-
-def _details(
-    translator: "Translator", translations: Sequence[Translation], token_scores: bool, alignments: bool
-) -> list[dict[str, Any]]:
-    """The values of each translation that need another pass of the model over its tokens."""
-    from t2t_keras.inference.explain import joined_word_alignment  # with TensorFlow, which takes seconds
-
-    sources = [ids for translation in translations for ids in translation.source_ids]
-    targets = [ids for translation in translations for ids in translation.token_ids]
-    scores = iter(translator.score_tokens(sources, targets)) if token_scores else None
-    aligned = iter(translator.align_tokens(sources, targets)) if alignments else None
-    details = []
-    for translation in translations:
-        detail: dict[str, Any] = {"pieces": _pieces(translator.tokenizer, translation.token_ids)}
-        if scores is not None:
-            parts = [next(scores) for _ in translation.token_ids]
-            detail["token_log_probs"] = [round(value, _DIGITS) for part in parts for value in part.token_log_probs]
-        if aligned is not None:
-            detail["source_pieces"] = _pieces(translator.tokenizer.source, translation.source_ids)
-            detail["alignment"] = str(joined_word_alignment([next(aligned) for _ in translation.token_ids]))
-        details.append(detail)
-    return details
 
 
 def _pieces(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> list[str]:

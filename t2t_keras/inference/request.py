@@ -1,20 +1,23 @@
 """Requests: lines with restrictions of their translations, and their encoding as token ids."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from t2t_keras.config import DecodeConfig
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError, named
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import OPTIONS, output_limits, padded_constraints, padded_phrases
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.labels import as_symbol, check_known, of_symbol
+from t2t_keras.tasks.registry import task as task_named
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
+from t2t_keras.text.sentences import Sentence, blank_between, find_sentences
 from t2t_keras.text.splitting import split_context, split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -32,6 +35,9 @@ class Request:
     """A line to translate, and restrictions of its translation.
 
     Where outputs are labels, so are the prefix and the phrases, as whole labels with a blank between two.
+
+    A line of several sentences is translated sentence by sentence, and the prefix is that of the first one. With
+    constraints, which any of its sentences may meet, or a prefix of several sentences it is translated as a whole.
 
     Attributes:
         text: the line.
@@ -61,6 +67,7 @@ class EncodedRequest:
         prefix: token ids of the prefix.
         constraints: token ids of each constraint's phrases, of which one is enough.
         excluded: token ids of each spelling of each phrase.
+        sentences: the line's sentences, each with its number of parts; empty unless there are several.
     """
 
     parts: tuple[Ids, ...]
@@ -68,6 +75,14 @@ class EncodedRequest:
     prefix: Ids = ()
     constraints: tuple[tuple[Ids, ...], ...] = ()
     excluded: tuple[Ids, ...] = ()
+    sentences: tuple[tuple[Sentence, int], ...] = ()
+
+    def of_parts(self) -> "list[EncodedRequest]":
+        """A request for each part; the prefix is that of the first one."""
+        return [
+            dataclasses.replace(self, parts=(ids,), prefix=() if number else self.prefix)
+            for number, ids in enumerate(self.parts)
+        ]
 
 
 def head_end(task: Task, tokenizer: Tokenizer) -> str:
@@ -85,10 +100,14 @@ def head_end(task: Task, tokenizer: Tokenizer) -> str:
 class RequestEncoder:
     """Converts lines and requests to token ids, and refuses those that no search can satisfy.
 
-    `max_source_length` counts a part's tokens with the end symbol. `excluded` are phrases that no translation may
-    contain (see `Request.excluded`); the attribute of that name holds their spellings. `task` says how a long text is
-    cut, what it must have, and how labels are written. `options` are what the engine lets a request ask for, of
-    `searches.OPTIONS`.
+    `data` are the settings of the training data, see `Translator`. `excluded` are phrases that no translation may
+    contain (see `Request.excluded`); the attribute of that name holds their spellings. `options` are what the engine
+    lets a request ask for, of `searches.OPTIONS`.
+
+    Attributes:
+        task: says how a long text is cut, what it must have, and how labels are written.
+        max_source_length: most tokens of a part, end symbol included.
+        has_sentences: whether lines are translated sentence by sentence.
 
     Raises:
         InputError: an excluded phrase is blank, is no label where outputs are labels, or has characters outside the
@@ -99,43 +118,41 @@ class RequestEncoder:
         self,
         tokenizer: Tokenizer,
         config: DecodeConfig,
-        lowercase: bool,
-        max_source_length: int,
+        data: DataConfig,
         excluded: Sequence[str],
-        task: Task,
         options: frozenset[str] = frozenset(OPTIONS),
     ) -> None:
+        task = self.task = task_named(data.task)
+        self.max_source_length = max(2, data.max_length)  # a token and the end
+        self.has_sentences = task.has_sentences and config.split == "sentences"
         self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
-        self._task, self._options = task, options
+        self._options = options
         self._form = task.form(tokenizer)
         self._writes_labels = task.has_known_labels
         self._labels_words = self._form is not None and self._form.word_starts is not None
         self._head_end = head_end(task, tokenizer)
         self._reads_beginnings = task.reads_beginnings
-        self._config = config
-        self._lowercase = lowercase
-        self._max_source_length = max_source_length
+        self._config, self._data = config, data
         self._ids_by_piece: dict[str, int] = {}
         self._ids_by_byte: dict[int, int] = {}
         self.excluded = self._spellings_of(excluded)
 
     def repaired(self, line: str) -> str:
         """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if configured."""
-        # Lone surrogates cannot be encoded; they come from bytes that were not UTF-8.
-        line = line.encode("utf-8", "replace").decode("utf-8")
-        return repair(lowercased(line) if self._lowercase else line)
+        line = _encodable(line)
+        return repair(lowercased(line) if self._data.lowercase else line)
 
     def target(self, source: str, output: str) -> str:
         """What the model writes for a source and its output; an `InputError` names what is none of its labels."""
         text = self.repaired(output)
         if self._writes_labels:
-            check_known(self._task.symbols([text]), self._tokenizer)
-        return self._task.target(self.repaired(source), text)
+            check_known(self.task.symbols([text]), self._tokenizer)
+        return self.task.target(self.repaired(source), text)
 
     def check_source(self, text: str) -> None:
         """Raises an `InputError` if a repaired text lacks what the task asks of it; a blank one is never refused."""
         if text.strip():
-            self._task.check_source(text)
+            self.task.check_source(text)
 
     def beginning(self, text: str) -> str:
         """What is read of a repaired text: its first part if the task reads no more, else all."""
@@ -143,38 +160,69 @@ class RequestEncoder:
 
     def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
         """Encodes many lines without restrictions."""
-        texts = [self.repaired(line) for line in lines]
-        ids = self._source_tokenizer.encode_batch(texts)
-        return [EncodedRequest(self._parts(*line), line[0]) for line in zip(texts, ids, strict=True)]
+        sentences = [self._sentences(line) for line in lines]
+        texts = [self._texts(each) for each in sentences]
+        ids = iter(self._source_tokenizer.encode_batch(list(itertools.chain.from_iterable(texts))))
+        return [
+            self._encoded(line, own, [(text, next(ids)) for text in own_texts])
+            for line, own, own_texts in zip(lines, sentences, texts, strict=True)
+        ]
 
     def encode(self, request: Request) -> EncodedRequest:
         """Encodes one request; the `InputError` of what cannot be satisfied names the field."""
         for field in OPTIONS:
             if getattr(request, field) and field not in self._options:
                 raise InputError(f"{field}: not with this engine; --engine=tensorflow takes it")
-        text = self.repaired(request.text)
-        self.check_source(text)
-        encoded = EncodedRequest(
-            self._parts(text, self._source_tokenizer.encode(text)),
-            text,
-            self.phrase("prefix", request.prefix) if request.prefix else (),
-            tuple(self._alternatives(constraint) for constraint in request.constraints),
-            self._spellings_of(request.excluded),
+        self.check_source(self.repaired(request.text))
+        is_whole = bool(request.constraints) or len(find_sentences(request.prefix, self._data.target_language)) > 1
+        sentences = [Sentence("", request.text)] if is_whole else self._sentences(request.text)
+        texts = self._texts(sentences)
+        encoded = dataclasses.replace(
+            self._encoded(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
+            prefix=self.phrase("prefix", request.prefix) if request.prefix else (),
+            constraints=tuple(self._alternatives(constraint) for constraint in request.constraints),
+            excluded=self._spellings_of(request.excluded),
         )
         self._check(request, encoded)
         return encoded
 
+    def _sentences(self, line: str) -> list[Sentence]:
+        """What is translated at a time, before it is repaired."""
+        if not self.has_sentences:
+            return [Sentence("", line)]
+        found = find_sentences(_encodable(line), self._data.source_language)
+        blank = blank_between(self._data.target_language)
+        return [*found[:1], *(sentence._replace(before=sentence.before or blank) for sentence in found[1:])]
+
+    def _texts(self, sentences: Sequence[Sentence]) -> list[str]:
+        """Sentences as the tokenizer gets them; all have the head of the first one."""
+        texts = [self.repaired(sentence.text) for sentence in sentences]
+        if len(texts) > 1 and self._head_end and (head := re.search(self._head_end, texts[0])):
+            texts[1:] = [f"{head[0]} {text}" for text in texts[1:]]
+        return texts
+
+    def _encoded(
+        self, line: str, sentences: Sequence[Sentence], texts: Sequence[tuple[str, Sequence[int]]]
+    ) -> EncodedRequest:
+        """A line without restrictions; `texts` are its sentences as the tokenizer gets them, with their token ids."""
+        parts = [self._parts(*pair) for pair in texts]
+        counted = tuple((sentence, len(own)) for sentence, own in zip(sentences, parts, strict=True))
+        text = texts[0][0] if len(texts) == 1 else self.repaired(line)
+        return EncodedRequest(
+            tuple(itertools.chain.from_iterable(parts)), text, sentences=counted if len(counted) > 1 else ()
+        )
+
     def _parts(self, text: str, ids: Sequence[int]) -> tuple[Ids, ...]:
         if not text.strip():
             return ()
-        if len(ids) < self._max_source_length:
+        if len(ids) < self.max_source_length:
             return (tuple(ids),)
         pieces = split_context(text, self._head_end, self._fits) if self._head_end else split_text(text, self._fits)
         pieces = pieces[:1] if self._reads_beginnings else pieces
         return tuple(tuple(self._source_tokenizer.encode(piece)) for piece in pieces)
 
     def _fits(self, piece: str) -> bool:
-        return len(self._source_tokenizer.encode(piece)) < self._max_source_length
+        return len(self._source_tokenizer.encode(piece)) < self.max_source_length
 
     def _alternatives(self, constraint: str | tuple[str, ...]) -> tuple[Ids, ...]:
         if not constraint:
@@ -240,7 +288,8 @@ class RequestEncoder:
 
     def _check(self, request: Request, encoded: EncodedRequest) -> None:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
-        if restrictions and len(encoded.parts) != 1:
+        first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
+        if restrictions and first_parts != 1:
             why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
             raise InputError(f"{restrictions[0]}: cannot be met, since the text {why}")
         for name, value, off in (
@@ -272,7 +321,7 @@ class RequestEncoder:
         return " ".join(map(of_symbol, text.split(" "))) if self._writes_labels else text
 
     def limit(self, encoded: EncodedRequest) -> int:
-        """Most tokens, end symbol included, of the translation of a request of one part."""
+        """Most tokens, end symbol included, of the translation of a request's first part."""
         source = [*encoded.parts[0], EOS_ID]
         if self._form is None:
             return int(output_limits([len(source)], self._config)[0])
@@ -344,6 +393,11 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
             else:
                 encoded = encoder.encode(request)
         yield encoded
+
+
+def _encodable(text: str) -> str:
+    """A text without lone surrogates, which come from bytes that were not UTF-8."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _contains(ids: Ids, phrase: Ids) -> bool:

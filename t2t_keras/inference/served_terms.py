@@ -43,8 +43,7 @@ class ServedTerms:
         self.task = task(config.data.task)
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)
-        settings = config.decode, config.data.lowercase, max(2, config.data.max_length), run.excluded, self.task
-        self.encoder = RequestEncoder(self.tokenizer, *settings)
+        self.encoder = RequestEncoder(self.tokenizer, config.decode, config.data, run.excluded)
 
     def __call__(self, texts: Sequence[str], glossary: Sequence[tuple[str, str]], most_rows: int) -> "TextsWithTerms":
         """Texts to translate with a glossary of pairs (term, "form|form|...") of their own.
@@ -72,7 +71,7 @@ class TextsWithTerms:
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
         self._served, self._terms, self._most_rows = served, terms, most_rows
         self._lines = list(numbered(texts, served.encoder))
-        self._parts = [EncodedRequest((ids,), line.text) for line in self._lines for ids in line.parts]
+        self._parts = [part for line in self._lines for part in line.of_parts()]
         self._plain: list[list[Translation]] = []
         self._asked: dict[int, EncodedRequest] = {}
         self.first = self._calls(self._parts)
@@ -95,7 +94,7 @@ class TextsWithTerms:
         found = []
         for line in self._lines:
             own = [next(parts) for _ in line.parts]
-            found += translations_of_line(self._served.task, line.text, own, 1, by_score=True)
+            found += translations_of_line(self._served.task, line, own, 1, by_score=True)
         missing = [[use.source.encode() for use in each.terms if not use.form] for each in found]
         width = max(map(len, missing))
         names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)

@@ -1,7 +1,6 @@
 """The translator: text in, text out."""
 
 import contextlib
-import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +41,6 @@ from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination
 from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
-from t2t_keras.tasks.registry import task
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -52,9 +50,13 @@ _Result = TypeVar("_Result")
 class Translator:
     """Translates lines of text; each line's result is independent of the others.
 
-    Lines are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage returns and other
-    breaks become blanks, invisible characters are removed. A line of more than `max_source_length` tokens is split, at
-    the end of a sentence if there is one, and its parts are translated separately.
+    A model of single sentences translates a line sentence by sentence (`t2t_keras.text.sentences`): between the
+    translations stands the white space of the line. A line break ends a sentence. With `config.split="lines"`, and with
+    other tasks than translation, a line is translated as a whole.
+
+    Sentences, or whole lines, are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage
+    returns and other breaks become blanks, invisible characters are removed. One of more than `max_source_length`
+    tokens is split, at a punctuation mark if there is one, and its parts are translated separately.
 
     Weights are read at each call, so the model may be in training. One trace of the graph serves every batch; each
     combination of prefix, constraints and excluded phrases adds one at its first use. The engine on CTranslate2 takes
@@ -65,8 +67,9 @@ class Translator:
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
         data: the settings of the training data, of which these count: `lowercase`, whether lines are lowercased first;
-            `max_length`, most tokens, end symbol included, that are translated in one part, at least 2; and the
-            `task`, which finishes what the model wrote. None means the defaults.
+            `max_length`, most tokens, end symbol included, that are translated in one part, at least 2; the languages,
+            by which sentences are found and joined; and the `task`, which finishes what the model wrote. None means the
+            defaults.
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
         engine: what runs the searches; None means TensorFlow.
         glossary: terms of which a translation must have a form if its source has the term; None means none.
@@ -94,14 +97,12 @@ class Translator:
             raise InputError(
                 f"decode.beam_size={self.config.beam_size} is more than the vocabulary's {tokenizer.vocab_size} entries"
             )
-        self.lowercase = data.lowercase
-        self.max_source_length = max(2, data.max_length)  # a token and the end
-        self.task = task(data.task)
+        self.data, self.lowercase = data, data.lowercase
         self.excluded = tuple(excluded)
         self.glossary = glossary
         engine = engine or TensorFlowEngine()
-        settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task, engine.options)
-        self._encoder = RequestEncoder(tokenizer, *settings)
+        self._encoder = RequestEncoder(tokenizer, self.config, data, self.excluded, engine.options)
+        self.task, self.max_source_length = self._encoder.task, self._encoder.max_source_length
         form = self.task.form(tokenizer)
         self._terms: RequiredTerms | None = None
         if glossary is not None:
@@ -190,9 +191,9 @@ class Translator:
         """Translates lines, all held in memory, and returns the best translation of each, or its first sample.
 
         Args:
-            lines: any text; line breaks within count as blanks. A `Request` also restricts the translation.
-            on_progress: called after each batch with the number of parts done and the total: one part for most lines,
-                none for a blank line and several for a very long one.
+            lines: any text. A `Request` also restricts the translation.
+            on_progress: called after each batch with the number of parts done and the total: one part for each
+                sentence, none for a blank line and several for a very long sentence.
             scored: whether scores are needed. Without them greedy search is faster; `score` and `log_prob` may be NaN.
 
         Raises:
@@ -365,7 +366,7 @@ class Translator:
         """Up to `num_best` translations of each line."""
         # The best answer of a line's parts is chosen by score.
         scored = scored or (self.task.context is not None and any(len(request.parts) > 1 for request in encoded))
-        parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
+        parts = [part for request in encoded for part in request.of_parts()]
         if self._terms is None:
             found = self._translate_parts(parts, num_best, on_progress, scored)
         else:
@@ -378,7 +379,7 @@ class Translator:
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
         by_score = not self.config.sampling
         return [
-            translations_of_line(self.task, request.text, line, num_best, by_score)
+            translations_of_line(self.task, request, line, num_best, by_score)
             for request, line in zip(encoded, lines, strict=True)
         ]
 

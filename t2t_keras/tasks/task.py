@@ -76,6 +76,7 @@ class Task(abc.ABC):
         is_masked: whether training makes sources of the targets, by masking spans with the first of `symbols`.
         reads_beginnings: whether of a text that is too long only the first part is read; else outputs of parts are
             joined, or chosen with `context`.
+        has_sentences: whether the sentences of a text may be translated one by one.
         takes_tags: whether a source may have the tag of its corpus in front, which is no word of the text.
     """
 
@@ -92,6 +93,7 @@ class Task(abc.ABC):
     writes_source: ClassVar[bool] = False
     is_masked: ClassVar[bool] = False
     reads_beginnings: ClassVar[bool] = False
+    has_sentences: ClassVar[bool] = False
     takes_tags: ClassVar[bool] = True
 
     @property

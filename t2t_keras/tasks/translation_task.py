@@ -14,6 +14,7 @@ class TranslationTask(Task):
     metric = "bleu"
     writes_text = True
     is_parallel = True
+    has_sentences = True
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         return two_columns(lines, path)

@@ -40,6 +40,9 @@ TEXTS = [
     "犬".encode() * 30,
     "Er ruft: „Hunde!“ (Zwei.) ... Schnee? ".encode() * 4 + b"\xa0",
     b" . " * 30,
+    'Zwei Hunde.  Ein Mann steht!\r\n\n\tDr. Schnee spielt z. B. "im Schnee." 犬。犬！ '.encode()
+    + b"dog " * 30
+    + b".\nA man.",
 ]
 
 

@@ -77,6 +77,26 @@ def test_a_model_of_lowercased_text_reads_a_prefix_as_it_reads_text():
     assert all(text.startswith("zwei hunde") for text, _ in found)
 
 
+@pytest.mark.integration
+def test_the_sentence_in_which_the_prefix_ends_has_others(translator, alternatives):
+    sentences = ["Two dogs play.", "A man is walking.", "Zwei Hunde"]
+    last = translator.translate(sentences[1:])
+    text = f"{sentences[0]}  {sentences[1]}\n{sentences[2]}"
+    for prefix, at, begun, before, behind in [
+        ("", 0, "", "", f"  {last[0].text}\n{last[1].text}"),
+        ("Zwei Hunde", 0, "Zwei Hunde", "", f"  {last[0].text}\n{last[1].text}"),
+        ("Zwei Hunde.", 1, "", "Zwei Hunde.  ", f"\n{last[1].text}"),
+        ("Zwei Hunde.  Ein", 1, "Ein", "Zwei Hunde.  ", f"\n{last[1].text}"),
+        ("Zwei Hunde.  Ein Mann z. B.\n", 2, "", "Zwei Hunde.  Ein Mann z. B.\n", ""),
+        ("Zwei. Ein. Hunde. Schnee", 2, "Hunde. Schnee", "Zwei. Ein. ", ""),
+    ]:
+        (expected,) = asked(alternatives, [(sentences[at], begun)])
+        (found,) = asked(alternatives, [(text, prefix)])
+        assert [each for each, _ in found] == [f"{before}{each}{behind}" for each, _ in expected]
+        np.testing.assert_allclose([s for _, s in found], [s for _, s in expected], rtol=1e-4)
+        assert expected
+
+
 def test_blank_texts_and_prefixes_that_are_too_long_have_none(alternatives):
     blank, long = asked(alternatives, [(" ", ""), ("Hunde", "Hunde " * 40)])
     assert blank == long == []
@@ -84,7 +104,7 @@ def test_blank_texts_and_prefixes_that_are_too_long_have_none(alternatives):
 
 def test_what_is_refused(alternatives):
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 24 tokens.*translated with a prefix"):
-        asked(alternatives, [("Two dogs play. " * 12, "")])
+        asked(alternatives, [("Two dogs play, " * 12, "")])
     with pytest.raises(tf.errors.InvalidArgumentError, match="prefix has a line of more than 1024"):
         asked(alternatives, [("Two dogs play.", exporting.TOO_LONG.decode())])
     with pytest.raises(tf.errors.InvalidArgumentError, match="text and prefix must have as many lines"):

@@ -1,5 +1,7 @@
 """The stages of an export, for vocabularies of each type: the same tokens, parts and texts as in Python."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -44,6 +46,23 @@ def assert_same(tokenizer: Tokenizer, lines: list[str], texts: list[bytes]) -> l
 def test_the_translator_and_its_pipeline_agree(vocab_type):
     expected = assert_same(tiny.tokenizer(vocab_type), exporting.LINES, exporting.TEXTS)
     assert max(t.num_parts for t in expected) > 3 and len({t.text for t in expected}) > 12
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("languages", [("de", "de"), ("de", "zh"), ("zh", "en")])
+@pytest.mark.parametrize("split", ["sentences", "lines"])
+def test_sentences_are_those_of_the_settings(split, languages):
+    data = DataConfig(max_length=exporting.MAX_LENGTH, source_language=languages[0], target_language=languages[1])
+    config = dataclasses.replace(exporting.DECODE, split=split)
+    translator = Translator(tiny.tokenizer(), exporting.translator().model, config, data)
+    pipeline = Pipeline(translator, Weights(translator.single_model), (tiny.tokenizer().graph_tokenizer(),) * 2)
+    texts = exporting.TEXTS[-1:] + exporting.TEXTS[:3]
+    expected = translator.translate([text.decode() for text in texts])
+    assert bool(expected[0].sentences) == (split == "sentences")
+    parts = pipeline.parts(tf.constant(texts))
+    found = pipeline.search(parts.sentences, only_best=True)
+    outputs = pipeline.hypotheses(tf.constant(texts), parts, found, found.scores).texts[:, 0]
+    assert [text.decode() for text in outputs.numpy()] == [translation.text for translation in expected]
 
 
 def test_each_part_of_a_text_has_the_symbol_in_front_of_it():

@@ -1,4 +1,4 @@
-"""The translations of lines from those of their parts, as `joined_lists` makes them."""
+"""The translations of lines from those of their parts, as `combinations` and `joined` make them."""
 
 import functools
 import itertools
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.export.joining import answering, joined
-from t2t_keras.inference.translation import Translation, chosen_list, joined_lists
+from t2t_keras.inference.translation import Translation, chosen_list, combinations
+from t2t_keras.inference.translation import joined as joined_in_python
 
 K = 3
 LOWEST = float(np.finfo(np.float32).min)
@@ -21,7 +22,7 @@ lines = st.lists(st.lists(st.lists(slots, min_size=K, max_size=K), max_size=4), 
 
 # For any number of lines and parts.
 SIGNATURE = [
-    *(tf.TensorSpec(shape, tf.int32) for shape in ([None], [])),
+    *(tf.TensorSpec(shape, dtype) for shape, dtype in (([None], tf.int32), ([None], tf.string), ([], tf.int32))),
     *(tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)),
 ]
 
@@ -39,6 +40,11 @@ def in_order(lines: list) -> list:
     return [[sorted(part, key=lambda slot: (slot is None, -slot[1] if slot else 0)) for part in line] for line in lines]
 
 
+def blanks_of(line: list) -> list[str]:
+    """What stands in front of each part of a line."""
+    return ["", " ", "\n\n", ""][: len(line)]
+
+
 def arguments_of(lines: list) -> tuple:
     rows = [row for row, line in enumerate(lines) for _ in line]
     parts = list(itertools.chain.from_iterable(lines))
@@ -48,7 +54,8 @@ def arguments_of(lines: list) -> tuple:
         tf.bool: [[slot is not None for slot in part] for part in parts],
     }
     arrays = [tf.reshape(tf.constant(values, dtype), [-1, K]) for dtype, values in cells.items()]
-    return tf.constant(rows, tf.int32), tf.constant(len(lines)), *arrays
+    before = [blank for line in lines for blank in blanks_of(line)]
+    return tf.constant(rows, tf.int32), tf.constant(before, tf.string), tf.constant(len(lines)), *arrays
 
 
 def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
@@ -56,7 +63,8 @@ def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
     for part in parts:
         found = [Translation(text, float(value)) for text, value in filter(None, part)]
         rows.append(found or [Translation("", -np.inf)])
-    best = [(t.text, max(t.score, LOWEST)) for t in joined_lists(rows, K, by_value)]
+    lists = [joined_in_python(row, blanks_of(parts)) for row in combinations(rows, K, by_value)]
+    best = [(t.text, max(t.score, LOWEST)) for t in lists]
     return best + [("", LOWEST)] * (K - len(best))
 
 
@@ -75,9 +83,9 @@ def test_as_in_python(by_value, lines):
 @functools.cache
 def compiled_choice():
     @tf.function(input_signature=SIGNATURE, autograph=False)
-    def run(rows, num_lines, texts, values, exists):
+    def run(rows, before, num_lines, texts, values, exists):
         exists &= answering(rows, num_lines, texts, "A")[:, tf.newaxis]
-        return joined(rows, num_lines, texts, values, exists, "best")
+        return joined(rows, before, num_lines, texts, values, exists, "best")
 
     return run
 

@@ -28,7 +28,7 @@ def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> 
 
 def encoder_of(tokenizer, excluded=(), lowercase=False, max_source_length=256, **settings) -> RequestEncoder:
     config = DecodeConfig(**settings)
-    return RequestEncoder(tokenizer, config, lowercase, max_source_length, excluded, task("translation"))
+    return RequestEncoder(tokenizer, config, DataConfig(max_length=max_source_length, lowercase=lowercase), excluded)
 
 
 def ids_of(text: str) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ def labels() -> Tokenizer:
 
 
 def label_encoder(name: str, *excluded: str) -> RequestEncoder:
-    return RequestEncoder(labels(), DecodeConfig(**task(name).decode), False, 256, excluded, task(name))
+    return RequestEncoder(labels(), DecodeConfig(**task(name).decode), DataConfig(task=name), excluded)
 
 
 @pytest.mark.parametrize("name", ["classification", "tagging"])

@@ -18,6 +18,7 @@ from tests.export import exporting
 from tests.inference import tiny
 
 LINES = ["Two dogs play in the snow.", "A man", "", "The lazy dog", "A man is standing. " * 4, "dogs in the snow " * 5]
+LINES.append("Two dogs.\n\nA lazy fox.  A man")
 TERMS = [("dogs", "Hunde|Leiter"), ("snow", "Schnee"), ("man", "man|Mann"), ("dog", "Zwei Hunde spielen " * 9)]
 DATA = DataConfig(vocab_size=350, max_length=24)
 

@@ -55,7 +55,7 @@ def test_odd_lines_give_one_line_each():
         "A man\r": "A man",
         "A\tman": "A man",
         "A\x0bman\u2028is": "A man is",
-        "A  \r\n man": "A man",
+        "A  \r\n man": "A  \r\n man",
         "A\x00man\u200b": "Aman",
         "日本 \U0001f600 ½": "日本 \U0001f600 ½",
         "A \ud800 man": "A ? man",
@@ -63,7 +63,10 @@ def test_odd_lines_give_one_line_each():
     }
     found = copier().translate(odd)
     assert texts(found) == list(odd.values())
-    assert [t.num_parts for t in found] == [1 if text else 0 for text in odd.values()]
+    assert [t.num_parts for t in found] == [len(text.split("\n")) if text else 0 for text in odd.values()]
+    assert found[8].line == "A    man"
+    whole = copier(config=DecodeConfig(split="lines")).translate(odd)
+    assert texts(whole) == [" ".join(text.split()) for text in odd.values()]
     assert copier().translate([]) == []
 
 

@@ -53,10 +53,11 @@ def folder(tmp_path_factory):
 
 
 def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float]) -> None:
-    """Copies prepared data with another limit of outputs, or with none."""
+    """Copies prepared data with another limit of outputs, of lines of several sentences, or with none."""
     shutil.copytree(data, copy)
     record = json.loads((copy / "data.json").read_text(encoding="utf-8"))
     record["output_limit"] = limit
+    record["split"] = "lines" if limit else "sentences"
     (copy / "data.json").write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -252,6 +253,7 @@ def test_the_limit_of_an_output_is_that_of_the_text(folder, results, name, limit
     run = {"again": "uninterrupted"}.get(name, name.removesuffix(" again").replace(" ", "_"))
     decode = Run(folder / run).config.decode
     assert (decode.max_length_factor, decode.max_length_offset) == limit
+    assert decode.split == ("lines" if name in ("begins elsewhere", "begins from paper") else "sentences")
 
 
 @pytest.mark.parametrize("name, checkpoint", [("begins", str(STEPS)), ("begins again", "best")])

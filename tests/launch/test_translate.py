@@ -20,6 +20,7 @@ ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None
 
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
+PARAGRAPH = "A man.  Two dogs play! A\nman"
 JSON_LINES = "\n".join(
     [
         '{"text": "A man", "id": 7}',
@@ -94,6 +95,13 @@ def results(folder):
         "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
         "empty": (run, b""),
+        "paragraph": ([*run, "--json", "--json_input"], json.dumps({"text": PARAGRAPH}).encode()),
+        "paragraph_as_line": (
+            [*run, "--json_input"],
+            json.dumps({"text": PARAGRAPH}).encode() + b'\n{"text": "A man."}\n',
+        ),
+        "whole_paragraph": ([*run, "--json", "--split=lines"], PARAGRAPH.replace("\n", " ").encode()),
+        "sentences": ([*run, "--json"], b"A man.\nTwo dogs play!\nA\nman"),
         "invalid": ([*run, f"--output={folder / 'never.txt'}"], b"A man\nA d\xffg\nA man\n"),
         "no_run": (["--model_dir=/nowhere"], b"A man\n"),
         "no_checkpoint": ([*run, "--checkpoint=77"], b"A man\n"),
@@ -241,6 +249,21 @@ def test_settings_of_the_search_are_flags(results, name):
     status, out, err = results[name]
     assert (status, out.count("\n"), err.replace(cut(1), "")) == (0, 1, "")
     assert out != results["pipe"][1].splitlines(keepends=True)[0]
+
+
+def test_a_paragraph_is_its_sentences(results):
+    (paragraph,), (whole,), sentences = (
+        [json.loads(line) for line in results[name][1].splitlines()]
+        for name in ("paragraph", "whole_paragraph", "sentences")
+    )
+    texts = [answer["translation"] for answer in sentences]
+    assert paragraph["translation"] == "{}  {} {}\n{}".format(*texts)
+    assert [each["source"] for each in paragraph["sentences"]] == ["A man.", "Two dogs play!", "A", "man"]
+    assert [each["translation"] for each in paragraph["sentences"]] == texts
+    assert paragraph["score"] == pytest.approx(sum(answer["score"] for answer in sentences), abs=1e-5)
+    assert "sentences" not in whole and "sentences" not in sentences[0]
+    lines = results["paragraph_as_line"][1].splitlines()
+    assert lines == [paragraph["translation"].replace("\n", " "), texts[0]]
 
 
 def test_nbest_lists(results):

@@ -1,0 +1,156 @@
+"""How well the ends of sentences are found: by this project's rules and, where it is installed, by sentencex.
+
+    python -m benchmarks.sentences
+    python -m benchmarks.sentences --lines=train.en --language=en
+
+The first one joins sentences whose ends are hard to find (`hard_sentences.tsv`, written before the rules were) at
+random, three at a time; the second one joins lines of a file, each of which is taken for one sentence. Both print the
+F1 of the places where sentences begin, and the time for a paragraph. sentencex: pip install sentencex.
+"""
+
+import argparse
+import collections
+import functools
+import itertools
+import pathlib
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from t2t_keras.data.sources.corpora_files import read_lines
+from t2t_keras.text.sentences import find_sentences
+
+# Lines of language, kind and sentence; "|" stands where one sentence ends and another begins within a line.
+PATH = pathlib.Path(__file__).with_name("hard_sentences.tsv")
+_TOGETHER = 3
+_BOUNDARIES = 1000
+
+
+class Paragraph(NamedTuple):
+    """Sentences of a language in a row.
+
+    Attributes:
+        language: the language's code.
+        text: the sentences.
+        begins: where sentences begin, but for the first one.
+    """
+
+    language: str
+    text: str
+    begins: frozenset[int]
+
+
+@functools.cache
+def paragraphs(seed: int = 1) -> list[Paragraph]:
+    """Random rows of sentences, with a thousand boundaries or some more."""
+    by_language: dict[str, list[str]] = collections.defaultdict(list)
+    for line in PATH.read_text(encoding="utf-8").splitlines():
+        language, _, sentence = line.split("\t")
+        by_language[language].append(sentence)
+    drawing = random.Random(seed)
+    made: list[Paragraph] = []
+    while sum(len(paragraph.begins) for paragraph in made) < _BOUNDARIES:
+        for language, sentences in by_language.items():
+            order = drawing.sample(sentences, len(sentences))
+            rows = (order[start : start + _TOGETHER] for start in range(0, len(order), _TOGETHER))
+            blank = "" if language in ("ja", "zh") else " "
+            made += [_paragraph(language, f"|{blank}".join(row)) for row in rows if len(row) > 1]
+    return made
+
+
+def _paragraph(language: str, marked: str) -> Paragraph:
+    text, begins = "", []
+    for piece in marked.split("|"):
+        begins.append(len(text) + len(piece) - len(piece.lstrip()))
+        text += piece
+    return Paragraph(language, text, frozenset(begins[1:]))
+
+
+def paragraphs_of_lines(lines: Iterable[str], language: str) -> Iterator[Paragraph]:
+    """Three lines at a time, joined by blanks."""
+    remaining = iter(line.strip() for line in lines if line.strip())
+    while row := list(itertools.islice(remaining, _TOGETHER)):
+        yield _paragraph(language, "| ".join(line.replace("|", "/") for line in row))
+
+
+def begins_of(pieces: Sequence[str]) -> frozenset[int]:
+    """Where pieces of a text begin, but for the first one and the white space in front."""
+    ends = itertools.accumulate(map(len, pieces), initial=0)
+    return frozenset(start + len(piece) - len(piece.lstrip()) for start, piece in zip(ends, pieces, strict=False)) - {0}
+
+
+class Result(NamedTuple):
+    """How well the beginnings of sentences were found.
+
+    Attributes:
+        right: those that were found.
+        wrong: what was taken for one.
+        missed: those that were not found.
+        seconds: the time that it took.
+    """
+
+    right: int
+    wrong: int
+    missed: int
+    seconds: float
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall, in percent."""
+        return 200 * self.right / (2 * self.right + self.wrong + self.missed)
+
+
+def by_rules(language: str, text: str) -> list[str]:
+    """The sentences of a text by this project's rules, with white space."""
+    return ["".join(sentence) for sentence in find_sentences(text, language)]
+
+
+def measured(split: Callable[[str, str], Sequence[str]], given: Sequence[Paragraph]) -> Result:
+    """How well a function of a language and a text splits paragraphs."""
+    start = time.perf_counter()
+    pieces = [split(paragraph.language, paragraph.text) for paragraph in given]
+    seconds = time.perf_counter() - start
+    found = [begins_of(each) for each in pieces]
+    right, wrong, missed = (
+        sum(len(chosen(begins, paragraph.begins)) for begins, paragraph in zip(found, given, strict=True))
+        for chosen in (frozenset.intersection, frozenset.difference, lambda begins, wanted: wanted - begins)
+    )
+    return Result(right, wrong, missed, seconds)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", help="a file of sentences, one a line, also .gz")
+    parser.add_argument("--language", default="en", help="its language")
+    parser.add_argument("--count", type=int, default=6000, help="lines of it to read")
+    arguments = parser.parse_args()
+    if arguments.lines:
+        lines = itertools.islice(read_lines(arguments.lines), arguments.count)
+        tables = {arguments.language: list(paragraphs_of_lines(lines, arguments.language))}
+    else:
+        tables = {"all": paragraphs()}
+        for language in dict.fromkeys(paragraph.language for paragraph in paragraphs()):
+            tables[language] = [paragraph for paragraph in paragraphs() if paragraph.language == language]
+    splitters: dict[str, Callable[[str, str], Sequence[str]]] = {"rules": by_rules}
+    try:
+        import sentencex
+    except ImportError:
+        print("sentencex is not installed")
+    else:
+        splitters["sentencex"] = lambda language, text: list(sentencex.segment(language, text))
+    for split in splitters.values():
+        for given in tables.values():
+            measured(split, given[:5])  # reads tables and compiles rules
+    print(f"{'':10} {'':10} {'begins':>7} {'F1':>6} {'wrong':>6} {'missed':>6} {'us/paragraph':>13}")
+    for language, given in tables.items():
+        for name, split in splitters.items():
+            result = measured(split, given)
+            count, each = result.right + result.missed, 1e6 * result.seconds / len(given)
+            row = f"{result.f1:6.1f} {result.wrong:6,} {result.missed:6,} {each:13.1f}"
+            print(f"{language:10} {name:10} {count:7,} {row}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Finds the sentences of texts in the graph, like `t2t_keras.text.sentences`."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.export.graph_text import printable, re2, stripped
+from t2t_keras.text.sentences import BOUNDARY, CANDIDATE, WHITE_SPACE, rules
+
+
+class FoundSentences(NamedTuple):
+    """The sentences of texts, in order.
+
+    Attributes:
+        texts: string [sentences], none of them blank.
+        before: string [sentences], the white space between each and the sentence before it in its text.
+        rows: int64 [sentences], the text that each belongs to.
+        is_first: bool [sentences], whether it is the first one of its text.
+    """
+
+    texts: tf.Tensor
+    before: tf.Tensor
+    rows: tf.Tensor
+    is_first: tf.Tensor
+
+    def with_heads(self, head_end: str) -> "FoundSentences":
+        """All with the head of the first one of their text in front; see `inference.request.head_end`."""
+        if not head_end:
+            return self
+        head_and_rest = f"(?s)({re2(head_end)}).*"
+        firsts = tf.gather(self.texts, tf.where(self.is_first)[:, 0])
+        has_head = tf.strings.regex_full_match(firsts, head_and_rest)
+        heads = tf.where(has_head, tf.strings.regex_replace(firsts, head_and_rest, "\\1 "), "")
+        heads = tf.gather(heads, tf.cumsum(tf.cast(self.is_first, tf.int32)) - 1)  # --> [sentences]
+        return self._replace(texts=tf.strings.join([tf.where(self.is_first, "", heads), self.texts]))
+
+
+def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSentences:
+    """Finds the sentences of texts, string [texts], in a language, like `sentences.find_sentences`.
+
+    `blank` takes the place of white space between sentences that touch.
+    """
+    texts = stripped(printable(texts))
+    has_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
+
+    def single() -> tuple[tf.Tensor, ...]:
+        rows = tf.where(texts != "")[:, 0]
+        return tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True)
+
+    return FoundSentences(*tf.cond(tf.reduce_any(has_candidate), lambda: _several(texts, language, blank), single))
+
+
+def _several(texts: tf.Tensor, language: str, blank: str) -> tuple[tf.Tensor, ...]:
+    """The fields of `FoundSentences`, of texts without invisible characters and white space around them."""
+    for pattern, replacement in rules(language):
+        texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
+    pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]
+    kept = tf.where(pieces.flat_values != "")[:, 0]
+    rows = tf.gather(pieces.value_rowids(), kept)
+    is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+    before, sentences = (
+        tf.strings.regex_replace(tf.gather(pieces.flat_values, kept), f"^({re2(WHITE_SPACE)}*)((?s:.*))$", group)
+        for group in ("\\1", "\\2")
+    )
+    before = tf.where((before == "") & ~is_first, blank, before)
+    return sentences, before, rows, is_first

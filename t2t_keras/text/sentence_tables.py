@@ -1,0 +1,83 @@
+"""Abbreviations by language, for finding sentences."""
+
+from typing import NamedTuple
+
+
+class Table(NamedTuple):
+    """What a language writes with a full stop inside of sentences, without the last full stop; a capital may begin it.
+
+    Attributes:
+        never_last: abbreviations that end no sentence.
+        before_numbers: abbreviations, or words that look like one, that end no sentence before a number; patterns.
+        seldom_last: abbreviations that end a sentence if one of `starters` follows; so do single letters.
+        starters: words that begin sentences, in the spelling that they have there.
+        numbers: a pattern of numbers with a full stop, such as ordinals, that are like `seldom_last`; "" for none.
+    """
+
+    never_last: tuple[str, ...] = ()
+    before_numbers: tuple[str, ...] = ()
+    seldom_last: tuple[str, ...] = ()
+    starters: tuple[str, ...] = ()
+    numbers: str = ""
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_TITLES = _words("Mr Mrs Ms Dr Prof")
+
+OTHER_LANGUAGES = Table(_TITLES)
+
+TABLES = {
+    "en": Table(
+        (
+            *_TITLES,
+            *_words("Messrs Mmes Rev Hon Sen Rep Gov Gen Col Maj Capt Cmdr Lt Sgt Pres Supt Insp Fr"),
+            *_words("e.g i.e cf viz vs approx esp resp incl excl"),
+        ),
+        _words(
+            "No Nos art arts ch chap fig figs eq eqs sec vol vols p pp par ed op ref tab ca c max min tel ext"
+            " Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Sat Sun"
+        ),
+        _words(
+            "etc al Inc Ltd Co Corp Bros Jr Sr Ph.D M.D B.A M.A U.S U.K U.N E.U D.C a.m p.m A.M P.M U.S.A A.D B.C"
+            " St Mt Ft Ave Blvd Rd Sq Dept Univ Assn Est Asst Attn ft cm mm km kg lb lbs oz sq hr hrs mins secs J.K"
+        ),
+        _words(
+            "The A An This That These Those He She It They We You I His Her Its Their Our My Your There Here What Who"
+            " When Where Why How Which In On At By For From With After Before But And So If As Then Now Not No Yes One"
+            " Some Many Most All Each Every Both While Since Although However Also Let Is Are Was Were Do Does Did Can"
+            " To Two Please Another"
+        ),
+    ),
+    "de": Table(
+        (
+            *("z. B", "d. h", "u. a", "i. d. R", "o. ä", "u. ä", "s. o", "s. u", "v. a", "z. T", "m. E", "u. U"),
+            *_words("Dr Prof Hr Fr Frl Dipl.-Ing Dipl Ing Hrsg St bzw vgl ca inkl exkl evtl ggf gem sog bes insb zzgl"),
+            *_words("mind max min jun sen geb verh gest allg amtl ehem urspr einschl entspr zw"),
+        ),
+        _words(
+            "Nr Nrn Abb Tab Kap Bd Bde Aufl Art Abs Anm S Tel Ziff [a-zA-ZÄÖÜäöüß]*str Mo Di Mi Do Sa So Jan Feb Aug"
+            " Sept Okt Nov Dez"
+        ),
+        _words("usw etc usf Chr Co Mio Mrd Tsd Str Std Min Sek Jh Jhd Fa Tel Fax Bhf Hbf u Pl"),
+        _words(
+            "Der Die Das Den Dem Des Ein Eine Einen Einem Einer Er Sie Es Wir Ihr Ich Du Man Dies Diese Dieser Dieses"
+            " Hier Da Dort Dann Doch Aber Und Oder Wenn Weil Als Wie Was Wer Wo Warum Wann In Im An Am Auf Aus Bei Beim"
+            " Mit Nach Von Vom Vor Zu Zum Zur Für Über Um Unter Durch Ohne Seit Seine Sein Ihre Mein Meine Unser Unsere"
+            " Nun Jetzt Heute Auch Nur Noch So Alle Viele Einige Zwei Drei Ist Sind War Hat Haben Kein Keine Nicht Bis"
+        ),
+        "[0-9]{1,2}|[IVX]+",
+    ),
+    "fr": Table(
+        (*_words("M MM Mme Mmes Mlle Mlles Me Dr Pr Mgr St Ste cf env av apr"), "p. ex", "c.-à-d"),
+        _words("no nos n fig figs chap art p pp vol t tél tel éd al bd janv févr avr juil sept oct nov déc"),
+        _words("etc J.-C Cie bd boul tél ex réf J.-P J.-J"),
+        _words(
+            "Le La Les Un Une Des Du Ce Cet Cette Ces Il Elle Ils Elles On Nous Vous Je Tu Mon Ma Mes Son Sa Ses Notre"
+            " Nos Votre Vos Leur Leurs Mais Et Ou Où Donc Or Si Quand Comme Que Qui Quel Quelle Dans En Sur Sous Avec"
+            " Sans Pour Par Après Avant Depuis Ici Là Voici Voilà Puis Alors Tout Tous Deux Est À Au Aux C L J D N Y"
+        ),
+    ),
+}

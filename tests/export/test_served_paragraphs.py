@@ -1,0 +1,59 @@
+"""Paragraphs from a server: those of the translator, string for string."""
+
+import grpc
+import httpx
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from t2t_keras.inference.served_markup import ServedDocuments
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+from tests.serving.rest_calls import all_events, predict
+
+pytestmark = pytest.mark.integration
+
+PARAGRAPH = "Two dogs play.  A man is standing!\r\n\n\t„Zwei Hunde.“ Dr. Schnee spielt\nEin Mann. " + "Hunde " * 30
+MODEL = "/v1/models/tiny"
+
+
+@pytest.fixture(scope="module")
+def server(version):
+    options = ServingOptions(str(version.parent), rest_port=0, grpc_port=0)
+    server = Server(options, read=ServedDocuments)
+    server.start()
+    yield server
+    assert server.stop()
+
+
+def test_rest_grpc_and_streams_keep_the_white_space(server, translator):
+    lines = [PARAGRAPH, "Two dogs play.", " \n "]
+    expected = [each.text for each in translator.translate(lines)]
+    assert expected[0].count("\n") == 3 and translator.translate(lines)[0].num_parts > 6
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+        found = predict(client, {"instances": lines}, MODEL).json()["predictions"]
+        assert [each["translation"] for each in found] == expected
+        *before, (name, last) = all_events(client, {"instances": [PARAGRAPH]}, MODEL)
+        assert name == "end" and last["predictions"][0]["translation"] == expected[0]
+        grown = [data["predictions"][0]["translation"] for _, data in before]
+        # A part is shown once those before are final, and white space with the sentence behind it.
+        counts = [text.count("\n") for text in grown]
+        assert counts == sorted(counts) and counts[0] == 0 and not any(text.endswith("\n") for text in grown)
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "tiny"
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto([line.encode() for line in lines]))
+        answer = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=300)
+    texts = tf.make_ndarray(answer.outputs["translation"])
+    assert [text.decode() for text in texts] == expected
+
+
+def test_a_document_has_the_translation_of_each_sentence(server, translator):
+    document = "<p>Two dogs play. A man is standing!</p>\n<p>Zwei <b>Hunde.</b></p>"
+    one, two = translator.translate(["Two dogs play. A man is standing!", "Zwei Hunde."])
+    assert len(one.sentences) == 2
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+        body = {"markup": "html", "inputs": [document]}
+        (found,) = client.post(f"{MODEL}:predict", json=body).json()["outputs"]
+    assert found.startswith(f"<p>{one.text}</p>\n<p>") and found.endswith("</p>")
+    assert found.replace("<b>", "").replace("</b>", "").endswith(f"<p>{two.text}</p>")
