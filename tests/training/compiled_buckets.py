@@ -79,9 +79,11 @@ def whole_step(case: dict[str, Any]) -> tf.types.experimental.PolymorphicFunctio
     with mock.patch("t2t_keras.training.step.is_tpu", return_value=True):
         training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, tf.distribute.get_strategy())
     ids = tf.TensorSpec([None, None], tf.int32)
-    return tf.function(
-        training._replica_step, jit_compile=True, input_signature=[{"source": ids, "target": ids}], autograph=False
-    )
+
+    def step(batch):
+        return training._replica_step(batch, tf.constant(training.last_step, tf.int64))
+
+    return tf.function(step, jit_compile=True, input_signature=[{"source": ids, "target": ids}], autograph=False)
 
 
 def dynamic_parts(hlo: str) -> list[str]:

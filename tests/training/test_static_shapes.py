@@ -79,7 +79,8 @@ def test_on_a_tpu_nothing_skips_padding_and_the_step_is_compiled_as_a_whole(as_i
     """The graph has no operation whose result's shape depends on the data, and no compiled function inside."""
     training = make_step({"static_shapes": True, "jit_compile": True}, {}, as_if_a_tpu)
     ids = tf.TensorSpec([4, 8], tf.int32)
-    graph = tf.function(training._replica_step).get_concrete_function({"source": ids, "target": ids}).graph
+    arguments = {"source": ids, "target": ids}, tf.TensorSpec([], tf.int64)
+    graph = tf.function(training._replica_step).get_concrete_function(*arguments).graph
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
     assert not {node.op for node in nodes} & {"Where", "Unique", "BooleanMask"}
@@ -102,7 +103,7 @@ def test_shapes_reach_a_tpu_as_they_are(monkeypatch):
     seen = []
     strategy = tf.distribute.get_strategy()
     training = make_step({"static_shapes": True}, {}, strategy)
-    monkeypatch.setattr(training, "_replica_step", lambda batch: (tf.constant(0.0),) * 4)
+    monkeypatch.setattr(training, "_replica_step", lambda batch, last_step: (tf.constant(0.0),) * 4)
     run = strategy.run
 
     def recorded(function, args=(), kwargs=None, options=None):
