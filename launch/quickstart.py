@@ -65,7 +65,8 @@ def main(argv: list[str]) -> None:
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
     updates = f"about {steps.choice('updates'):,} updates of the preset `tiny`, with settings for this machine"
     program.title(f"2. Training for {_MINUTES.value:g} minutes: {updates}")
-    program.say(table([choice for choice in steps.choices if choice.name != "held_out_pairs"]))  # the corpus has its sets
+    # The corpus has its own validation and test sets.
+    program.say(table([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
