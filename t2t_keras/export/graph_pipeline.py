@@ -14,7 +14,7 @@ from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, que
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
-from t2t_keras.export.graph_text import repaired, stripped
+from t2t_keras.export.graph_text import on_one_line, repaired, stripped
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import hidden_log_probs
@@ -151,13 +151,13 @@ class Pipeline:
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """The sentences of lines, string [lines], as they are translated."""
         found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
-        return found._replace(texts=repaired(found.texts, self._lowercase)).with_heads(self._head_end)
+        return found._replace(texts=on_one_line(found.texts, self._lowercase)).with_heads(self._head_end)
 
     def parts_of_sentences(self, found: FoundSentences) -> Parts:
         """The parts to translate of lines, given their sentences."""
         parts = self._parts_of_texts(found.texts)
         is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
-        before = tf.where(is_first, tf.gather(found.before, parts.rows), parts.before)
+        before = tf.where(is_first, tf.gather(found.before, parts.rows), " ")
         return Parts(parts.sentences, tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before)
 
     def _parts_of_texts(self, texts: tf.Tensor) -> Parts:

@@ -41,17 +41,28 @@ def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSen
     `blank` takes the place of white space between sentences that touch.
     """
     texts = stripped(printable(texts))
-    has_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
+    is_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
+    others = tf.where(~is_candidate & (texts != ""))[:, 0]
 
-    def single() -> tuple[tf.Tensor, ...]:
-        rows = tf.where(texts != "")[:, 0]
-        return tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True)
+    def with_candidates() -> tuple[tf.Tensor, ...]:
+        candidates = tf.where(is_candidate)[:, 0]
+        several = _several(tf.gather(texts, candidates), language, blank)
+        rows = tf.concat([others, tf.gather(candidates, several.rows)], axis=0)
+        order = tf.argsort(rows, stable=True)
+        merged = (tf.concat(pair, axis=0) for pair in zip(_single(texts, others), several, strict=True))
+        sentences, before, _, is_first = (tf.gather(values, order) for values in merged)
+        return sentences, before, tf.gather(rows, order), is_first
 
-    return FoundSentences(*tf.cond(tf.reduce_any(has_candidate), lambda: _several(texts, language, blank), single))
+    return FoundSentences(*tf.cond(tf.reduce_any(is_candidate), with_candidates, lambda: tuple(_single(texts, others))))
 
 
-def _several(texts: tf.Tensor, language: str, blank: str) -> tuple[tf.Tensor, ...]:
-    """The fields of `FoundSentences`, of texts without invisible characters and white space around them."""
+def _single(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
+    """Some texts, as one sentence each."""
+    return FoundSentences(tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True))
+
+
+def _several(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
+    """The sentences of texts without invisible characters and white space around them."""
     for pattern, replacement in rules(language):
         texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
     pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]
@@ -63,4 +74,4 @@ def _several(texts: tf.Tensor, language: str, blank: str) -> tuple[tf.Tensor, ..
         for group in ("\\1", "\\2")
     )
     before = tf.where((before == "") & ~is_first, blank, before)
-    return sentences, before, rows, is_first
+    return FoundSentences(sentences, before, rows, is_first)

@@ -16,7 +16,11 @@ _CAPITAL_DOTTED_I = "\u0130"
 
 def repaired(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
     """Repairs texts, of any shape, like `RequestEncoder.repaired`; invalid UTF-8 becomes U+FFFD first."""
-    texts = printable(texts)
+    return on_one_line(printable(texts), lowercase)
+
+
+def on_one_line(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
+    """What `repaired` makes of printable texts, of any shape."""
     if lowercase:
         texts = lowercased(texts)
     texts = tf.strings.regex_replace(texts, re2(repair.BREAK_RUN.pattern), " ")

@@ -221,9 +221,6 @@ def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list
     record = tmp_path / "moved/yours/run/fit.json"
     values = json.loads(record.read_text(encoding="utf-8"))
     assert str(fitted[0]) not in json.dumps(values["asked"]) and values["files"] == ["text.en", "text.de"]
-    values["asked"] |= {"source": "/elsewhere/a.en", "target": "/elsewhere/a.de"}  # of former versions
-    record.write_text(json.dumps(values), encoding="utf-8")
-    assert fit(tmp_path, *files, "--minutes=100", *FLAGS)[:2] == (0, output)
 
 
 @pytest.mark.integration
