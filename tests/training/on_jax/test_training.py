@@ -85,7 +85,7 @@ def folder(tmp_path_factory, data):
     process = on_jax(["-m", "tests.training.on_jax.trainings", str(data.directory), str(folder), str(LAST - 1)])
     go_on(Run(folder / "tensorflow"), data, LAST, device)
     finished(process)
-    go_on(begun, data, LAST, device)
+    go_on(begun, data, LAST, device, decay_steps=TRAIN["decay_steps"])
     return folder
 
 

@@ -76,7 +76,7 @@ def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
     programs.be_quick(True)
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
-    go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT))
+    go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT), decay_steps=0)  # not the end of the run
     (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     flags = launch_flags(path / "refused", data)
