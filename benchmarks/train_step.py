@@ -35,7 +35,7 @@ ENGINES_OF_THE_TRANSFORMER = (*ENGINES[:-1], "keras_hub", "keras_hub_mapped", "m
 
 
 class Batches(NamedTuple):
-    """What the engines train on.
+    """The batches that the engines train on.
 
     Attributes:
         num_batches: in a turn.

@@ -196,7 +196,7 @@ def _export_dir(output: pathlib.Path) -> pathlib.Path:
 
 
 def _asked(config: DataConfig) -> dict[str, Any]:
-    """What must stay the same in a folder, while --minutes may grow; text is compared by its checksums."""
+    """The settings that must stay the same in a folder; --minutes may grow, and text is compared by its checksums."""
     languages = {"source_language": config.source_language, "target_language": config.target_language}
     others = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
     return {**languages, **others}

@@ -122,7 +122,7 @@ def _advice(steps: FitSteps) -> str:
     )
     minutes = max(30, 2 * steps.record["trained_for"])
     lines = [
-        f"{programs}.quickstart --minutes={minutes:g}{folders}: trains on from here, to {minutes:g} minutes in all",
+        f"{programs}.quickstart --minutes={minutes:g}{folders}: resumes training, to {minutes:g} minutes in all",
         f"{programs}.translate --model_dir={model_dir}: asks for lines and translates them",
         f"{programs}.evaluate --model_dir={model_dir} --split=test --beam_size=1: scores a greedy search",
         f"{programs}.serve --export_dir={shlex.quote(_EXPORT_DIR.value)}: a server, with a page to try it at http://127.0.0.1:8501/",

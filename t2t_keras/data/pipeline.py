@@ -88,7 +88,7 @@ def dataset_of(batches: Iterable[Batch]) -> tf.data.Dataset:
     The dataset claims to be endless, so that a step on a TPU does not check for a next element; reading more batches
     than there are is an error. It is no `Dataset.from_generator`, because creating that kernel sets the threshold from
     which glibc maps memory to 128 KiB (TensorFlow 2.15 and later on Python 3.11 and later). Larger tensors would then
-    be mapped and unmapped in each operation for the rest of the process (`benchmarks.page_faults`).
+    be mapped and unmapped in each operation for the rest of the process (`benchmarks.train_step` counts page faults).
     """
     iterator = iter(batches)
 

@@ -28,7 +28,7 @@ def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimenta
 
 
 class _Place(NamedTuple):
-    """A sentence of each line that goes on after a beginning.
+    """The sentence of each line that continues a given beginning.
 
     Attributes:
         before: string [lines], the beginning of the line's translation up to the sentence.
@@ -90,7 +90,7 @@ def _numbers(found: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
 
 
 def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The best translations that begin with each prefix and go on with different tokens, which begin words.
+    """The best translations that begin with each prefix and continue with different tokens, which begin words.
 
     Of several sentences this is about the one in which the prefix ends: those before stay as the prefix has them, those
     behind are translated as ever. The scores are those of the one.

@@ -96,7 +96,11 @@ class FitSteps:
         return [Choice(**values) for values in self.record["choices"] or []]
 
     def choice(self, name: str) -> Any:
-        return next(choice.value for choice in self.choices if choice.name == name)
+        """Returns the value of a choice; an `InputError` says that another version began this, without the choice."""
+        for choice in self.choices:
+            if choice.name == name:
+                return choice.value
+        raise InputError(f"{self.run.path} was begun by another version, which did not choose {name}; use a new folder")
 
     @functools.cached_property
     def strategy(self) -> "Devices":

@@ -89,7 +89,7 @@ def answers(
     """The JSON object for each line: its best translation and, with `as_lists`, all under "nbest".
 
     `token_scores` adds "pieces" and "token_log_probs"; `alignments` adds "source_pieces", "pieces" and "alignment".
-    What became of a glossary's terms is under "terms", if the line has any. A line of several sentences has under
+    If the line has terms of the glossary, "terms" says how each was translated. A line of several sentences has under
     "sentences" an object like its own for each, with its "source".
     """
     flat = [translation for hypotheses in translations for translation in hypotheses]
@@ -106,7 +106,7 @@ def answers(
 
 
 class _Details(NamedTuple):
-    """What another pass of the model says of each of some parts of translations; None if it was not asked."""
+    """Token scores and word alignments of parts of translations; None where they were not requested."""
 
     scores: "list[ForcedScore] | None"
     alignments: "list[WordAlignment] | None"

@@ -187,7 +187,7 @@ class RequestEncoder:
         return encoded
 
     def _sentences(self, line: str) -> list[Sentence]:
-        """What is translated at a time, before it is repaired."""
+        """Returns the sentences of a text, or the text as a whole, before they are repaired."""
         if not self.has_sentences:
             return [Sentence("", line)]
         found = find_sentences(_encodable(line), self._data.source_language)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Table(NamedTuple):
-    """What a language writes with a full stop inside of sentences, without the last full stop; a capital may begin it.
+    """Abbreviations of a language, without their last full stop; their first letter may be a capital.
 
     Attributes:
         never_last: abbreviations that end no sentence.

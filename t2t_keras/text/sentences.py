@@ -105,7 +105,7 @@ def rules(language: str) -> tuple[Rule, ...]:
 
 
 def blank_between(language: str) -> str:
-    """What stands between two sentences of a language that nothing else separates."""
+    """Returns the separator of two sentences of a language that touch in the source."""
     return "" if _primary(language) in _WITHOUT_BLANKS else " "
 
 

@@ -69,7 +69,7 @@ def devices_line(devices: Devices) -> str:
 
 
 def computed_with(model: Any) -> dict[str, str]:
-    """What numbers depend on besides settings, for the record: backend, versions, and the dtype policy of a model."""
+    """Returns the backend, versions and dtype policy, on which the results of a model depend besides its settings."""
     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
     if is_on_jax():
         import jax

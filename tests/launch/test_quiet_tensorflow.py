@@ -118,7 +118,7 @@ print(keras.backend.backend())
 
 
 def import_keras(tmp_path, settings: str, before: str = "", **environment: str) -> subprocess.CompletedProcess:
-    """What a program that imports Keras says, where keras.json has these settings."""
+    """The errors of a program that imports Keras, with these settings in keras.json."""
     (tmp_path / "keras.json").write_text(settings, encoding="utf-8")
     kept = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
     environment = {**kept, "PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path), **environment}

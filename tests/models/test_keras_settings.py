@@ -1,4 +1,4 @@
-"""What keras.json and Keras's own settings say changes nothing that a run computes."""
+"""The settings of keras.json do not change the results of a run."""
 
 import contextlib
 import json
