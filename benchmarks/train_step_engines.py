@@ -66,8 +66,8 @@ def _keras_fit(model, batches: list, *, mapped: bool) -> tuple:
     """`compile` and `fit` of a Keras model that takes (source, shifted target) and gives logits.
 
     Users of Keras feed such batches by a generator, whose kernel makes TensorFlow allocate memory more slowly on Python
-    3.11 and later (see `t2t_keras.data.pipeline.dataset_of`). With `mapped`, the dataset of the same batches does not use
-    that kernel.
+    3.11 and later (see `t2t_keras.data.pipeline.dataset_of`). With `mapped`, the dataset of the same batches does not
+    use that kernel.
     """
     import keras
     import tensorflow as tf
