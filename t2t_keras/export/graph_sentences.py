@@ -1,4 +1,4 @@
-"""Finds the sentences of texts in the graph, like `t2t_keras.text.sentences`."""
+"""Splits texts into sentences within a graph, with the rules of `t2t_keras.text.sentences`."""
 
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ class FoundSentences(NamedTuple):
 
     Attributes:
         texts: string [sentences], none of them blank.
-        before: string [sentences], the white space between each and the sentence before it in its text.
-        rows: int64 [sentences], the text that each belongs to.
-        is_first: bool [sentences], whether it is the first one of its text.
+        before: string [sentences], the white space between the previous sentence of the text and this one.
+        rows: int64 [sentences], the index of the text that contains the sentence.
+        is_first: bool [sentences], whether the sentence is the first one of its text.
     """
 
     texts: tf.Tensor
@@ -24,7 +24,10 @@ class FoundSentences(NamedTuple):
     is_first: tf.Tensor
 
     def with_heads(self, head_end: str) -> "FoundSentences":
-        """All with the head of the first one of their text in front; see `inference.request.head_end`."""
+        """Puts the head of each text, which its first sentence has, in front of the text's other sentences.
+
+        `head_end` is that of `inference.request.head_end`.
+        """
         if not head_end:
             return self
         head_and_rest = f"(?s)({re2(head_end)}).*"
@@ -36,9 +39,9 @@ class FoundSentences(NamedTuple):
 
 
 def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSentences:
-    """Finds the sentences of texts, string [texts], in a language, like `sentences.find_sentences`.
+    """Splits texts, string [texts], into sentences, as `sentences.find_sentences` does.
 
-    `blank` takes the place of white space between sentences that touch.
+    Where no white space separates two sentences, `before` of the second one is `blank`.
     """
     texts = stripped(printable(texts))
     is_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
@@ -57,12 +60,12 @@ def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSen
 
 
 def _single(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
-    """Some texts, as one sentence each."""
+    """Returns the texts at `rows` as one sentence each."""
     return FoundSentences(tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True))
 
 
 def _several(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
-    """The sentences of texts without invisible characters and white space around them."""
+    """Splits texts that have neither invisible characters nor surrounding white space."""
     for pattern, replacement in rules(language):
         texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
     pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]

@@ -1,22 +1,24 @@
-"""Abbreviations by language, for finding sentences."""
+"""Abbreviations by language, for splitting text into sentences."""
 
 from typing import NamedTuple
 
 
 class Table(NamedTuple):
-    """Abbreviations of a language, without their last full stop; their first letter may be a capital.
+    """Abbreviations of a language, each without its final full stop. The first letter may be a capital.
 
     Attributes:
-        never_last: abbreviations that end no sentence.
-        before_numbers: abbreviations, or words that look like one, that end no sentence before a number; patterns.
-        seldom_last: abbreviations that end a sentence if one of `starters` follows; so do single letters.
-        starters: words that begin sentences, in the spelling that they have there.
-        numbers: a pattern of numbers with a full stop, such as ordinals, that are like `seldom_last`; "" for none.
+        never_last: abbreviations that never end a sentence.
+        before_numbers: patterns of abbreviations, and of words that look like one, that do not end a sentence before a
+            number.
+        rarely_last: abbreviations that end a sentence only before one of `starters`. Single letters are treated alike.
+        starters: words that often begin a sentence, with their capital.
+        numbers: a pattern of numbers followed by a full stop, such as ordinals, that are treated like `rarely_last`; ""
+            for none.
     """
 
     never_last: tuple[str, ...] = ()
     before_numbers: tuple[str, ...] = ()
-    seldom_last: tuple[str, ...] = ()
+    rarely_last: tuple[str, ...] = ()
     starters: tuple[str, ...] = ()
     numbers: str = ""
 
