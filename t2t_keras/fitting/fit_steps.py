@@ -129,8 +129,7 @@ class FitSteps:
                 self.record.update(updates_per_minute=speed)
         else:
             speed = steps / minutes
-        choices = fit_rules.choose(pairs, minutes, speed, **machine, preset=preset)
-        chosen = list({each.name: each for each in (*choices, *given)}.values())
+        chosen = list(fit_rules.choose(pairs, minutes, speed, **machine, preset=preset, given=given))
         settings_applied(chosen)
         return chosen
 

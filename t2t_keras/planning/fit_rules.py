@@ -6,6 +6,7 @@ trainings behind the rules of depth and vocabulary.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_keras.errors import InputError
@@ -53,6 +54,7 @@ def choose(
     has_tpu: bool = False,
     computes_in_bfloat16: bool = False,
     preset: str | None = None,
+    given: Sequence[Choice] = (),
 ) -> tuple[Choice, ...]:
     """Returns the choices for `pairs` of text and `minutes` of training.
 
@@ -64,6 +66,8 @@ def choose(
         has_tpu: whether it is a TPU.
         computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
         preset: the preset, if it is given.
+        given: choices of the user, which replace those of the rules. The number of updates follows the given layers and
+            vocabulary size. Values may be text, as flags have them.
 
     Raises:
         InputError: there are too few pairs.
@@ -72,13 +76,14 @@ def choose(
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
     work = minutes * updates_per_minute
     passes = work * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
+    values = {choice.name: choice.value for choice in given}
     vocabulary = _vocabulary(pairs, work)
     chosen = [vocabulary, _held_out(pairs)]
     if preset is None:
         chosen.append(_preset(pairs, minutes, has_accelerator))
         preset = chosen[-1].value
     if preset == "tiny":
-        chosen += [*_recipe(work, vocabulary.value), _dropout(passes)]
+        chosen += [*_recipe(work, {vocabulary.name: vocabulary.value, **values}), _dropout(passes)]
     else:
         chosen.append(_updates(work))
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
@@ -88,7 +93,8 @@ def choose(
     if has_tpu:
         chosen.append(Choice("train.static_shapes", True, "a TPU needs shapes that are known beforehand"))
     beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
-    return (*chosen, *_validation(passes), *_saving(minutes), beam)
+    chosen += [*_validation(passes), *_saving(minutes), beam, *given]
+    return tuple({choice.name: choice for choice in chosen}.values())
 
 
 def _vocabulary(pairs: int, work: float) -> Choice:
@@ -110,12 +116,16 @@ def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
     return Choice("preset", "tiny", "a larger model needs an accelerator, hours and 300,000 pairs to become better")
 
 
-def _recipe(work: float, vocab_size: int) -> list[Choice]:
-    """Chooses the number of layers, the batch, the learning rate and the moving average."""
+def _recipe(work: float, given: Mapping[str, Any]) -> list[Choice]:
+    """Chooses the number of layers, the batch, the learning rate and the moving average.
+
+    `given` has the size of the vocabulary, and the user's values of other settings.
+    """
     if work >= _WORK_FOR_THE_PRESET:
         return [_updates(work / 2)]  # of twice as many tokens
     layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
-    updates = _updates(work / cost(layers, vocab_size))
+    sides = [int(given.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
+    updates = _updates(work / cost(sum(sides) / 2, given["data.vocab_size"]))
     warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
     scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
     depth = "fewer layers learn faster" if layers < 4 else "the time is enough for the preset's layers"
@@ -130,7 +140,7 @@ def _recipe(work: float, vocab_size: int) -> list[Choice]:
     ]
 
 
-def cost(layers: int, vocab_size: int) -> float:
+def cost(layers: float, vocab_size: int) -> float:
     """Returns the time of an update of `tiny` with `layers` a side and another vocabulary, in the unit of this module.
 
     Processor time with 1, 2 and 4 layers and with 2,000, 4,000 and 8,000 entries is within 4 % of it (AMD EPYC, Zen 4).

@@ -5,7 +5,7 @@ import pytest
 from t2t_keras import config
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.planning.fit_rules import FEWEST_PAIRS, choose, cost
+from t2t_keras.planning.fit_rules import FEWEST_PAIRS, GIVEN, Choice, choose, cost
 
 SPEED = 300.0  # updates a minute: two cores with AVX-512
 
@@ -96,6 +96,14 @@ def test_a_tpu_gets_static_shapes():
 def test_a_given_preset_keeps_its_recipe():
     assert "updates" in chosen(44_000, 5, preset="base")
     assert not {"preset", "model.dropout_rate", "train.warmup_steps"} & chosen(44_000, 5, preset="base").keys()
+
+
+def test_the_number_of_updates_follows_given_layers_and_entries():
+    layers = [Choice(f"model.num_{side}_layers", "4", GIVEN) for side in ("encoder", "decoder")]
+    given = [*layers, Choice("data.vocab_size", 8000, GIVEN)]
+    assert chosen(44_000, 5, 130)["updates"] == 1912
+    values = chosen(44_000, 5, 130, given=given)
+    assert (values["updates"], values["model.num_encoder_layers"], values["train.warmup_steps"]) == (650, "4", 160)
 
 
 def test_too_few_pairs_are_refused():
