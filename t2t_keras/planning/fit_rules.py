@@ -100,7 +100,7 @@ def choose(
 def _vocabulary(pairs: int, work: float) -> Choice:
     sizes = ((5_000, 2000), (20_000, 4000), (300_000, 8000), (2_000_000, 16000))
     size = next((size for most, size in sizes if pairs < most), 37000)
-    if size > 4000 and work < _WORK_FOR_TWO_LAYERS:
+    if size > 4000 and work < _WORK_FOR_FOUR_LAYERS:
         return Choice("data.vocab_size", 4000, "a smaller vocabulary makes more updates in a short time")
     return Choice("data.vocab_size", size, "each entry should occur often enough to be learned")
 

@@ -31,7 +31,7 @@ def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, speed, machine)
 
 
 def test_more_text_gets_more_entries_and_larger_sets():
-    rows = [chosen(pairs, 60) for pairs in (300, 10_000, 100_000, 1_000_000, 10_000_000)]
+    rows = [chosen(pairs, 60) for pairs in (300, 10_000, 100_000, 1_000_000, 10_000_000)]  # in an hour
     for name in ("data.vocab_size", "held_out_pairs"):
         values = [row[name] for row in rows]
         assert values == sorted(values)
@@ -57,8 +57,8 @@ def test_a_faster_machine_gets_more_layers_and_a_slower_one_a_shorter_warm_up():
     assert [row["model.num_encoder_layers"] for row in rows] == [1, 1, 2, 4]
     assert [row["model.num_decoder_layers"] for row in rows] == [1, 1, 2, 4]
     assert [row["train.warmup_steps"] for row in rows] == [180, 470, 500, 500]
-    assert [row["data.vocab_size"] for row in rows] == [4000, 4000, 8000, 8000]
-    assert [row["updates"] for row in rows] == [735, 1912, 2941, 10_000]
+    assert [row["data.vocab_size"] for row in rows] == [4000, 4000, 4000, 8000]
+    assert [row["updates"] for row in rows] == [735, 1912, 4000, 10_000]
 
 
 @pytest.mark.parametrize("minutes", [2, 5, 30, 60])
