@@ -18,8 +18,10 @@ import tensorflow as tf
 
 from benchmarks.turns import all_at_least_one
 from t2t_keras.layers import MultiHeadAttention
+from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.machine.processor import processor
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.search.hoisting import HoistedWeights
 from t2t_keras.search.state import cache_shapes
 from t2t_keras.studies.layer_costs import exponent
 
@@ -37,6 +39,16 @@ def passes(attend: Callable, weights: Sequence[tf.Variable], d_model: int, jit_c
     return gradients
 
 
+def _masked(layer: MultiHeadAttention) -> Callable:
+    """The layer with its window as a mask, which it is while weights are collected."""
+
+    def attend(query: tf.Tensor, memory: tf.Tensor) -> tf.Tensor:
+        with AttentionWeights():
+            return layer(query, memory)
+
+    return attend
+
+
 def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str, list[float]]:
     """The median seconds of a forward and a backward pass at each length, by the way of attending."""
     sizes = (flags.num_heads, flags.d_model // flags.num_heads)
@@ -45,7 +57,7 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
     ways = {}
     for name, layer, attend in (
         ("all positions", full, full),
-        ("mask", windowed, lambda x, memory: windowed.attend(x, memory)[0]),
+        ("mask", windowed, _masked(windowed)),
         ("blocks", windowed, windowed),
     ):
         if not layer.built:
@@ -78,7 +90,7 @@ def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[li
         search = model.begin(source, model.encode(source), flags.beam_size)
         shapes = cache_shapes(search.cache)
         specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
-        step = tf.function(search.step, input_signature=[tf.TensorSpec([None], tf.int32), specs])
+        step = tf.function(HoistedWeights().around(search.step), [tf.TensorSpec([None], tf.int32), specs])
         searches.append((search.cache, step, {position: list[float]() for position in positions}))
     token_ids, around = tf.fill([flags.beam_size], 5), 8
     for _ in range(flags.turns):

@@ -206,7 +206,7 @@ def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> lis
     """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
     with steps.preparing():
         program.say("reading the text, to choose by its size")
-        chosen = steps.chosen(survey.pairs, _MINUTES.value, preset=_PRESET.value, given=given)
+        chosen = steps.chosen(survey.pairs, _MINUTES.value, given=given)
     return [vars(each) for each in chosen]
 
 
@@ -215,7 +215,7 @@ def _other_choices(steps: FitSteps) -> str:
     if (pairs := steps.record["pairs"]) is None:
         return ""
     given = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
-    others = steps.chosen(pairs, _MINUTES.value, preset=_PRESET.value, given=given)
+    others = steps.chosen(pairs, _MINUTES.value, given=given)
     presets_of = [next(each.value for each in each_of if each.name == "preset") for each_of in (steps.choices, others)]
     if presets_of[0] != presets_of[1]:
         return f"preset: {' -> '.join(presets_of)}"

@@ -139,7 +139,7 @@ def _equation_1(drawing: Drawing, middle: float) -> None:
     drawing.box(40, 20, 330, _HEIGHT, "Scaled Dot-Product Attention", f"`{function}`", link=f"{_SCORES}#{function}")
     boxes = (
         (430, "Q Kᵀ", "kernels.scores", "attention", "t2t_keras/kernels/plain.py#scores"),
-        (362, "Scale: ÷ √d_key", "over_root_of_width", "norm", f"{_SCORES}#over_root_of_width"),
+        (362, "Scale: Q ÷ √d_key", "", "norm", f"{_SCORES}#{function}"),
         (294, "Mask (opt.)", "mask_bias", "embedding", f"{_SCORES}#mask_bias"),
         (226, "Softmax", "kernels.softmax", "output", "t2t_keras/kernels/plain.py#softmax"),
         (140, "weights × V", "", "attention", f"{_SCORES}#{function}"),
@@ -175,9 +175,9 @@ def _heads(drawing: Drawing, middle: float) -> None:
     for shift in (16, 8, 0):  # h heads behind each other
         drawing.box(middle - 145 + shift, 262 - shift, 290, 60, kind="attention")
     drawing.box(
-        *(middle - 145, 262, 290, 60, "Scaled Dot-Product Attention", "`attention_function`"),
+        *(middle - 145, 262, 290, 60, "Scaled Dot-Product Attention", "`attend`"),
         kind="attention",
-        link=f"{_HEADS}#attention_function",
+        link=f"{_HEADS}#attend",
     )
     drawing.text(middle + 20, 234, "h heads", "quiet", "left")
     for x, name, kernel in ((-112, "Q", "query_kernel"), (0, "K", "key_kernel"), (112, "V", "value_kernel")):

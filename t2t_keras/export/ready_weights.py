@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.layers.collectors import ReadyWeights
+from t2t_keras.kernels.made_ready import ReadyWeights
 
 
 class KeptWeights(ReadyWeights):

@@ -109,9 +109,7 @@ class FitSteps:
 
         return make_strategy("auto")
 
-    def chosen(
-        self, pairs: int, minutes: float, *, preset: str | None = None, given: Sequence[Choice] = ()
-    ) -> list[Choice]:
+    def chosen(self, pairs: int, minutes: float, *, given: Sequence[Choice] = ()) -> list[Choice]:
         """Returns what the rules choose, and `given` in place of it; an InputError says what does not go together.
 
         The speed of the machine is measured once, and recorded. It is not needed if the number of updates is given.
@@ -129,7 +127,7 @@ class FitSteps:
                 self.record.update(updates_per_minute=speed)
         else:
             speed = steps / minutes
-        chosen = list(fit_rules.choose(pairs, minutes, speed, **machine, preset=preset, given=given))
+        chosen = list(fit_rules.choose(pairs, minutes, speed, **machine, given=given))
         settings_applied(chosen)
         return chosen
 

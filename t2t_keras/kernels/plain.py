@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from t2t_keras.kernels.made_ready import ProductDtype, made_ready
 from t2t_keras.tensor import Tensor
 
 __all__ = [
     "add",
-    "attend_from_few",
     "convolution",
     "dropout",
     "embedding_lookup",
@@ -18,6 +19,8 @@ __all__ = [
     "layer_normalization",
     "linear",
     "lstm",
+    "matmul",
+    "merge_heads",
     "normal",
     "put_rows",
     "recurrent_scan",
@@ -26,7 +29,7 @@ __all__ = [
     "scores",
     "shape",
     "softmax",
-    "take_places",
+    "split_heads",
     "take_rows",
 ]
 
@@ -34,19 +37,30 @@ __all__ = [
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """inputs @ kernel + bias: float [..., d_in], [d_in, d_out], [d_out] or None --> [..., d_out] in the inputs' dtype.
 
-    Kernel and bias are cast to the inputs' dtype, but a bfloat16 kernel makes the product bfloat16.
+    Kernel and bias are cast to the inputs' dtype, but for the product in that of a `ProductDtype` or in bfloat16 if the
+    kernel is.
     """
     dtype = product_dtype(inputs, kernel)
-    outputs = ops.matmul(ops.cast(inputs, dtype), ops.cast(kernel, dtype))  # --> [..., d_out]
+    outputs = ops.matmul(ops.cast(inputs, dtype), ready_kernel(kernel, dtype))  # --> [..., d_out]
     outputs = ops.cast(outputs, inputs.dtype)
     return outputs if bias is None else outputs + ops.cast(bias, inputs.dtype)
 
 
 def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
-    """The dtype of the product in `linear`: bfloat16 if the kernel is, else the inputs' dtype; as `check_float`."""
+    """The dtype of the product in `linear`; as `check_float`."""
     check_float(inputs)
+    if (chosen := ProductDtype.innermost()) is not None:
+        return chosen.dtype
     narrow = keras.backend.standardize_dtype(kernel.dtype) == "bfloat16"
     return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
+
+
+def ready_kernel(kernel: Any, dtype: str) -> Tensor:
+    """A kernel in a dtype, `made_ready` if it is a weight."""
+    name = getattr(kernel, "path", None)
+    if name is None or dtype == "float32":
+        return ops.cast(kernel, dtype)
+    return made_ready(f"{name}.{dtype}", lambda: ops.cast(kernel, dtype))
 
 
 def check_float(inputs: Tensor) -> None:
@@ -141,27 +155,21 @@ def scores(queries: Tensor, keys: Tensor) -> Tensor:
     return ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
 
 
-def attend_from_few(
-    queries: Tensor, keys: Tensor, values: Tensor, *, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T + bias) V for the few queries of a step of a search, which are divided by sqrt(d_key) already.
-
-    Takes float [batch, heads, beam, d_key], [batch, heads, key_len, d_key], [batch, heads, key_len, d_value] and a
-    `mask_bias`. Returns float [batch, heads, beam, d_value], and the weights, float [batch, heads, beam, key_len].
-    """
-    scored = scores(queries, keys)
-    weights = softmax(scored if bias is None else scored + bias)
-    return ops.matmul(weights, values), weights
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """The product over the last two axes: [..., n, k], [..., k, m] --> [..., n, m]."""
+    return ops.matmul(x, y)
 
 
-def take_places(x: Tensor, places: Sequence[Sequence[int]] | Tensor) -> Tensor:
-    """The rows of each batch element at some places: [batch, rows, width], [n, m] --> [batch, n, m, width]."""
-    return ops.take(x, as_places(places), axis=1)
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
+    batch, length, width = shape(x)
+    return ops.swapaxes(ops.reshape(x, (batch, length, num_heads, width // num_heads)), 1, 2)
 
 
-def as_places(places: Sequence[Sequence[int]] | Tensor) -> Tensor:
-    """Places as a tensor, int32 [n, m]."""
-    return ops.convert_to_tensor([list(row) for row in places] if isinstance(places, list) else places, "int32")
+def merge_heads(heads: Tensor) -> Tensor:
+    """[batch, heads, length, d_head] --> [batch, length, heads * d_head]."""
+    batch, num_heads, length, d_head = shape(heads)
+    return ops.reshape(ops.swapaxes(heads, 1, 2), (batch, length, num_heads * d_head))
 
 
 def shape(x: Tensor) -> list[Tensor | int]:

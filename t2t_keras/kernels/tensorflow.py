@@ -12,26 +12,36 @@ __all__ = [*plain.__all__]
 
 
 _PHILOX = 1  # TensorFlow's number for the Philox random generator
+_FEW_ROWS = 32
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """`plain.linear` as one two-dimensional product with a fused bias, whose gradient is one reduction."""
     inputs = tf.convert_to_tensor(inputs)
-    kernel = tf.convert_to_tensor(kernel)
     rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
     dtype = plain.product_dtype(inputs, kernel)
-    outputs = tf.cast(tf.matmul(tf.cast(rows, dtype), tf.cast(kernel, dtype)), inputs.dtype)  # --> [rows, d_out]
+    outputs = tf.matmul(tf.cast(rows, dtype), plain.ready_kernel(kernel, dtype))  # --> [rows, d_out]
+    outputs = tf.cast(outputs, inputs.dtype)
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
     if inputs.shape.rank == 2:
         return outputs
-    return tf.reshape(outputs, [*shape(inputs)[:-1], kernel.shape[1]])  # --> [..., d_out]
+    return _reshaped(outputs, inputs, [*inputs.shape[:-1], kernel.shape[1]])  # --> [..., d_out]
+
+
+def _reshaped(x: Tensor, like: Tensor, dimensions: Sequence[int | None]) -> Tensor:
+    """Reshapes a tensor to dimensions; those that are unknown before the graph runs (None) are those of `like`."""
+    if dimensions.count(None) <= 1 and 0 not in dimensions:  # one is inferred, without operations that compute it
+        return tf.reshape(x, [-1 if size is None else size for size in dimensions])
+    actual = shape(like)
+    return tf.reshape(x, [actual[axis] if size is None else size for axis, size in enumerate(dimensions)])
 
 
 def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:
     """`plain.grouped_linear` as one product a group, whose shape depends on the data: XLA cannot compile this."""
     groups = kernels.shape[0]
     parts = tf.split(inputs, counts, num=groups)  # --> [rows of the group, d_in] each
+    kernels = plain.ready_kernel(kernels, plain.product_dtype(inputs, kernels))
     weights = zip(tf.unstack(tf.convert_to_tensor(kernels)), tf.unstack(tf.convert_to_tensor(biases)), strict=True)
     return tf.concat([linear(part, *each) for part, each in zip(parts, weights, strict=True)], 0)  # --> [rows, d_out]
 
@@ -125,6 +135,8 @@ def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
 
 def softmax(inputs: Tensor) -> Tensor:
     """`plain.softmax` without Keras's warning about an axis of length 1, which a one-token sentence has."""
+    if inputs.shape.rank > 2 and _has_few_rows(inputs):
+        return tf.exp(tf.nn.log_softmax(inputs))
     return tf.nn.softmax(inputs)
 
 
@@ -214,30 +226,57 @@ def add(inputs: Tensor, outputs: Tensor) -> Tensor:
 
 
 def scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """`plain.scores` without a transposed copy of the keys."""
+    """`plain.scores` without a transposed copy of the keys; without oneDNN for a few queries."""
+    queries = tf.convert_to_tensor(queries)
+    if _has_few_rows(queries):
+        return tf.raw_ops.BatchMatMulV3(x=queries, y=keys, Tout=queries.dtype, adj_y=True)
     return tf.matmul(queries, keys, transpose_b=True)  # --> [..., query_len, key_len]
 
 
-def attend_from_few(
-    queries: Tensor, keys: Tensor, values: Tensor, *, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """`plain.attend_from_few` by operations that TensorFlow does not hand to oneDNN.
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """`plain.matmul`; without oneDNN for a few rows."""
+    x = tf.convert_to_tensor(x)
+    if _has_few_rows(x):
+        return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype)
+    return tf.matmul(x, y)
 
-    oneDNN shares out even the smallest of its products, softmaxes and transpositions over all threads of a processor,
-    and waking them takes longer than the few thousand numbers of a step.
+
+def _has_few_rows(x: Tensor) -> bool:
+    """Whether matrices, [..., rows, width], are those of the hypotheses of a search, and of float32.
+
+    oneDNN shares out even the smallest of its operations over all threads of a processor, and waking them takes longer
+    than the few thousand numbers of a step.
     """
-    if queries.dtype != tf.float32:
-        scored = scores(queries, keys)
-        weights = softmax(scored if bias is None else scored + bias)
-        return tf.matmul(weights, values), weights
-    scored = tf.raw_ops.BatchMatMulV3(x=queries, y=keys, Tout=tf.float32, adj_y=True)
-    weights = tf.exp(tf.nn.log_softmax(scored if bias is None else scored + bias))
-    return tf.raw_ops.BatchMatMulV3(x=weights, y=values, Tout=tf.float32), weights
+    rows = x.shape[-2]
+    return x.dtype == tf.float32 and rows is not None and 0 < rows <= _FEW_ROWS and not _is_accelerated()
 
 
-def take_places(x: Tensor, places: Sequence[Sequence[int]] | Tensor) -> Tensor:
-    """`plain.take_places` without support for negative places."""
-    return tf.gather(x, plain.as_places(places), axis=1)
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """`plain.split_heads`; for a few rows by copies of heads, because oneDNN's transposition wakes all threads."""
+    batch, length, width = x.shape
+    if length == 1:
+        return _reshaped(x, x, [batch, num_heads, 1, width // num_heads])
+    if _has_few_rows(x):
+        rows = _reshaped(x, x, [batch, length * num_heads, width // num_heads])
+        return tf.gather(rows, _columns(length, num_heads), axis=1)
+    return tf.transpose(_reshaped(x, x, [batch, length, num_heads, width // num_heads]), [0, 2, 1, 3])
+
+
+def merge_heads(heads: Tensor) -> Tensor:
+    """`plain.merge_heads`; for a few rows as in `split_heads`."""
+    batch, num_heads, length, d_head = heads.shape
+    if length == 1 or _has_few_rows(heads):
+        if length > 1:
+            rows = _reshaped(heads, heads, [batch, num_heads * length, d_head])
+            heads = tf.gather(rows, _columns(num_heads, length), axis=1)  # --> [batch, length, heads, d_head]
+        return _reshaped(heads, heads, [batch, length, num_heads * d_head])
+    heads = tf.transpose(heads, [0, 2, 1, 3])  # --> [batch, length, heads, d_head]
+    return _reshaped(heads, heads, [batch, length, num_heads * d_head])
+
+
+def _columns(rows: int, columns: int) -> list[list[int]]:
+    """The places of each column in a matrix of rows and columns, whose transposition they are."""
+    return [list(range(column, rows * columns, columns)) for column in range(columns)]
 
 
 def shape(x: Tensor) -> list[Tensor | int]:

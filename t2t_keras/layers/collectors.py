@@ -1,38 +1,9 @@
-"""What layers hand over beside their outputs, to whoever collects it around a pass of a model."""
-
-import contextvars
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+"""Receivers of the layers' balance losses and attention weights."""
 
 from keras import ops
 
+from t2t_keras.collector import Collector
 from t2t_keras.tensor import Tensor
-
-
-class Collector:
-    """Receives what layers hand over while they are called in its `with` block; the innermost of its kind receives it.
-
-    It is found by a context variable, so that no layer passes on what it does not use itself. It belongs to one pass:
-    every thread, as replicas are, has its own, and no layer keeps a tensor of a graph that is traced.
-    """
-
-    _innermost: ClassVar[contextvars.ContextVar[Any]]
-
-    def __init_subclass__(cls) -> None:
-        if Collector in cls.__bases__:  # a kind; its own subclasses are of that kind
-            cls._innermost = contextvars.ContextVar(cls.__name__, default=None)
-
-    def __enter__(self) -> Self:
-        self._token = self._innermost.set(self)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._innermost.reset(self._token)
-
-    @classmethod
-    def innermost(cls) -> Self | None:
-        """The collector of this kind around the present call, or None."""
-        return cls._innermost.get()
 
 
 class AuxiliaryLosses(Collector):
@@ -65,20 +36,3 @@ class AttentionWeights(Collector):
 
     def __init__(self) -> None:
         self.weights: list[Tensor] = []
-
-
-class ReadyWeights(Collector):
-    """Keeps what is made of weights alone, so that it is made once and not in each pass; a subclass says where.
-
-    See `made_ready`.
-    """
-
-    def kept(self, name: str, make: Callable[[], Tensor]) -> Any:
-        """A tensor or variable with the value of `make()`, a function of weights; a name has one value."""
-        raise NotImplementedError
-
-
-def made_ready(name: str, make: Callable[[], Tensor]) -> Any:
-    """make(), a tensor made of weights alone, or what the innermost `ReadyWeights` keeps of it."""
-    keeper = ReadyWeights.innermost()
-    return make() if keeper is None else keeper.kept(name, make)

@@ -1,11 +1,11 @@
 """The decoder (right half of Figure 1)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 
-from t2t_keras.layers.attention.multi_head import MultiHeadAttention
+from t2t_keras.layers.attention.multi_head import KeysAndValues, MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
 from t2t_keras.layers.layer import Layer, takes
@@ -13,8 +13,6 @@ from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stack import Stack
 from t2t_keras.tensor import Tensor
-
-Sublayers = tuple[Callable[[Tensor], Tensor], ...]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -26,17 +24,19 @@ class DecoderLayer(Layer):
 
     Call arguments:
         inputs: float [batch, target_len, d_model].
-        memory: float [batch, source_len, d_model], the encoder's output.
+        memory: float [batch, source_len, d_model], the encoder's output, or the `keys_and_values` of
+            `cross_attention` made of it.
         self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`, and
             None with a window, which is causal by itself.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
-        sublayers: functions to connect instead of the layer's own three boxes, from float [..., d_model] to the same:
-            those of one step of a search. Memory and masks are then theirs, and not read here.
+        past: the keys and values of `self_attention` at positions before these; the self-attention mask then says
+            which of past and present positions each may attend to, [batch, heads, target_len, past_len + target_len],
+            and a window counts for nothing.
 
     Returns:
-        float [batch, target_len, d_model].
+        float [batch, target_len, d_model]. With `past`, also the past with these positions.
     """
 
     def __init__(self, settings: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
@@ -53,7 +53,7 @@ class DecoderLayer(Layer):
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
-        self.input_spec = takes(2, inputs_shape, more=True)  # in the steps of a search any number of axes
+        self.input_spec = takes(3, inputs_shape)
         self.self_attention.build(inputs_shape, inputs_shape)
         self.self_attention_residual.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape)
@@ -64,21 +64,32 @@ class DecoderLayer(Layer):
     def call(
         self,
         inputs: Tensor,
-        memory: Tensor,
+        memory: Tensor | KeysAndValues,
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
-        sublayers: Sublayers | None = None,
-    ) -> Tensor:
-        self_attention, cross_attention, feed_forward = sublayers or (
-            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
-            lambda x: self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3)),
-            lambda x: self.feed_forward(x, seed=fold_in(seed, 5), token_rows=token_rows),
+        past: KeysAndValues | None = None,
+    ) -> Any:
+        def attend_to_targets(x: Tensor) -> Tensor:
+            nonlocal past
+            if past is None:
+                return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
+            past = past.followed_by(self.self_attention.keys_and_values(x))
+            return self.self_attention(x, past, self_attention_mask, seed=fold_in(seed, 1))
+
+        x = self.self_attention_residual(inputs, sublayer=attend_to_targets, seed=fold_in(seed, 0))
+        x = self.cross_attention_residual(
+            x,
+            sublayer=lambda x: self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3)),
+            seed=fold_in(seed, 2),
         )
-        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
-        x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
-        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4))
+        x = self.feed_forward_residual(
+            x,
+            sublayer=lambda x: self.feed_forward(x, seed=fold_in(seed, 5), token_rows=token_rows),
+            seed=fold_in(seed, 4),
+        )
+        return x if past is None else (x, past)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -87,10 +98,12 @@ class Decoder(Stack):
 
     Call arguments:
         inputs: float [batch, target_len, d_model], embedded target tokens, shifted right, with positions.
-        memory, self_attention_mask, cross_attention_mask, seed, token_rows: as in `DecoderLayer`.
+        memory: float [batch, source_len, d_model], the encoder's output, or its `keys_and_values`.
+        self_attention_mask, cross_attention_mask, seed, token_rows: as in `DecoderLayer`.
+        past: of each layer, as in `DecoderLayer`.
 
     Returns:
-        float [batch, target_len, d_model].
+        float [batch, target_len, d_model]. With `past`, also the past of each layer with these positions.
 
     Example:
         >>> decoder = Decoder(num_layers=2, layer={"num_heads": 2, "d_key": 4, "d_ff": 16})
@@ -106,14 +119,31 @@ class Decoder(Stack):
     def call(
         self,
         inputs: Tensor,
-        memory: Tensor,
+        memory: Tensor | Sequence[KeysAndValues],
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
-    ) -> Tensor:
-        x = inputs
+        past: Sequence[KeysAndValues] | None = None,
+    ) -> Any:
+        for name, given in (("memory", memory), ("past", past)):
+            if isinstance(given, tuple | list) and (isinstance(given, KeysAndValues) or len(given) != len(self.layers)):
+                raise ValueError(f"`{name}` must have `KeysAndValues` of each of the {len(self.layers)} layers")
+        x, masks, extended = inputs, (self_attention_mask, cross_attention_mask), []
         for index, layer in enumerate(self.layers):
-            masks = self_attention_mask, cross_attention_mask
-            x = layer(x, memory, *masks, seed=fold_in(seed, index), token_rows=token_rows)
-        return self.normalised(x)
+            its_memory = memory[index] if isinstance(memory, tuple | list) else memory
+            arguments = {"seed": fold_in(seed, index), "token_rows": token_rows}
+            if past is None:
+                x = layer(x, its_memory, *masks, **arguments)
+            else:
+                x, its_past = layer(x, its_memory, *masks, **arguments, past=past[index])
+                extended.append(its_past)
+        return self.normalised(x) if past is None else (self.normalised(x), tuple(extended))
+
+    def keys_and_values(self, memory: Tensor) -> tuple[KeysAndValues, ...]:
+        """Projects a memory, float [batch, source_len, d_model], to the keys and values of each layer."""
+        return tuple(layer.cross_attention.keys_and_values(memory) for layer in self.layers)
+
+    def empty_past(self, batch: Tensor | int) -> tuple[KeysAndValues, ...]:
+        """The past of each layer before the first position."""
+        return tuple(layer.self_attention.no_keys_and_values(batch) for layer in self.layers)

@@ -9,6 +9,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels import plain
+from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
@@ -193,7 +194,8 @@ class MixtureOfExperts(Layer):
     def gating(self, x: Tensor, seed: Tensor | None = None) -> Gating:
         """Picks the experts of rows, float [rows, d_model], with noise if there is a seed, int32 [2]."""
         x = ops.cast(x, "float32")
-        logits = kernels.linear(x, self.gate_kernel, None)  # --> [rows, num_experts]
+        with ProductDtype("float32"):
+            logits = kernels.linear(x, self.gate_kernel, None)  # --> [rows, num_experts]
         if seed is None:
             return top_k_gating(logits, self.experts_per_token)
         deviations = ops.maximum(ops.softplus(kernels.linear(x, self.noise_kernel, None)), _LEAST_DEVIATION)

@@ -13,9 +13,9 @@ from keras import ops
 from t2t_keras import kernels
 from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
+from t2t_keras.kernels.made_ready import made_ready
 from t2t_keras.layers import TiedEmbedding
 from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.layers.collectors import made_ready
 from t2t_keras.models import presets
 from t2t_keras.models.contract import BFLOAT16, States
 from t2t_keras.symbols import PAD_ID

@@ -1,23 +1,62 @@
 """The Transformer (Figure 1) as one Keras model."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from t2t_keras.config import TransformerConfig
+from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, padding_mask, token_rows
+from t2t_keras.layers.attention.multi_head import KeysAndValues
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
-from t2t_keras.layers.stepping.decoder_step import DecoderCache, DecoderStep, OwnEntries
-from t2t_keras.layers.stepping.folded_encoder import FoldedEncoder, can_fold_encoder
-from t2t_keras.layers.stepping.folded_step import FoldedDecoderStep, can_fold
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
+
+
+class OwnEntries(NamedTuple):
+    """Which past entries belong to each hypothesis: bool [batch, beam, positions * beam]; no positions if beam is 1."""
+
+    is_own: Tensor
+
+    @classmethod
+    def none(cls, batch: Tensor | int, beam_size: int) -> "OwnEntries":
+        """The entries before the first position: none."""
+        return cls(ops.zeros((batch, beam_size, 0), "bool"))
+
+    def with_newest(self) -> "OwnEntries":
+        """Adds one position, at which each hypothesis has one entry."""
+        batch, beam_size, _ = ops.shape(self.is_own)
+        if beam_size == 1:
+            return self
+        newest = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
+        return OwnEntries(ops.concatenate([self.is_own, newest], axis=2))  # --> [batch, beam, positions * beam]
+
+    def newest(self, window: int | None) -> "OwnEntries":
+        """Those of the last `window` positions; None or 0 keeps all."""
+        return OwnEntries(self.is_own[:, :, -window * self.is_own.shape[1] :]) if window else self
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Hides other hypotheses' entries, bool [batch, 1, beam, positions * beam]; None if beam is 1."""
+        return None if self.is_own.shape[1] == 1 else self.is_own[:, None]
+
+
+class SourceCache(NamedTuple):
+    """What the steps of a search read of the source.
+
+    Attributes:
+        memory: the keys and values of each layer.
+        mask: the source's `padding_mask`, bool [batch, 1, 1, source_len].
+    """
+
+    memory: tuple[KeysAndValues, ...]
+    mask: Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -97,8 +136,6 @@ class Transformer(EncoderDecoder):
         """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model]."""
         self.ensure_built()
         x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
-        if can_fold_encoder(self.encoder):
-            return FoldedEncoder(self.encoder)(x, padding_mask(source))
         return self.encoder(x, padding_mask(source), training=False)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
@@ -141,26 +178,34 @@ class Transformer(EncoderDecoder):
         """
         self.ensure_built()
         dtype, logits_of = self.step_products(wanted)
-        folds = BFLOAT16 not in wanted and can_fold(self.decoder)
-        decoder = FoldedDecoderStep(self.decoder, beam_size) if folds else DecoderStep(self.decoder, dtype, beam_size)
-        window = self.config.attention_window
+        window, d_model = self.config.attention_window, self.config.d_model
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
-            x = ops.squeeze(self.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
-            entries = cache.per_hypothesis.with_newest()
-            x, past, attention = decoder(
-                x, DecoderCache(cache.per_sentence, *cache.source), entries.bias(self.compute_dtype)
-            )
-            coverage = cache.coverage
-            if COVERAGE in wanted:
-                coverage += ops.mean(ops.cast(attention, "float32"), axis=1)  # --> [batch, beam, source_len]
-            return logits_of(x), Cache(cache.position + 1, entries.newest(window), past, cache.source, coverage)
+            x = self.target_positions(x, start=cache.position)
+            x = ops.reshape(x, (-1, beam_size, d_model))  # --> [batch, beam, d_model]
+            entries, coverage = cache.per_hypothesis.with_newest(), cache.coverage
+            # Experts are faster where shapes may depend on the data.
+            rows = ops.arange(ops.shape(token_ids)[0], dtype="int32") if self.config.num_experts else None
+            with AttentionWeights() as collector, ProductDtype(dtype):
+                memory, mask = cache.source
+                x, past = self.decoder(
+                    x, memory, entries.mask, mask, token_rows=rows, past=cache.per_sentence, training=False
+                )
+            if COVERAGE in wanted:  # attention of the last layer to the source
+                coverage += ops.mean(
+                    ops.cast(collector.weights[-1], "float32"), axis=1
+                )  # --> [batch, beam, source_len]
+            if window:
+                past = tuple(each.newest(window * beam_size) for each in past)
+            logits = logits_of(ops.reshape(x, (-1, d_model)))  # --> [batch * beam, vocab]
+            return logits, Cache(cache.position + 1, entries.newest(window), past, cache.source, coverage)
 
-        past, *projected = decoder.begin(memory, padding_mask(source))
-        entries = OwnEntries.none(ops.shape(memory)[0], beam_size)
+        batch = ops.shape(memory)[0]
+        source_cache = SourceCache(self.decoder.keys_and_values(memory), padding_mask(source))
+        past, entries = self.decoder.empty_past(batch), OwnEntries.none(batch, beam_size)
         coverage = first_coverage(source, beam_size, wanted)
-        return Search(step, Cache(ops.zeros((), "int32"), entries, past, tuple(projected), coverage))
+        return Search(step, Cache(ops.zeros((), "int32"), entries, past, source_cache, coverage))
 
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":

@@ -53,7 +53,6 @@ def choose(
     has_accelerator: bool = False,
     has_tpu: bool = False,
     computes_in_bfloat16: bool = False,
-    preset: str | None = None,
     given: Sequence[Choice] = (),
 ) -> tuple[Choice, ...]:
     """Returns the choices for `pairs` of text and `minutes` of training.
@@ -65,7 +64,6 @@ def choose(
         has_accelerator: whether there is a GPU or a TPU.
         has_tpu: whether it is a TPU.
         computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
-        preset: the preset, if it is given.
         given: choices of the user, which replace those of the rules. The number of updates follows the given layers and
             vocabulary size. Values may be text, as flags have them.
 
@@ -79,9 +77,9 @@ def choose(
     values = {choice.name: choice.value for choice in given}
     vocabulary = _vocabulary(pairs, work)
     chosen = [vocabulary, _held_out(pairs)]
-    if preset is None:
-        chosen.append(_preset(pairs, minutes, has_accelerator))
-        preset = chosen[-1].value
+    rule = _preset(pairs, minutes, has_accelerator)
+    preset = values.get(rule.name, rule.value)
+    chosen.append(rule)
     if preset == "tiny":
         chosen += [*_recipe(work, {vocabulary.name: vocabulary.value, **values}), _dropout(passes)]
     else:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import Attentions, Cache, Search, SearchedModel, States, attention_views
+from t2t_keras.search.hoisting import HoistedWeights
 
 Combination = Literal["probabilities", "log_probabilities"]
 
@@ -80,13 +81,12 @@ class Ensemble:
     ) -> Search:
         pairs = zip(self.models, memory, strict=True)
         searches = [model.begin(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs]
+        steps = [HoistedWeights().around(search.step) for search in searches]  # members may have weights of one name
 
         def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
             nests = zip(cache.per_hypothesis, cache.per_sentence, cache.source, strict=True)
             members = [Cache(cache.position, *nested, cache.coverage) for nested in nests]
-            results = [
-                search.step(token_ids, member_cache) for search, member_cache in zip(searches, members, strict=True)
-            ]
+            results = [step(token_ids, member_cache) for step, member_cache in zip(steps, members, strict=True)]
             logits, caches = zip(*results, strict=True)
             return combined_logits(logits, self.combination), _joined(caches)
 

@@ -15,6 +15,7 @@ from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult, beam_search
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.greedy import GreedyState
+from t2t_keras.search.hoisting import HoistedWeights
 from t2t_keras.search.random_numbers import sentence_keys
 from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram, Rule
@@ -170,7 +171,8 @@ class Searches:
         return beam_search(search.step, search.cache, goal)
 
     def _begun(self, source_ids: tf.Tensor, memory: Any) -> Search:
-        return self._model.begin(source_ids, memory, self._config.beam_size, wanted=self._wanted)
+        search = self._model.begin(source_ids, memory, self._config.beam_size, wanted=self._wanted)
+        return search._replace(step=HoistedWeights().around(search.step))
 
     def _goal(
         self, source_ids: tf.Tensor, num_best: int | tf.Tensor | None, scored: bool = True, **options: tf.Tensor

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.export.ready_weights import KeptWeights
-from t2t_keras.layers.collectors import made_ready
+from t2t_keras.kernels.made_ready import made_ready
 
 WEIGHTS = np.arange(600, dtype="float32").reshape(20, 30)
 

@@ -366,18 +366,29 @@ def test_normal_numbers_are_normal_and_of_their_seed(module):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("has_bias", [False, True])
-def test_attending_from_few(rng, dtype, has_bias):
-    queries, keys = (tf.cast(rng.standard_normal((2, 3, length, 5)), dtype) for length in (4, 6))
-    values = tf.cast(rng.standard_normal((2, 3, 6, 7)), dtype)
-    bias = tf.cast(np.where(rng.random((2, 1, 4, 6)) < 0.5, 0.0, -1e9), dtype) if has_bias else None
-    fast_results, plain_results = (module.attend_from_few(queries, keys, values, bias=bias) for module in (fast, plain))
-    for found, expected in zip(fast_results, plain_results, strict=True):
-        np.testing.assert_allclose(tf.cast(found, tf.float32), tf.cast(expected, tf.float32), atol=tolerance(dtype))
+@pytest.mark.parametrize("rows", [1, 4, 40])
+def test_products_and_softmax_of_few_rows_and_of_many(rng, dtype, rows):
+    queries, keys, values = (
+        tf.cast(rng.standard_normal((2, 3, *shape)), dtype) for shape in ((rows, 5), (6, 5), (6, 7))
+    )
+    for name, arguments in (
+        ("scores", (queries, keys)),
+        ("softmax", (queries,)),
+        ("matmul", (queries, values[..., :5, :])),
+    ):
+        pair = (values_and_gradients(getattr(module, name), *arguments) for module in (fast, plain))
+        assert_same(*pair, tolerance(dtype))
 
 
-@pytest.mark.parametrize("module", [fast, plain])
-def test_taking_places(rng, module):
-    x = tf.constant(rng.standard_normal((2, 6, 5)), tf.float32)
-    transposed = np.array(x).reshape(2, 2, 3, 5).swapaxes(1, 2)
-    np.testing.assert_array_equal(module.take_places(x, [[0, 3], [1, 4], [2, 5]]), transposed)
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("length", [1, 4, 40])
+def test_heads_are_split_and_merged(rng, length, heads):
+    x = tf.constant(rng.standard_normal((2, length, 5 * heads)), tf.float32)
+    for known in (True, False):
+        spec = [tf.TensorSpec(x.shape if known else [None, None, 5 * heads])]
+        split = [tf.function(lambda x, m=m: m.split_heads(x, heads), input_signature=spec)(x) for m in (fast, plain)]
+        np.testing.assert_array_equal(*split)
+        np.testing.assert_array_equal(split[0], np.array(x).reshape(2, length, heads, 5).swapaxes(1, 2))
+        spec = [tf.TensorSpec(split[0].shape if known else [None, heads, None, 5])]
+        for module in (fast, plain):
+            np.testing.assert_array_equal(tf.function(module.merge_heads, input_signature=spec)(split[0]), x)

@@ -99,3 +99,57 @@ def test_every_dropout_site_has_a_mask_of_its_own(rng):
         for weight, value in zip(other.trainable_variables, reference.trainable_variables, strict=True):
             weight.assign(value)
         assert np.abs(np.array(other(x, memory, seed=seed, training=True)) - outcome).max() > 1e-3
+
+
+CHANGES = {
+    "paper": {},
+    "pre": {"norm_position": "pre"},
+    "widths": {"d_value": 6, "use_attention_bias": False},
+    "swish": {"activation": "swish"},
+    "dot": {"attention_score": "dot"},
+    "additive": {"attention_score": "additive"},
+    "window": {"attention_window": 2},
+    "additive_window": {"attention_score": "additive", "attention_window": 1},
+    "wide_window": {"attention_window": 9},
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
+    """The hypotheses of a sentence take the place of the target length."""
+    decoder = Decoder(2, {**SIZES, **changes})
+    decoder.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(decoder, rng)
+    batch, length = 2, 5
+    x = rng.standard_normal((batch * beam_size, length, 8)).astype("float32")
+    memory = rng.standard_normal((batch, 3, 8)).astype("float32")
+    mask = np.array([[True, True, False], [True, True, True]])[:, None, None]
+    window = changes.get("attention_window", length)
+    self_mask = None if "attention_window" in changes else causal_mask(length)
+    expected = decoder(x, np.repeat(memory, beam_size, 0), self_mask, np.repeat(mask, beam_size, 0))
+
+    past, memories = decoder.empty_past(batch), decoder.keys_and_values(ops.convert_to_tensor(memory))
+    assert tuple(past[0].keys.shape) == (batch, 2, 0, 4)
+    assert tuple(memories[0].keys.shape) == (batch, 2, 3, 4)
+    beams = x.reshape(batch, beam_size, length, 8)
+    expected = np.array(expected).reshape(beams.shape)
+    for position in range(length):
+        own = np.tile(np.eye(beam_size, dtype=bool), min(position, window) + 1)  # --> [beam, positions * beam]
+        inputs = ops.convert_to_tensor(beams[:, :, position])
+        outputs, past = decoder(inputs, memories, ops.convert_to_tensor(own), mask, past=past)
+        past = [each.newest(window * beam_size) for each in past]
+        assert tuple(past[0].keys.shape) == (batch, 2, min(position + 1, window) * beam_size, 4)
+        np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
+
+
+def test_several_positions_with_a_past_equal_all_at_once(rng):
+    decoder = Decoder(2, SIZES)
+    decoder.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(decoder, rng)
+    x, memory = (ops.convert_to_tensor(rng.standard_normal((2, n, 8)), "float32") for n in (5, 3))
+    expected = decoder(x, memory, causal_mask(5))
+    first, past = decoder(x[:, :3], memory, causal_mask(3), past=decoder.empty_past(2))
+    rest, past = decoder(x[:, 3:], memory, causal_mask(5)[:, :, 3:], past=past)
+    np.testing.assert_allclose(ops.concatenate([first, rest], axis=1), expected, atol=1e-5)
+    assert tuple(past[1].values.shape) == (2, 2, 5, 4)

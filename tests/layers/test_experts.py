@@ -7,9 +7,9 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
-from t2t_keras.layers.stepping.decoder_step import MixtureStep
 from tests.layers import numpy_oracle
 
 EXPERTS, WIDTH, INNER = 6, 5, 7
@@ -177,16 +177,20 @@ def test_a_position_costs_its_own_experts_alone(rng, monkeypatch):
     for experts in (4, 16):
         layer = MixtureOfExperts(experts, 3, INNER)
         layer(example(rng), token_rows=ops.convert_to_tensor(ROWS))
-        MixtureStep(layer, "float32")(example(rng)[0])
+        layer(example(rng)[:1], token_rows=ops.arange(4))
     assert seen == [3 * len(ROWS)] * 2 + [3 * 4] * 2 + [3 * len(ROWS)] * 2 + [3 * 4] * 2
 
 
-def test_the_step_is_the_layer(rng):
-    layer, x = make(rng, 3), example(rng)[0]
-    np.testing.assert_allclose(MixtureStep(layer, "float32")(x), layer(x[None])[0], atol=1e-6)
-    rounded = np.array(MixtureStep(layer, "bfloat16")(ops.convert_to_tensor(x)))
-    assert rounded.dtype == np.float32
-    assert 0 < np.abs(rounded - np.array(layer(x[None])[0])).max() < 0.05 * np.abs(rounded).max()
+def test_products_in_bfloat16(rng):
+    layer, x = make(rng, 3), ops.convert_to_tensor(example(rng))
+    rows = ops.arange(x.shape[0] * x.shape[1], dtype="int32")
+    exact = np.array(layer(x))
+    np.testing.assert_allclose(layer(x, token_rows=rows), exact, atol=1e-6)
+    for how in ({"token_rows": rows}, {}):
+        with ProductDtype("bfloat16"):
+            rounded = np.array(layer(x, **how))
+        assert rounded.dtype == np.float32
+        assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(rounded).max()
 
 
 @pytest.mark.parametrize("policy", [None, "bfloat16"])

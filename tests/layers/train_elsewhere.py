@@ -21,6 +21,7 @@ from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.families import make_model
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
+from tests.layers.collected import attended
 from tests.training.tiny_families import TINY, tiny_family
 
 VOCAB = 12
@@ -110,7 +111,7 @@ def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
     window.BLOCK, scores._MOST_HIDDEN = 2, 4000
     attention = layers.MultiHeadAttention(2, 4, score="additive", window=(2, 1))
     x = ops.convert_to_tensor(np.random.default_rng(1).standard_normal((3, 7, 8)), "float32")
-    error = ops.max(ops.abs(attention(x, x) - attention.attend(x, x)[0]))
+    error = ops.max(ops.abs(attention(x, x) - attended(attention, x, x)[0]))
     results = train_transformer(tokens, attention_score="additive", attention_window=2)
     return {**results, "block_error": float(ops.convert_to_numpy(error))}
 

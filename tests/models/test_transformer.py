@@ -15,10 +15,9 @@ from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
-from t2t_keras.layers.stepping.decoder_step import OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
-from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.transformer import OwnEntries, Transformer
 from t2t_keras.models.weights import weight_names
 from tests.baselines.untrained import assert_steps_are_teacher_forcing
 

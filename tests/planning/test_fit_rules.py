@@ -10,8 +10,9 @@ from t2t_keras.planning.fit_rules import FEWEST_PAIRS, GIVEN, Choice, choose, co
 SPEED = 300.0  # updates a minute: two cores with AVX-512
 
 
-def chosen(pairs, minutes, speed=SPEED, **more):
-    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **more)}
+def chosen(pairs, minutes, speed=SPEED, *, preset=None, **more):
+    given = {"given": [Choice("preset", preset, GIVEN)]} if preset else {}
+    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **given, **more)}
 
 
 @pytest.mark.parametrize("pairs", [200, 2_000, 44_000, 1_000_000, 40_000_000])
@@ -94,8 +95,9 @@ def test_a_tpu_gets_static_shapes():
 
 
 def test_a_given_preset_keeps_its_recipe():
-    assert "updates" in chosen(44_000, 5, preset="base")
-    assert not {"preset", "model.dropout_rate", "train.warmup_steps"} & chosen(44_000, 5, preset="base").keys()
+    values = chosen(44_000, 5, preset="base")
+    assert values["preset"] == "base" and "updates" in values
+    assert not {"model.dropout_rate", "train.warmup_steps"} & values.keys()
 
 
 def test_the_number_of_updates_follows_given_layers_and_entries():

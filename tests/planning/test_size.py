@@ -94,7 +94,7 @@ def test_flops_are_those_of_the_products_in_the_graph(changes):
     graph = tf.function(lambda source, target: model({"source": source, "target": target}))
     operations = graph.get_concrete_function(tokens, tokens).graph.get_operations()
     assert not any(operation.type in ("Einsum", "PartitionedCall") for operation in operations)
-    products = [op for op in operations if op.type in ("MatMul", "BatchMatMulV2")]
+    products = [op for op in operations if op.type in ("MatMul", "BatchMatMulV2", "BatchMatMulV3")]
     forward = 0
     for product in products:
         left, transposed = product.inputs[0].shape, "transpose_a" if product.type == "MatMul" else "adj_x"

@@ -20,6 +20,7 @@ from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
+from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 
 _EMBEDDING_STDDEV = 0.1
@@ -109,7 +110,7 @@ class ConvS2S(EncoderDecoder):
         z = _with_scaled_gradient(self.encoder_outputs(x), 1 / (2 * len(self.decoder_layers)))
         num_tokens = ops.cast(ops.count_nonzero(source, axis=1), z.dtype)[:, None, None]
         values = (z + embedded) * (ROOT_HALF * ops.sqrt(num_tokens))  # --> [batch, source_len, d_model]
-        return ConvolutionalMemory(z, values, self.source_bias(source))
+        return ConvolutionalMemory(z, values, ops.not_equal(source, PAD_ID)[:, None])
 
     def _decoded(
         self, target: Tensor, memory: ConvolutionalMemory, seed: Tensor | None, training: bool | None

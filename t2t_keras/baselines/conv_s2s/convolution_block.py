@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 
 from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, LinearStep, gated_linear_unit
-from t2t_keras.layers.attention.scores import scaled_dot_product_attention
+from t2t_keras.layers.attention.scores import dot_product_attention
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
 from t2t_keras.tensor import Tensor
@@ -23,12 +23,12 @@ class ConvolutionalMemory(NamedTuple):
         values: (z + e) * sqrt(0.5) * sqrt(m), with e the embedded source and m its number of tokens, float
             [batch, source_len, d_model]. Gehring et al. multiply what is attended to by m * sqrt(1 / m) instead, which
             is the same.
-        bias: a `mask_bias`, [batch, 1, source_len].
+        mask: bool [batch, 1, source_len], True on tokens.
     """
 
     keys: Tensor
     values: Tensor
-    bias: Tensor
+    mask: Tensor
 
 
 def normalised_linear(width: int, *, dropout_rate: float = 0.0, **kwargs: Any) -> Convolution:
@@ -166,8 +166,8 @@ class AttentiveConvolutionBlock(_Block):
         """
         hidden = gated_linear_unit(convolved)  # --> [batch, length, width]
         queries = (linears.query(hidden) + embedded) * ROOT_HALF  # --> [batch, length, d_model]
-        context, weights = scaled_dot_product_attention(
-            queries, memory.keys, memory.values, bias=memory.bias, scale=1
+        context, weights = dot_product_attention(
+            queries, memory.keys, memory.values, memory.mask
         )  # --> [batch, length, d_model], [batch, length, source_len]
         hidden = (linears.output(context) + hidden) * ROOT_HALF
         return (hidden + _projected(inputs, linears.projection)) * ROOT_HALF, weights

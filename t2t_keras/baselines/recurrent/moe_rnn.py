@@ -8,10 +8,10 @@ from keras import ops
 from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
 from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState, LSTMStep
 from t2t_keras.baselines.recurrent.rnn_attention import RecurrentMemory
+from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.stepping.decoder_step import MixtureStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -158,7 +158,6 @@ class MoERNN(EncoderDecoder):
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         dtype, logits_of = self.step_products(wanted)
         bottom, *above = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
-        experts = None if self.decoder_experts is None else MixtureStep(self.decoder_experts, dtype)
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             (first, *others), recalled = cache.per_hypothesis, cache.source
@@ -167,9 +166,10 @@ class MoERNN(EncoderDecoder):
             context, attention = self.bottom.attention(first.hidden, *recalled)  # --> [batch, beam, d_model]
             after = [bottom(bottom.gates(ops.concatenate([x, context], axis=-1)), first)]
             x = x + after[0].hidden
-            if experts is not None:
-                outputs = experts(ops.reshape(x, (batch * beam_size, d_model)))
-                x = x + ops.sigmoid(ops.reshape(outputs, (batch, beam_size, d_model)))
+            if self.decoder_experts is not None:
+                rows = ops.arange(batch * beam_size, dtype="int32")  # all of them, but shapes may depend on the data
+                with ProductDtype(dtype):
+                    x = x + ops.sigmoid(self.decoder_experts(x, token_rows=rows, training=False))
             for lstm, state in zip(above, others, strict=True):
                 after.append(lstm(lstm.gates(x), state))
                 x = x + after[-1].hidden

@@ -33,8 +33,8 @@ _INVISIBLE = re.compile(
 class Graphs(Protocol):
     """The model: an encoder, and one step of the decoder beside a cache of all positions so far.
 
-    A hypothesis is a row of a batch. Ids are int32, all else is float32. The cache has room for the longest output, and
-    begins with zeros: what is not written yet has no weight, but must be a number.
+    A hypothesis is a row of a batch. Ids are int32, masks bool, all else is float32. The cache has room for the longest
+    output, and begins with zeros: what is not written yet has no weight, but must be a number.
     """
 
     @property

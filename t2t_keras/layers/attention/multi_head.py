@@ -3,18 +3,19 @@
 import functools
 import numbers
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.kernels.made_ready import ReadyWeights, made_ready
+from t2t_keras.kernels.plain import product_dtype
 from t2t_keras.layers.attention.masks import window_mask, with_heads
 from t2t_keras.layers.attention.scores import (
     Score,
     additive_attention,
-    mask_bias,
-    over_root_of_width,
+    dot_product_attention,
     scaled_dot_product_attention,
 )
 from t2t_keras.layers.attention.window import window_attention
@@ -27,11 +28,24 @@ from t2t_keras.tensor import Tensor
 MOST_JOINED = 2**18
 
 
-def _heads_first(x: Tensor) -> Tensor:
-    """Moves the heads to the front: broadcastable to [batch, heads, ...] --> broadcastable to [heads, batch, ...]."""
-    for _ in range(len(x.shape), 4):
-        x = ops.expand_dims(x, 0)
-    return ops.swapaxes(x, 0, 1)
+class KeysAndValues(NamedTuple):
+    """The keys and values of a memory, split into heads.
+
+    Attributes:
+        keys: float [batch, heads, key_len, d_key].
+        values: float [batch, heads, key_len, d_value].
+    """
+
+    keys: Tensor
+    values: Tensor
+
+    def newest(self, count: int) -> "KeysAndValues":
+        """Those of the last `count` positions."""
+        return KeysAndValues(*(each[:, :, -count:] for each in self))
+
+    def followed_by(self, newer: "KeysAndValues") -> "KeysAndValues":
+        """Appends the keys and values of more positions."""
+        return KeysAndValues(*(ops.concatenate(pair, axis=2) for pair in zip(self, newer, strict=True)))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -57,7 +71,7 @@ class MultiHeadAttention(Layer):
 
     Call arguments:
         query: float [batch, query_len, d_model].
-        memory: float [batch, key_len, d_model].
+        memory: float [batch, key_len, d_memory], or its `keys_and_values`, for which a window counts for nothing.
         attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend; with three axes,
             to [batch, query_len, key_len]. With a window, the same for all queries, as `padding_mask` is: length 1 in
             the axis query_len, else ValueError.
@@ -113,72 +127,77 @@ class MultiHeadAttention(Layer):
             self.score_vector = self.add_weight(shape=(self.num_heads, self.d_key), name="score_vector")
 
     def call(
-        self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None, seed: Tensor | None = None
+        self,
+        query: Tensor,
+        memory: Tensor | KeysAndValues,
+        attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
     ) -> Tensor:
+        if query is memory:
+            queries, keys, values = self._project(query, "query", "key", "value")
+        else:
+            (queries,) = self._project(query, "query")
+            keys, values = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
+        attention_mask = self._checked_mask(queries, keys, attention_mask)
+        is_step = isinstance(memory, KeysAndValues)
+        attend = functools.partial(
+            self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
+        )
         collector = AttentionWeights.innermost()
-        if self.window is None or collector is not None:
-            outputs, weights = self.attend(query, memory, attention_mask, seed)
+        if self.window is not None and collector is None and not is_step:
+            self._check_window(queries, keys, attention_mask)
+            heads = window_attention(queries, keys, values, attention_mask, window=self.window, attend=attend)
+        else:
+            if self.window is not None and not is_step:
+                within = window_mask(ops.shape(query)[1], self.window)
+                attention_mask = within if attention_mask is None else ops.logical_and(attention_mask, within)
+            heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
-                collector.weights.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, query_len, key_len]
-            return outputs
-        attention_mask = self._checked_mask(query, memory, attention_mask)
-        self._check_window(query, memory, attention_mask)
-        heads = window_attention(
-            *self._project(query, memory),
-            window=self.window,
-            key_mask=None if attention_mask is None else _heads_first(attention_mask),
-            attention=functools.partial(
-                self.attention_function(2), dropout=lambda weights: self.dropout(weights, seed=seed)
-            ),
-        )  # --> [heads, batch, query_len, d_value]
-        return self._output(heads, query)
+                collector.weights.append(weights)  # [batch, heads, query_len, key_len]
+        return self._concatenated(heads)
+
+    def keys_and_values(self, memory: Tensor) -> KeysAndValues:
+        """Projects a memory, float [batch, key_len, d_memory], once for several calls."""
+        return KeysAndValues(*self._project(memory, "key", "value"))
+
+    def no_keys_and_values(self, batch: Tensor | int) -> KeysAndValues:
+        """Keys and values of no position."""
+        shapes = ((batch, self.num_heads, 0, width) for width in (self.d_key, self.d_value))
+        return KeysAndValues(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
     def attend(
-        self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None, seed: Tensor | None = None
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        *,
+        dropout: Callable[[Tensor], Tensor],
+        is_step: bool,
     ) -> tuple[Tensor, Tensor]:
-        """The call's result and the attention weights before dropout, float [heads, batch, query_len, key_len].
+        """Attends by the layer's score; a subclass may attend in another way.
 
-        A window is a mask here: weights outside of it are 0, and cost as much as the others. Only where a window has
-        nothing to attend to is the call's result another.
+        Arguments and results are those of `scaled_dot_product_attention`. `is_step` tells whether the memory was given
+        as `KeysAndValues`. In the self-attention of a step of a search, each position has as many keys as there are
+        queries.
         """
-        queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
-        attention_mask = self._checked_mask(query, memory, attention_mask)
-        if self.window is not None:
-            within = window_mask(ops.shape(query)[1], self.window)
-            attention_mask = within if attention_mask is None else ops.logical_and(attention_mask, within)
-        bias = mask_bias(attention_mask, queries.dtype)
-        heads, weights = self.attention_function(1)(
-            queries,
-            keys,
-            values,
-            bias=None if bias is None else _heads_first(bias),
-            dropout=lambda weights: self.dropout(weights, seed=seed),
-        )  # --> [heads, batch, query_len, d_value], [heads, batch, query_len, key_len]
-        return self._output(heads, query), weights
+        if self.score == "scaled_dot":
+            return scaled_dot_product_attention(queries, keys, values, mask, dropout=dropout)
+        if self.score == "dot":
+            return dot_product_attention(queries, keys, values, mask, dropout=dropout)
+        blocks = [1] * (len(queries.shape) - 4)  # of `window_attention`
+        vector = ops.reshape(self.score_vector, (self.num_heads, *blocks, self.d_key))
+        return additive_attention(queries, keys, values, mask, vector=vector, dropout=dropout)
 
-    def attention_function(self, axes_after_heads: int) -> Callable[..., tuple[Tensor, Tensor]]:
-        """The function that attends: equation 1 for queries from `query_projection`, or `additive_attention`.
+    def _concatenated(self, heads: Tensor) -> Tensor:
+        """Concat(head_1, ..., head_h) W^O: float [batch, heads, length, d_value] --> [batch, length, d_model]."""
+        return kernels.linear(kernels.merge_heads(heads), self.output_kernel, self.output_bias)
 
-        Args:
-            axes_after_heads: axes of its arguments between heads and length: 1 in [heads, batch, length, d_head].
-        """
-        if self.score_vector is None:
-            return functools.partial(scaled_dot_product_attention, scale=1.0)
-        axes = (self.num_heads, *[1] * axes_after_heads, self.d_key)
-        return functools.partial(additive_attention, vector=ops.reshape(self.score_vector, axes))
-
-    def _output(self, heads: Tensor, query: Tensor) -> Tensor:
-        """Concat(head_1, ..., head_h) W^O: float [heads, batch, query_len, d_value] --> [batch, query_len, d_model]."""
-        heads = ops.reshape(heads, (self.num_heads, -1, self.d_value))  # --> [heads, batch * query_len, d_value]
-        concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (-1, self.num_heads * self.d_value))
-        outputs = kernels.linear(concatenated, self.output_kernel, self.output_bias)  # --> [batch * query_len, d_model]
-        return kernels.reshape_like(outputs, query)  # --> [batch, query_len, d_model]
-
-    def _checked_mask(self, query: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor | None:
+    def _checked_mask(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor | None:
         """The mask with an axis for the heads; a ValueError for one that cannot be of these scores."""
         mask = with_heads(mask)
         if mask is not None:
-            wanted = (query.shape[0], self.num_heads, query.shape[1], memory.shape[1])
+            wanted = (*queries.shape[:3], keys.shape[2])
             sizes = zip(reversed(tuple(mask.shape)), reversed(wanted), strict=False)
             if len(mask.shape) > 4 or any(size not in (None, 1, most) and most is not None for size, most in sizes):
                 raise ValueError(
@@ -187,56 +206,45 @@ class MultiHeadAttention(Layer):
                 )
         return mask
 
-    def _check_window(self, query: Tensor, memory: Tensor, attention_mask: Tensor | None) -> None:
+    def _check_window(self, queries: Tensor, keys: Tensor, attention_mask: Tensor | None) -> None:
         """Refuses what a window cannot be used with."""
         if attention_mask is not None and len(attention_mask.shape) > 1 and attention_mask.shape[-2] != 1:
             raise ValueError(
                 "with `window`, `attention_mask` must be the same for all queries, [batch, heads, 1, key_len] or "
                 f"broadcastable to it; got the shape {tuple(attention_mask.shape)}"
             )
-        if None not in (query.shape[1], memory.shape[1]) and query.shape[1] != memory.shape[1]:
-            raise ValueError(f"`window` is for self-attention; got lengths {query.shape[1]} and {memory.shape[1]}")
+        lengths = queries.shape[2], keys.shape[2]
+        if None not in lengths and lengths[0] != lengths[1]:
+            raise ValueError(f"`window` is for self-attention; got lengths {lengths[0]} and {lengths[1]}")
 
-    def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
-        """Queries, scaled if the score is, keys and values, float [heads, batch, length, d_head] each."""
-        for name, x, kernel in (("query", query, self.query_kernel), ("memory", memory, self.key_kernel)):
-            if len(x.shape) != 3 or x.shape[-1] != kernel.shape[0]:
-                wanted = f"[batch, length, {kernel.shape[0]}]"
-                raise ValueError(f"`{name}` must be {wanted}, as it was built for, got the shape {tuple(x.shape)}")
-        queries = self.query_projection()
-        others = (self.key_kernel, self.key_bias, self.d_key), (self.value_kernel, self.value_bias, self.d_value)
-        if query is memory:
-            return self._heads(query, queries, *others)
-        return self._heads(query, queries) + self._heads(memory, *others)
+    def _project(self, x: Tensor, *names: str) -> list[Tensor]:
+        """Projects [batch, length, width] to queries, keys or values, by their names: [batch, heads, length, d_head].
 
-    def query_projection(self) -> tuple[Tensor, Tensor | None, int]:
-        """Kernel, bias and head width of queries; a scaled score's queries come out divided by sqrt(d_key)."""
-        kernel, bias = self.query_kernel, self.query_bias
-        if self.score == "scaled_dot":
-            kernel = over_root_of_width(kernel, self.d_key)
-            bias = over_root_of_width(bias, self.d_key) if self.use_bias else None
-        return kernel, bias, self.d_key
-
-    def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
-        """Projects [batch, length, d_model] with each (kernel, bias, head width) to [heads, batch, length, d_head].
-        Small kernels of equal head width share one product and, because the heads come first, one transposition.
+        Kernels of equal head width share one product, large ones only if they need not be joined at each call.
         """
-        kernel_parts, bias_parts, widths = zip(*projections, strict=True)
-        elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in kernel_parts)
-        if len(projections) > 1 and (len(set(widths)) > 1 or elements > MOST_JOINED):
-            return [part for projection in projections for part in self._heads(x, projection)]
-        batch, length, d_model = kernels.shape(x)
-        count = len(projections)
-        kernel, bias = kernel_parts[0], bias_parts[0]
-        if count > 1:
-            kernel = ops.concatenate(kernel_parts, axis=1)  # --> [d_model, count * heads * d_head]
-            bias = ops.concatenate(bias_parts, axis=0) if self.use_bias else None
-        rows = ops.reshape(x, (-1, d_model))  # --> [batch * length, d_model]
-        projected = kernels.linear(rows, kernel, bias)  # --> [batch * length, count * heads * d_head]
-        projected = ops.reshape(projected, (-1, count * self.num_heads, widths[0]))
-        projected = ops.transpose(projected, (1, 0, 2))  # --> [count * heads, batch * length, d_head]
-        projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
-        return ops.split(projected, count, axis=0) if count > 1 else [projected]
+        projections = [getattr(self, f"{name}_kernel") for name in names]
+        if len(x.shape) != 3 or x.shape[-1] != projections[0].shape[0]:
+            argument = "query" if "query" in names else "memory"
+            wanted = f"[batch, length, {projections[0].shape[0]}]"
+            raise ValueError(f"`{argument}` must be {wanted}, as it was built for, got the shape {tuple(x.shape)}")
+        elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
+        is_copied = ReadyWeights.innermost() is None  # at each call
+        if len(names) > 1 and (self.d_key != self.d_value or (is_copied and elements > MOST_JOINED)):
+            return [part for name in names for part in self._project(x, name)]
+        kernel, bias = projections[0], getattr(self, f"{names[0]}_bias")
+        if len(names) > 1:
+            dtype = product_dtype(x, kernel)
+            kernel, bias = made_ready(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._joined(names, dtype))
+        heads = kernels.split_heads(kernels.linear(x, kernel, bias), len(names) * self.num_heads)
+        return ops.split(heads, len(names), axis=1) if len(names) > 1 else [heads]
+
+    def _joined(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
+        """The kernel and bias of several projections as one, the kernel in a dtype."""
+        kernel = ops.concatenate([ops.cast(getattr(self, f"{name}_kernel"), dtype) for name in names], axis=1)
+        if not self.use_bias:
+            return kernel, None
+        biases = [ops.cast(getattr(self, f"{name}_bias"), self.compute_dtype) for name in names]
+        return kernel, ops.concatenate(biases, axis=0)
 
     def _projection(self, name: str, d_in: int, d_out: int, initializer: Any = "glorot_uniform") -> tuple[Any, Any]:
         if isinstance(initializer, keras.initializers.Initializer):

@@ -18,23 +18,12 @@ Score = Literal["scaled_dot", "dot", "additive"]
 _MOST_HIDDEN = 2**23
 
 
-def over_root_of_width(x: Tensor, d_key: int) -> Tensor:
-    """x / sqrt(d_key), the division in equation 1.
-
-    It may be done to Q K^T, to the queries Q = X W + b, or to W and b. `MultiHeadAttention` does it to W and b, which
-    have the fewest numbers.
-    """
-    return x * d_key**-0.5
-
-
 def scaled_dot_product_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
     mask: Tensor | None = None,
     *,
-    bias: Tensor | None = None,
-    scale: float | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_key)) V (section 3.2.1, equation 1).
@@ -44,48 +33,44 @@ def scaled_dot_product_attention(
         keys: float [..., key_len, d_key].
         values: float [..., key_len, d_value].
         mask: bool, broadcastable to [..., query_len, key_len], True = may attend; None hides nothing.
-        bias: a `mask_bias` to use instead of `mask`, where one serves many calls.
-        scale: factor on Q K^T; None means 1 / sqrt(d_key). Pass 1 for queries that `over_root_of_width` divided before.
         dropout: applied to the weights before they multiply the values.
 
     Returns:
         float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len]. A query that
         may attend to nothing weighs all keys equally, without NaN; in float16, those of small scores.
     """
-    if scale is None:
-        queries = over_root_of_width(queries, keys.shape[-1])
-    elif scale != 1:
-        queries = queries * ops.cast(scale, queries.dtype)
-    if bias is None:
-        bias = mask_bias(mask, queries.dtype)
-    return _weighted(kernels.scores(queries, keys), values, bias, dropout)
+    d_key = keys.shape[-1]
+    return dot_product_attention(queries / d_key**0.5, keys, values, mask, dropout=dropout)
+
+
+def dot_product_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    *,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """softmax(Q K^T) V, which section 3.2.1 compares with `scaled_dot_product_attention`; see there."""
+    return weighted_values(kernels.scores(queries, keys), values, mask, dropout=dropout)
 
 
 def additive_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
+    mask: Tensor | None = None,
     *,
     vector: Tensor,
-    bias: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(v . tanh(q + k)) V, the alternative of section 3.2.1: one hidden layer instead of a product.
 
     It is the score of Bahdanau et al. (2015), v . tanh(W q + U k): the projections of multi-head attention are W and U.
-
-    Args:
-        queries: float [..., query_len, d_key].
-        keys: float [..., key_len, d_key].
-        values: float [..., key_len, d_value].
-        vector: v, float [..., d_key], broadcastable to the queries without the axis query_len.
-        bias: a `mask_bias`, broadcastable to [..., query_len, key_len].
-        dropout: applied to the weights before they multiply the values.
-
-    Returns:
-        float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len].
+    `vector` is v, float [..., d_key], broadcastable to the queries without the axis query_len. The other arguments and
+    the results are those of `scaled_dot_product_attention`.
     """
-    return _weighted(additive_scores(queries, keys, vector), values, bias, dropout)
+    return weighted_values(additive_scores(queries, keys, vector), values, mask, dropout=dropout)
 
 
 def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
@@ -110,13 +95,14 @@ def _scores_of_some(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     return ops.matmul(hidden, vector[..., None, :, None])[..., 0]  # --> [..., some, key_len]
 
 
-def _weighted(
-    scores: Tensor, values: Tensor, bias: Tensor | None, dropout: Callable[[Tensor], Tensor] | None
+def weighted_values(
+    scores: Tensor, values: Tensor, mask: Tensor | None, *, dropout: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The values weighed by the softmax of scores, [..., query_len, key_len], and the weights before dropout."""
+    """softmax(scores) V for scores, float [..., query_len, key_len]; see `scaled_dot_product_attention`."""
+    bias = mask_bias(mask, scores.dtype)
     weights = kernels.softmax(scores if bias is None else scores + bias)
     weighed_by = weights if dropout is None else dropout(weights)
-    return ops.matmul(weighed_by, values), weights  # --> [..., query_len, d_value]
+    return kernels.matmul(weighed_by, values), weights  # --> [..., query_len, d_value]
 
 
 def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:

@@ -10,7 +10,6 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
-from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.tensor import Tensor
 
 # Positions in a block, unless a window needs more; a short sentence is a single block. Where there are several, they
@@ -22,23 +21,23 @@ def window_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
+    mask: Tensor | None,
     *,
     window: tuple[int, int],
-    key_mask: Tensor | None,
-    attention: Callable[..., tuple[Tensor, Tensor]],
+    attend: Callable[..., tuple[Tensor, Tensor]],
 ) -> Tensor:
     """The heads of self-attention within a window.
 
     Args:
-        queries: float [heads, batch, length, d_key].
-        keys: float [heads, batch, length, d_key].
-        values: float [heads, batch, length, d_value].
+        queries: float [batch, heads, length, d_key].
+        keys: float [batch, heads, length, d_key].
+        values: float [batch, heads, length, d_value].
+        mask: bool, broadcastable to [batch, heads, 1, length], True = may be attended to; None hides nothing.
         window: how many positions before and after its own a query may attend to.
-        key_mask: bool, broadcastable to [heads, batch, 1, length], True = may be attended to; None hides nothing.
-        attention: a function of queries, keys, values and bias, in blocks [heads, batch, blocks, ..., d_head].
+        attend: a function of queries, keys, values and mask, in blocks [batch, heads, blocks, ..., d_head].
 
     Returns:
-        float [heads, batch, length, d_value], equal to attention to all positions with a `window_mask`, but for queries
+        float [batch, heads, length, d_value], equal to attention to all positions with a `window_mask`, but for queries
         whose window has nothing that they may attend to.
     """
     length = kernels.shape(queries)[2]
@@ -51,16 +50,15 @@ def window_attention(
         return _with_neighbours(in_blocks(x, count, size), before, after)
 
     exists = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
-    if key_mask is not None:
-        exists = ops.logical_and(exists, key_mask)
+    if mask is not None:
+        exists = ops.logical_and(exists, mask)
     exists = ops.swapaxes(surroundings(ops.swapaxes(exists, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]
     places, own = ops.arange(before + size + after, dtype="int32") - before, ops.arange(size, dtype="int32")
     distance = places - own[:, None]  # --> [size, key_len]
     mask = exists & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
-    queries = in_blocks(queries, count, size)  # --> [heads, batch, blocks, size, d_key]
-    bias = mask_bias(mask, queries.dtype)
-    heads, _ = attention(queries, surroundings(keys), surroundings(values), bias=bias)
-    return joined(heads, length)  # --> [heads, batch, length, d_value]
+    queries = in_blocks(queries, count, size)  # --> [batch, heads, blocks, size, d_key]
+    heads, _ = attend(queries, surroundings(keys), surroundings(values), mask)
+    return joined(heads, length)  # --> [batch, heads, length, d_value]
 
 
 def _with_neighbours(blocks: Tensor, before: Length, after: Length) -> Tensor:

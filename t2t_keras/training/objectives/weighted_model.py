@@ -10,6 +10,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.models.contract import SequenceModel, States
 from t2t_keras.models.weights import weight_names
 from t2t_keras.search.goal import Goal
+from t2t_keras.search.hoisting import HoistedWeights
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
@@ -95,7 +96,8 @@ class WeightedModel:
         settings = DecodeConfig(beam_size=num_samples, sampling=True)
         with self._scope(self.layout.split(matrices)):
             search = self._model.begin(source, self._model.encode(source), num_samples)
-            drawn = sample(search.step, search.cache, Goal(settings, max_lengths), keys).token_ids
+            step = HoistedWeights().around(search.step)
+            drawn = sample(step, search.cache, Goal(settings, max_lengths), keys).token_ids
         return tf.stack(tf.unstack(drawn, axis=1))  # --> [samples, rows, length]
 
     def _index_of(self, weight: Any) -> int:

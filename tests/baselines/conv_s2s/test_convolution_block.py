@@ -23,8 +23,8 @@ def functional_model(d_in: int = 4) -> keras.Model:
     """An encoder's block and a decoder's, built by their calls."""
     source, target = keras.Input((None, d_in)), keras.Input((None, 6))
     keys = keras.layers.Dense(6)(ConvolutionBlock(**ENCODER)(source))
-    bias = keras.layers.Lambda(lambda x: x[:, None, :, 0] * 0, output_shape=(1, None))(source)
-    memory = ConvolutionalMemory(keys, keys, bias)
+    mask = keras.layers.Lambda(lambda x: x[:, None, :, 0] < 99)(source)
+    memory = ConvolutionalMemory(keys, keys, mask)
     return keras.Model([source, target], AttentiveConvolutionBlock(**DECODER)(target, target, memory))
 
 

@@ -7,7 +7,9 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
+from t2t_keras.layers.attention.scores import dot_product_attention
 from tests.layers import numpy_oracle
+from tests.layers.collected import attended
 
 SCORES = ("scaled_dot", "dot", "additive")
 
@@ -75,8 +77,7 @@ def test_weights_are_those_that_the_call_takes(rng, use_bias, score):
     layer.build((None, None, 8), (None, None, 6))
     numpy_oracle.randomise(layer, rng)
     query32, memory32 = (ops.convert_to_tensor(x, "float32") for x in (query, memory))
-    outputs, weights = layer.attend(query32, memory32, mask[:, None])
-    weights = ops.swapaxes(weights, 0, 1)
+    outputs, weights = attended(layer, query32, memory32, mask[:, None])
     expected = numpy_oracle.attention_weights(layer, query, memory, mask)
     assert tuple(weights.shape) == expected.shape == (2, 3, 4, 5)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
@@ -116,6 +117,17 @@ def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     with_heads = mask[:, None] if mask.ndim == 3 else mask  # as Keras's own layer has it
     whole = np.broadcast_to(with_heads, (2, 3, 4, 5)).copy()
     np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, whole), atol=1e-6)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_attending_to_projected_memory_equals_the_call(rng, score):
+    query, memory = (ops.convert_to_tensor(rng.standard_normal((2, n, 8)), "float32") for n in (4, 5))
+    layer = MultiHeadAttention(2, 4, 3, score=score)
+    mask = np.array([True, True, True, False, True])
+    outputs = layer(query, memory, mask)
+    projected = layer.keys_and_values(memory)
+    assert [tuple(each.shape) for each in projected] == [(2, 2, 5, 4), (2, 2, 5, 3)]
+    np.testing.assert_allclose(layer(query, projected, mask), outputs, atol=1e-6)
 
 
 def test_an_initializer_begins_each_kernel_with_numbers_of_its_own(rng):
@@ -203,10 +215,10 @@ def test_a_layer_without_bias_has_four_matrices():
     assert layer.count_params() == 4 * 8 * 8
 
 
-def test_any_scale_is_a_factor_of_the_scores(rng):
+def test_dot_product_attention_equals_the_formula(rng):
     queries, keys, values = (rng.standard_normal((length, 4)).astype("float32") for length in (3, 5, 5))
-    outputs, weights = scaled_dot_product_attention(queries, keys, values, scale=0.25)
-    expected = np.exp(0.25 * queries @ keys.T)
+    outputs, weights = dot_product_attention(queries, keys, values)
+    expected = np.exp(queries @ keys.T)
     expected /= expected.sum(-1, keepdims=True)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
     np.testing.assert_allclose(outputs, expected @ values, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Where equation 1 divides, and additive scores: the formula, whatever the number of blocks, and their gradients."""
+"""Dot products, and additive scores: the formula, whatever the number of blocks, and their gradients."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.layers import additive_attention, scaled_dot_product_attention
 from t2t_keras.layers.attention import scores
-from t2t_keras.layers.attention.scores import additive_scores, over_root_of_width
+from t2t_keras.layers.attention.scores import additive_scores, dot_product_attention
 
 SHAPES = {"queries": (3, 2, 7, 4), "keys": (3, 2, 5, 4), "vector": (3, 1, 4)}
 ANY = {"queries": (3, None, None, 4), "keys": (3, None, None, 4), "vector": (3, 1, 4)}
@@ -49,20 +49,18 @@ def test_half_precision_of_any_backend_has_a_number_for_a_mask(monkeypatch):
         assert np.min(scores.mask_bias(np.array([True, False]), dtype)) == -3e4
 
 
-def test_queries_may_be_divided_by_the_root_of_the_width_before(rng):
+def test_the_scaled_product_divides_the_queries_by_the_root_of_their_width(rng):
     queries, keys, values = (tf.constant(rng.standard_normal((2, 5, 6)), tf.float32) for _ in range(3))
-    divided = over_root_of_width(queries, 6)
-    np.testing.assert_allclose(divided, queries / 6**0.5, rtol=1e-6)
-    expected = scaled_dot_product_attention(queries, keys, values)
-    for found, wanted in zip(scaled_dot_product_attention(divided, keys, values, scale=1), expected, strict=True):
+    expected = dot_product_attention(queries / 6**0.5, keys, values)
+    for found, wanted in zip(scaled_dot_product_attention(queries, keys, values), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
 def test_additive_attention_weighs_values_by_the_softmax_of_its_scores(arguments, rng):
     values = tf.constant(rng.standard_normal((3, 2, 5, 6)), tf.float32)
-    bias = np.where(rng.random((7, 5)) < 0.5, 0.0, -1e9).astype("float32")
-    outputs, weights = additive_attention(*arguments[:2], values, vector=arguments[2], bias=bias)
-    expected = np.exp(scores_in_numpy(*arguments)) * (bias == 0)
+    mask = rng.random((7, 5)) < 0.5
+    outputs, weights = additive_attention(*arguments[:2], values, mask, vector=arguments[2])
+    expected = np.exp(scores_in_numpy(*arguments)) * mask
     expected /= expected.sum(-1, keepdims=True)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
     np.testing.assert_allclose(outputs, expected @ values.numpy(), atol=1e-5)

@@ -8,6 +8,7 @@ from keras import ops
 from t2t_keras.layers import MultiHeadAttention, causal_mask, padding_mask, window_mask
 from t2t_keras.layers.attention import window as window_module
 from tests.layers import numpy_oracle
+from tests.layers.collected import attended
 
 BLOCK = 4
 LENGTHS = (0, 1, 3, 4, 5, 8, 9, 21)  # below a block, whole blocks, and between
@@ -53,8 +54,8 @@ def test_it_equals_the_formula_under_a_mask(rng, small_blocks, window, score):
     x32 = ops.convert_to_tensor(x, "float32")
     expected = numpy_oracle.multi_head_attention(layer, x, x, mask)
     np.testing.assert_allclose(layer(x32, x32), expected, atol=2e-5)
-    np.testing.assert_allclose(layer.attend(x32, x32)[0], expected, atol=2e-5)
-    weights = np.swapaxes(np.array(layer.attend(x32, x32)[1]), 0, 1)
+    outputs, weights = attended(layer, x32, x32)
+    np.testing.assert_allclose(outputs, expected, atol=2e-5)
     np.testing.assert_allclose(weights, numpy_oracle.attention_weights(layer, x, x, mask), atol=1e-6)
 
 
@@ -65,7 +66,7 @@ def test_blocks_equal_the_masked_whole(rng, small_blocks, length, causal):
     for reach in range(1, length + 3):
         layer = layer_of(rng, (reach, 0 if causal else reach))
         x, tokens = ops.convert_to_tensor(rng.standard_normal((3, length, 8)), "float32"), tokens_of(rng, length)
-        outputs, expected = layer(x, x, padding_mask(tokens)), layer.attend(x, x, padding_mask(tokens))[0]
+        outputs, expected = layer(x, x, padding_mask(tokens)), attended(layer, x, x, padding_mask(tokens))[0]
         assert tuple(outputs.shape) == (3, length, 8)
         # What stands in place of padding is of no account, but it is a number.
         assert np.all(np.isfinite(outputs))
@@ -81,7 +82,7 @@ def test_gradients_equal_those_of_the_masked_whole(rng, small_blocks, window):
     @tf.function(input_signature=signature)
     def gradients(x, tokens):
         found = []
-        for attend in (layer, lambda *arguments: layer.attend(*arguments)[0]):
+        for attend in (layer, lambda *arguments: attended(layer, *arguments)[0]):
             with tf.GradientTape() as tape:
                 tape.watch(x)
                 outputs = tf.sin(attend(x, x, padding_mask(tokens))) * tf.cast(tokens != 0, tf.float32)[..., None]
@@ -101,14 +102,14 @@ def test_xla_compiles_it_with_known_shapes(rng, small_blocks, window, length):
     x, mask = tf.constant(rng.standard_normal((3, length, 8)), tf.float32), padding_mask(tokens_of(rng, length))
     outputs = tf.function(layer, jit_compile=True)(x, x, mask)
     visible = tokens_of(rng, length) != 0
-    np.testing.assert_allclose(outputs.numpy()[visible], layer.attend(x, x, mask)[0].numpy()[visible], atol=1e-5)
+    np.testing.assert_allclose(outputs.numpy()[visible], attended(layer, x, x, mask)[0].numpy()[visible], atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (3, 1, 9), (1, 2, 1, 9), (3, 1, 1, 9), (3, 2, 1, 1)])
 def test_a_mask_of_keys_of_any_shape_that_broadcasts(rng, small_blocks, shape):
     x = ops.convert_to_tensor(rng.standard_normal((3, 9, 8)), "float32")
     layer, mask = layer_of(rng, (2, 1)), rng.random(shape) < 0.7
-    outputs, expected = layer(x, x, mask), layer.attend(x, x, mask)[0]
+    outputs, expected = layer(x, x, mask), attended(layer, x, x, mask)[0]
     mask = mask[:, None] if mask.ndim == 3 else mask
     sees_something = np.broadcast_to(mask, (3, 2, 1, 9)) & np.array(window_mask(9, (2, 1)))
     visible = sees_something.any(-1).all(1)  # for each query of all heads

@@ -1,0 +1,37 @@
+"""Tensors that are made of weights only, made once for all steps of a search."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.kernels.made_ready import ReadyWeights
+from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.tensor import Tensor
+
+
+class HoistedWeights(ReadyWeights):
+    """Makes tensors outside of the loop of a search, in the graph in which this object was made."""
+
+    def __init__(self) -> None:
+        self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        self._outer = ReadyWeights.innermost()
+        self._kept: dict[str, Any] = {}
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        if self._outer is not None:
+            return self._outer.kept(name, make)
+        if name not in self._kept:
+            around = tf.init_scope() if self._graph is None else self._graph.as_default()
+            with tf.control_dependencies(None), around:
+                self._kept[name] = make()
+        return self._kept[name]
+
+    def around(self, step: StepFunction) -> StepFunction:
+        """Returns the same step function, for which this object makes the tensors."""
+
+        def hoisting_step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            with self:
+                return step(token_ids, cache)
+
+        return hoisting_step

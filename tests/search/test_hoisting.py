@@ -1,0 +1,68 @@
+"""Tensors made of weights stand outside of the loop of a search."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.kernels.made_ready import made_ready
+from t2t_keras.models import presets
+from t2t_keras.models.families import make_model
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.search.ensemble import Ensemble
+from t2t_keras.search.hoisting import HoistedWeights
+from t2t_keras.search.searches import Searches
+from tests.layers import numpy_oracle
+
+START = (0, 1.0, 2.0)
+
+
+def test_a_tensor_is_made_once_in_the_graph_around_the_loop():
+    weight, made = tf.Variable(3.0), []
+
+    def step(token_ids, cache):
+        def make():
+            made.append(2.0 * weight)
+            return made[-1]
+
+        return token_ids + made_ready("twice", make), cache + made_ready("twice", make)
+
+    @tf.function(autograph=False)
+    def search():
+        hoisted = HoistedWeights().around(step)
+        return tf.while_loop(lambda count, *_: count < 3, lambda count, *state: (count + 1, *hoisted(*state)), START)
+
+    assert [float(each) for each in search()] == [3, 19, 20]
+    (tensor,) = made
+    assert tensor.graph is search.get_concrete_function().graph
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_the_steps_of_a_search_neither_join_nor_cast_kernels(beam_size, bfloat16):
+    sizes = {"d_model": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 13}
+    model = make_model(dataclasses.replace(presets.preset("tiny").model, **sizes))
+    model.build()
+    searches = Searches(model, DecodeConfig(beam_size=beam_size, bfloat16=bfloat16))
+    graph = next(iter(searches._compiled.values())).get_concrete_function().graph
+    nodes = [node for function in graph.as_graph_def().library.function for node in function.node_def]
+    assert any("ReadVariableOp" in each for node in nodes for each in node.input)  # biases, if not kernels
+    made = [node for node in nodes if node.op in ("ConcatV2", "Cast", "Transpose")]
+    assert made
+    assert not [node.name for node in made if any("ReadVariableOp" in each for each in node.input)]
+
+
+def test_members_of_an_ensemble_that_have_one_name_keep_their_own_weights():
+    config = dataclasses.replace(presets.preset("tiny").model, d_model=8, d_ff=16, num_heads=2, vocab_size=13)
+    scores = []
+    for names in (("one", "two"), ("same", "same")):
+        members = [Transformer(config, name=name) for name in names]
+        rng = np.random.default_rng(1)
+        for member in members:
+            member.build()
+            numpy_oracle.randomise(member, rng)
+        searches = Searches(Ensemble(members), DecodeConfig(beam_size=2))
+        scores.append(searches(np.array([[3, 4, 5, 1]], np.int32)).scores)
+    np.testing.assert_array_equal(*scores)
