@@ -105,7 +105,7 @@ def _step(model: Any) -> Function:
         x = model.target_positions(x, start=position)
         room = tf.shape(past[0].keys)[2]
         places = tf.range(room + 1)  # of past entries, and of the newest one
-        mask = ((places < position) | (places == room))[None, None, None]  # --> [1, 1, 1, room + 1]
+        mask = tf.reshape((places < position) | (places == room), [1, 1, 1, -1])  # --> [1, 1, 1, room + 1]
         hidden, past = model.decoder(x, memory, mask, given[MEMORY_MASK], past=past, training=False)
         logits = model.logits(hidden[:, 0])  # --> [batch, vocab]
         largest = tf.reduce_max(logits, axis=1, keepdims=True)  # --> [batch, 1]

@@ -8,7 +8,7 @@ from t2t_keras.tensor import Tensor
 
 def padding_mask(token_ids: Tensor) -> Tensor:
     """Hides padding (id 0) from every query: int [batch, key_len] --> bool [batch, 1, 1, key_len], True on tokens."""
-    return ops.not_equal(token_ids, 0)[:, None, None, :]  # --> [batch, 1, 1, key_len]
+    return ops.expand_dims(ops.not_equal(token_ids, 0), (1, 2))  # --> [batch, 1, 1, key_len]
 
 
 def with_heads(mask: Tensor | None) -> Tensor | None:
