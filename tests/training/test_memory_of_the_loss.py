@@ -60,7 +60,7 @@ def peak(kind: str, tokens: int) -> float:
 @pytest.mark.parametrize("kind", ["skip_padding", pytest.param("static_shapes", marks=pytest.mark.slow)])
 def test_the_fused_loss_never_holds_the_logits(kind):
     """1 GB of them."""
-    assert peak(kind, 16384) < 0.15
+    assert peak(kind, 16384) < 0.3  # all logits would be 1
 
 
 def test_the_plain_formula_holds_them_several_times():
