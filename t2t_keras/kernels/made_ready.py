@@ -8,7 +8,7 @@ from t2t_keras.tensor import Tensor
 
 
 class ReadyWeights(Collector):
-    """Keeps what is made of weights alone, so that it is made once and not in each pass; a subclass says where.
+    """Keeps tensors that are made of weights only, so that they are made once. A subclass decides where.
 
     See `made_ready`.
     """
@@ -19,7 +19,7 @@ class ReadyWeights(Collector):
 
 
 def made_ready(name: str, make: Callable[[], Tensor]) -> Any:
-    """make(), a tensor made of weights alone, or what the innermost `ReadyWeights` keeps of it."""
+    """Returns `make()`, a tensor made of weights only, or the one that the innermost `ReadyWeights` keeps."""
     keeper = ReadyWeights.innermost()
     return make() if keeper is None else keeper.kept(name, make)
 

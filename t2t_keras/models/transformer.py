@@ -48,7 +48,7 @@ class OwnEntries(NamedTuple):
 
 
 class SourceCache(NamedTuple):
-    """What the steps of a search read of the source.
+    """The source, as the steps of a search read it.
 
     Attributes:
         memory: the keys and values of each layer.

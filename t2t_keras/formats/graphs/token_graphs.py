@@ -120,7 +120,7 @@ def _step(model: Any) -> Function:
 
 
 def _cache_signature(model: Any) -> dict[str, tf.TensorSpec]:
-    """What a step reads beside token and position, by name; see `TokenGraphs`."""
+    """Returns the inputs of a step other than token and position, by name; see `TokenGraphs`."""
     specs = {MEMORY_MASK: tf.TensorSpec([None, 1, 1, None], tf.bool, MEMORY_MASK)}
     for index, layer in enumerate(model.decoder.layers):
         attention = layer.self_attention
