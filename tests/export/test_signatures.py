@@ -180,7 +180,7 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
 def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, message):
     result, grown_bytes = (values[name] for values in served_at_cost)
     assert re.search(message, result)
-    assert grown_bytes < 64e6
+    assert grown_bytes < 128e6  # the strings of 150,000 lines take half of that
 
 
 def test_padding_that_counts_for_nothing_does_no_harm(served):
