@@ -72,13 +72,8 @@ def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
 
     from t2t_keras.layers.collectors import AuxiliaryLosses
     from t2t_keras.layers.experts import feed_forward_layer
-    from t2t_keras.layers.settings import LayerSettings
 
-    experts = {
-        name: getattr(config, name)
-        for name in ("num_experts", "experts_per_token", "d_expert", "gate_noise", "balance_weight")
-    }
-    layer = feed_forward_layer(LayerSettings(num_heads=1, d_key=1, d_ff=config.d_ff, **experts), "float32")
+    layer = feed_forward_layer(config, "float32")
     layer.build((None, None, config.d_model))
     rows = tf.range(tokens // LENGTH * LENGTH)
     inputs = tf.random.stateless_normal([tokens // LENGTH, LENGTH, config.d_model], [1, 2])

@@ -25,7 +25,7 @@ ABOVE_THE_LINE = {  # Keras and NumPy alone, on any backend
     "losses": GROUND,
     "schedules": GROUND,
     "kernels": GROUND,
-    "layers": GROUND | {"kernels"},
+    "layers": GROUND | {"config", "kernels"},
     "models": GROUND | {"config", "kernels", "layers"},
     "baselines": GROUND | {"config", "kernels", "layers", "models"},
     "planning": GROUND | {"config"},

@@ -5,6 +5,7 @@ import math
 from typing import ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
+from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
@@ -13,65 +14,28 @@ _BLOCK = 64  # positions in a block, as `layers.attention.window` cuts a sequenc
 
 @register_config
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig(ModelConfig):
+class TransformerConfig(LayerSettings, ModelConfig):
     """The Transformer (section 3 of the paper); the defaults are the paper's base model.
+
+    `LayerSettings` has the fields that all layers share; its `dropout_rate` is also that of the embedding sums (5.4).
 
     Attributes:
         num_encoder_layers: N of the encoder.
         num_decoder_layers: N of the decoder.
-        d_ff: inner width of the feed-forward sub-layers.
-        num_heads: h, attention heads.
-        d_key: width of a head's queries and keys; None means d_model / num_heads.
-        d_value: width of a head's values; None means d_model / num_heads.
-        dropout_rate: dropout on each sub-layer's output and on the embedding sums (5.4).
-        attention_dropout_rate: dropout on the attention weights (T2T; the paper has none).
-        relu_dropout_rate: dropout inside the feed-forward sub-layers (T2T; the paper has none).
-        norm_position: "post": LayerNorm(x + Sublayer(x)), the paper; "pre": x + Sublayer(LayerNorm(x)), T2T.
         position_encoding: "sinusoidal" (interleaved, 3.5), "sinusoidal_halves" (T2T), "learned" (Table 3, E).
         max_positions: rows of the learned position table; sinusoids have no limit.
         tie_embeddings: one matrix for source, target and the pre-softmax projection (3.4).
-        use_attention_bias: whether the attention projections have biases.
-        layer_norm_epsilon: added to the variance in layer normalisation.
-        num_experts: experts in place of every feed-forward network (Shazeer et al., 2017); 0 means none.
-        experts_per_token: how many of the experts compute a token.
-        d_expert: inner width of an expert; None means d_ff.
-        gate_noise: whether the choice of experts is noisy in training.
-        balance_weight: weight of the losses that ask for an even use of the experts.
-        attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)), "additive" (3.2.1).
-        attention_window: positions that self-attention reaches on either side, in the decoder before; None: all (4).
-        activation: of the feed-forward networks: "relu" (equation 2), "swish" or "gelu".
         use_output_bias: whether the logits have a bias.
-        query_key_initializer: what kernels of queries and keys begin with: "glorot_uniform", or "lecun_uniform", with
-            which queries and keys have unit variance, as 3.2.1 supposes.
     """
 
     family: ClassVar[str] = "transformer"
 
     num_encoder_layers: int = 6
     num_decoder_layers: int = 6
-    d_ff: int = 2048
-    num_heads: int = 8
-    d_key: int | None = None
-    d_value: int | None = None
-    dropout_rate: float = 0.1
-    attention_dropout_rate: float = 0.0
-    relu_dropout_rate: float = 0.0
-    norm_position: Literal["post", "pre"] = "post"
     position_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = "sinusoidal"
     max_positions: int = 1024
     tie_embeddings: bool = True
-    use_attention_bias: bool = True
-    layer_norm_epsilon: float = 1e-6
-    num_experts: int = 0
-    experts_per_token: int = 4
-    d_expert: int | None = None
-    gate_noise: bool = True
-    balance_weight: float = 0.01
-    attention_score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
-    attention_window: int | None = None
-    activation: Literal["relu", "swish", "gelu"] = "relu"
     use_output_bias: bool = False
-    query_key_initializer: Literal["glorot_uniform", "lecun_uniform"] = "glorot_uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()

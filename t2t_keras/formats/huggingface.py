@@ -8,11 +8,12 @@ Reference: https://huggingface.co/docs/transformers/model_doc/marian
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.config.layer_settings import Activation
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
 from t2t_keras.formats.files.setting_files import (
@@ -67,8 +68,7 @@ LAYERS = LayerNames(
     kinds={"kernel": "weight", "bias": "bias", "scale": "weight", "offset": "bias"},
     transposed=True,
 )
-_Activation = Literal["relu", "swish", "gelu"]
-_ACTIVATIONS: Mapping[str, _Activation] = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
+_ACTIVATIONS: Mapping[str, Activation] = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 _NUMBERS = (
     *("d_model", "vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
     *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")),

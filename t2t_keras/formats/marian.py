@@ -9,11 +9,12 @@ Reference: https://marian-nmt.github.io
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.config.layer_settings import Activation, NormPosition
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.files.setting_files import (
@@ -36,7 +37,7 @@ _SETTINGS = "special:model.yml"
 _NORMS = {"post": ("ln_{}", "ffn_ffn_ln_{}"), "pre": ("ln_{}_pre", "ffn_ffn_ln_{}_pre")}
 _EPSILON = 1e-6
 # Its "gelu" is x * sigmoid(1.702 x), which is swish of 1.702 x, divided by 1.702.
-_ACTIVATIONS: Mapping[str, tuple[Literal["relu", "swish"], float]] = {
+_ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
     "relu": ("relu", 1.0),
     "swish": ("swish", 1.0),
     "gelu": ("swish", 1.702),
@@ -60,7 +61,7 @@ _NUMBERS = ("enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transfo
 _ESCAPE = re.compile(r"\\(?:(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0"}
 _ESCAPES |= {"L": "\u2028", "P": "\u2029", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_ORDERS: Mapping[tuple[str, ...], Literal["post", "pre"]] = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
+_ORDERS: Mapping[tuple[str, ...], NormPosition] = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
 
 
 def layers(norm_position: str) -> LayerNames:
@@ -151,7 +152,7 @@ def _search(folder: Path) -> dict[str, Any]:
     return search
 
 
-def _checked(path: str, settings: Mapping[str, Any]) -> Literal["post", "pre"]:
+def _checked(path: str, settings: Mapping[str, Any]) -> NormPosition:
     """The place of the normalisations; refuses other networks than Transformers as this project has them."""
     check_settings(path, settings, _EXPECTED)
     check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"transformer-ffn-activation": str})

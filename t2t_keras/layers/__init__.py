@@ -1,5 +1,6 @@
 """The paper's layers, usable in any Keras model on any Keras backend."""
 
+from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows, window_mask
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.attention.scores import additive_attention, scaled_dot_product_attention
@@ -11,7 +12,6 @@ from t2t_keras.layers.experts import MixtureOfExperts
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
-from t2t_keras.layers.settings import LayerSettings
 
 __all__ = [
     "Decoder",

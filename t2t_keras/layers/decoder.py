@@ -1,26 +1,28 @@
 """The decoder (right half of Figure 1)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
+from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.multi_head import KeysAndValues, MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import Layer, takes
+from t2t_keras.layers.layer import ConfiguredLayer, takes
 from t2t_keras.layers.residual import Residual
-from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stack import Stack
 from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class DecoderLayer(Layer):
+class DecoderLayer(ConfiguredLayer):
     """Masked self-attention, attention to the memory, feed-forward network or experts, each in an "Add & Norm" (3.1).
 
     Args:
-        settings: a `LayerSettings`, or its fields by name.
+        settings: a `LayerSettings`; None means its defaults, the paper's base model.
+        kwargs: fields of `LayerSettings` by name, such as `num_heads`, `d_ff`, `dropout_rate`; and the arguments of a
+            Keras layer.
 
     Call arguments:
         inputs: float [batch, target_len, d_model].
@@ -39,10 +41,9 @@ class DecoderLayer(Layer):
         float [batch, target_len, d_model]. With `past`, also the past with these positions.
     """
 
-    def __init__(self, settings: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.settings = settings = LayerSettings.of(settings)
-        dtype = self.dtype_policy
+    def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
+        super().__init__(settings, **kwargs)
+        settings, dtype = self.settings, self.dtype_policy
         self.self_attention = MultiHeadAttention(
             **settings.attention, window=settings.window(causal=True), name="self_attention", dtype=dtype
         )
@@ -106,7 +107,7 @@ class Decoder(Stack):
         float [batch, target_len, d_model]. With `past`, also the past of each layer with these positions.
 
     Example:
-        >>> decoder = Decoder(num_layers=2, layer={"num_heads": 2, "d_key": 4, "d_ff": 16})
+        >>> decoder = Decoder(num_layers=2, num_heads=2, d_ff=16)
         >>> decoder(np.ones([2, 3, 8], "float32"), np.ones([2, 5, 8], "float32")).shape
         TensorShape([2, 3, 8])
     """

@@ -1,26 +1,27 @@
 """The encoder (left half of Figure 1)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 
+from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import Layer, takes
+from t2t_keras.layers.layer import ConfiguredLayer, takes
 from t2t_keras.layers.residual import Residual
-from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stack import Stack
 from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class EncoderLayer(Layer):
+class EncoderLayer(ConfiguredLayer):
     """Self-attention, then a feed-forward network or experts, each inside an "Add & Norm" (section 3.1).
 
     Args:
-        settings: a `LayerSettings`, or its fields by name.
+        settings: a `LayerSettings`; None means its defaults, the paper's base model.
+        kwargs: fields of `LayerSettings` by name, such as `num_heads`, `d_ff`, `dropout_rate`; and the arguments of a
+            Keras layer.
 
     Call arguments:
         inputs: float [batch, source_len, d_model].
@@ -33,10 +34,9 @@ class EncoderLayer(Layer):
         float [batch, source_len, d_model].
     """
 
-    def __init__(self, settings: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.settings = settings = LayerSettings.of(settings)
-        dtype = self.dtype_policy
+    def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
+        super().__init__(settings, **kwargs)
+        settings, dtype = self.settings, self.dtype_policy
         self.self_attention = MultiHeadAttention(
             **settings.attention, window=settings.window(causal=False), name="self_attention", dtype=dtype
         )
@@ -82,7 +82,7 @@ class Encoder(Stack):
         The memory, float [batch, source_len, d_model].
 
     Example:
-        >>> encoder = Encoder(num_layers=2, layer={"num_heads": 2, "d_key": 4, "d_ff": 16})
+        >>> encoder = Encoder(num_layers=2, num_heads=2, d_ff=16)
         >>> encoder(np.ones([2, 5, 8], "float32")).shape
         TensorShape([2, 5, 8])
     """

@@ -8,13 +8,13 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.kernels import plain
 from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.layer import Layer, check_at_least_one, takes
-from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.tensor import Tensor
 
 # The least deviation of the noise, which keeps the gradient of the load finite.

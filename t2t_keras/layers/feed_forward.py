@@ -1,22 +1,13 @@
 """The position-wise feed-forward network."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer, check_at_least_one, takes
 from t2t_keras.tensor import Tensor
-
-# swish(x) = x / (1 + e^-x); gelu(x) = x P(X <= x), X normal, not its approximation by tanh.
-ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "relu": ops.relu,
-    "swish": ops.silu,
-    "gelu": lambda x: ops.gelu(x, approximate=False),
-}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -26,7 +17,7 @@ class FeedForward(Layer):
     Args:
         d_ff: inner width.
         dropout_rate: dropout on the inner activations; the paper uses none, T2T 0.1.
-        activation: "relu", the paper's max(0, x), "swish" or "gelu".
+        activation: name of one of Keras's activations: "relu" is the paper's max(0, x).
 
     Call arguments:
         inputs: float [batch, length, d_model].
@@ -44,12 +35,10 @@ class FeedForward(Layer):
     def __init__(self, d_ff: int, dropout_rate: float = 0.0, activation: str = "relu", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_at_least_one(d_ff=d_ff)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}; got {activation!r}")
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
         self.activation = activation
-        self.activate = ACTIVATIONS[activation]
+        self.activate = keras.activations.get(activation)
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, input_shape: tuple) -> None:

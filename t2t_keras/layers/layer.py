@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from t2t_keras.config.layer_settings import FIELDS, LayerSettings
+
 # What `__init__` hands on to Keras, which stores it itself.
 _OF_KERAS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
 
@@ -55,9 +57,25 @@ class Layer(keras.layers.Layer):
         names = set(_arguments(type(self))) - _OF_KERAS
         if type(self).get_config is not Layer.get_config:
             names = {name for name in names if hasattr(self, name)}
-        values = {name: getattr(self, name) for name in sorted(names)}
-        plain = {name: dataclasses.asdict(each) if _is_settings(each) else each for name, each in values.items()}
-        return {**super().get_config(), **plain}
+        config = super().get_config()
+        for name in sorted(names):
+            value = getattr(self, name)
+            config |= dataclasses.asdict(value) if isinstance(value, LayerSettings) else {name: value}
+        return config
+
+
+class ConfiguredLayer(Layer):
+    """A layer or a stack of Figure 1.
+
+    Args:
+        settings: a `LayerSettings`, or a configuration that inherits its fields; None means its defaults.
+        kwargs: fields of `LayerSettings` by name, in place of those of `settings`; and the arguments of a Keras layer.
+    """
+
+    def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
+        changes = {name: kwargs.pop(name) for name in FIELDS & kwargs.keys()}
+        super().__init__(**kwargs)
+        self.settings = LayerSettings.of(settings, **changes)
 
 
 def _arguments(kind: type) -> Iterator[str]:
@@ -70,10 +88,6 @@ def _arguments(kind: type) -> Iterator[str]:
         yield from (argument.name for argument in arguments if argument not in starred)
         if not starred:
             return
-
-
-def _is_settings(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def takes(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:

@@ -1,11 +1,12 @@
 """The residual connection around every sub-layer."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, get_args
 
 import keras
 
 from t2t_keras import kernels
+from t2t_keras.config.layer_settings import NormPosition
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
@@ -32,14 +33,14 @@ class Residual(Layer):
 
     def __init__(
         self,
-        norm_position: Literal["post", "pre"] = "post",
+        norm_position: NormPosition = "post",
         dropout_rate: float = 0.0,
         epsilon: float = 1e-6,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if norm_position not in ("post", "pre"):
-            raise ValueError(f"`norm_position` must be 'post' or 'pre', got {norm_position!r}")
+        if norm_position not in get_args(NormPosition):
+            raise ValueError(f"`norm_position` must be one of {get_args(NormPosition)}, got {norm_position!r}")
         self.norm_position = norm_position
         self.dropout_rate = dropout_rate
         self.epsilon = epsilon

@@ -1,34 +1,32 @@
 """What the encoder and the decoder share."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from t2t_keras.layers.layer import Layer, check_at_least_one, takes
+from t2t_keras.config.layer_settings import LayerSettings
+from t2t_keras.layers.layer import ConfiguredLayer, check_at_least_one, takes
 from t2t_keras.layers.normalization import LayerNormalization
-from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.tensor import Tensor
 
 
-class Stack(Layer):
+class Stack(ConfiguredLayer):
     """N identical layers (section 3.1), followed by one more normalisation if pre-norm.
 
     Args:
         num_layers: N.
-        layer: the settings of every layer, or their fields by name.
+        settings, kwargs: as in `EncoderLayer`, for every layer.
     """
 
     layer_class: ClassVar[type[Any]]
 
-    def __init__(self, num_layers: int, layer: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, num_layers: int, settings: LayerSettings | None = None, **kwargs: Any) -> None:
+        super().__init__(settings, **kwargs)
         check_at_least_one(num_layers=num_layers)
         self.num_layers = num_layers
-        self.layer = layer = LayerSettings.of(layer)
-        dtype = self.dtype_policy
-        self.layers = [self.layer_class(layer, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
+        settings, dtype = self.settings, self.dtype_policy
+        self.layers = [self.layer_class(settings, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
         self.final_norm = None
-        if layer.norm_position == "pre":
-            self.final_norm = LayerNormalization(layer.layer_norm_epsilon, name="final_norm", dtype=dtype)
+        if settings.norm_position == "pre":
+            self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
 
     def build_all(self, inputs_shape: tuple, *others: tuple) -> None:
         """Builds the layers for inputs of these shapes, and the final normalisation."""

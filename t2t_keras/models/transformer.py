@@ -1,6 +1,5 @@
 """The Transformer (Figure 1) as one Keras model."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import keras
@@ -13,7 +12,6 @@ from t2t_keras.layers.attention.multi_head import KeysAndValues
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
-from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -79,16 +77,12 @@ class Transformer(EncoderDecoder):
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=config.use_output_bias, **kwargs)
-        d_key, d_value = config.head_widths()
-        # The settings of a layer have the names that they have in the configuration.
-        shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(LayerSettings)}
-        layer = LayerSettings(**{**shared, "d_key": d_key, "d_value": d_value})
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
         self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", dtype=self.dtype_policy)
         self.target_dropout = Dropout(config.dropout_rate, name="target_dropout", dtype=self.dtype_policy)
-        self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder", dtype=self.dtype_policy)
-        self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder", dtype=self.dtype_policy)
+        self.encoder = Encoder(config.num_encoder_layers, config, name="encoder", dtype=self.dtype_policy)
+        self.decoder = Decoder(config.num_decoder_layers, config, name="decoder", dtype=self.dtype_policy)
 
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)

@@ -1,6 +1,7 @@
 """What layers hand over beside their outputs goes to the innermost collector of one pass, and nowhere else."""
 
 import threading
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,12 +11,12 @@ import tensorflow as tf
 from t2t_keras.layers import Encoder, MixtureOfExperts, MultiHeadAttention
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 
-EXPERTS = {"num_heads": 1, "d_key": 4, "d_ff": 9, "num_experts": 3, "experts_per_token": 1, "dropout_rate": 0.1}
+EXPERTS: dict[str, Any] = {"num_heads": 1, "d_key": 4, "d_ff": 9, "num_experts": 3, "experts_per_token": 1}
 
 
 @pytest.fixture
 def layer() -> Encoder:
-    encoder = Encoder(2, EXPERTS)
+    encoder = Encoder(2, **EXPERTS)
     encoder.build((None, None, 6))
     return encoder
 
@@ -94,7 +95,7 @@ def test_each_trace_has_its_own(layer, x):
 
 def test_somebody_elses_functional_model_is_not_touched_by_it(x):
     inputs = keras.Input((None, 6))
-    model = keras.Model(inputs, Encoder(1, EXPERTS)(inputs))
+    model = keras.Model(inputs, Encoder(1, **EXPERTS)(inputs))
     expected = model(x)
     with AuxiliaryLosses(np.ones((3, 4), bool)) as collector:
         np.testing.assert_array_equal(model(x), expected)

@@ -63,9 +63,9 @@ CASES = {
         (2, *X),
         "attention_mask",
     ),
-    "decoder": Case(layers.Decoder, {"num_layers": 2, "layer": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
-    "decoder_layer": Case(layers.DecoderLayer, {"settings": LAYER}, [X, MEMORY], (2, *X), "cross_attention_mask"),
-    "decoder_layer_pre": Case(layers.DecoderLayer, {"settings": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
+    "decoder": Case(layers.Decoder, {"num_layers": 2, **T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
+    "decoder_layer": Case(layers.DecoderLayer, LAYER, [X, MEMORY], (2, *X), "cross_attention_mask"),
+    "decoder_layer_pre": Case(layers.DecoderLayer, T2T, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "dilated_block": Case(
         DilatedBlock,
         {"d_inner": 5, "kernel_size": 3, "dilation_rate": 2, "causal": True, "dropout_rate": 0.1, "epsilon": 1e-5},
@@ -74,8 +74,8 @@ CASES = {
     ),
     "dropout": Case(layers.Dropout, {"rate": 0.3}, [X], (2, *X)),
     "embedding": Case(layers.TiedEmbedding, {"vocab_size": 9, "d_model": 8}, [(4,)], (2, 4, 8), integers=True),
-    "encoder": Case(layers.Encoder, {"num_layers": 2, "layer": T2T}, [X], (2, *X), "self_attention_mask"),
-    "encoder_layer": Case(layers.EncoderLayer, {"settings": LAYER}, [X], (2, *X), "self_attention_mask"),
+    "encoder": Case(layers.Encoder, {"num_layers": 2, **T2T}, [X], (2, *X), "self_attention_mask"),
+    "encoder_layer": Case(layers.EncoderLayer, LAYER, [X], (2, *X), "self_attention_mask"),
     "experts": Case(
         layers.MixtureOfExperts,
         {"num_experts": 5, "experts_per_token": 2, "d_expert": 7, "gate_noise": False, "balance_weight": 0.1},
@@ -250,8 +250,8 @@ def test_a_subclass_keeps_what_it_hands_on():
 
 def test_a_subclass_may_store_its_own_arguments_and_have_any():
     class WithDropout(layers.EncoderLayer):
-        def __init__(self, settings, rate=0.1, **more):
-            super().__init__(settings, **more)
+        def __init__(self, rate=0.1, **more):
+            super().__init__(**more)
             self.extra = keras.layers.Dropout(rate)
 
         def get_config(self):
@@ -261,7 +261,7 @@ def test_a_subclass_may_store_its_own_arguments_and_have_any():
         def __init__(self, *sizes, dtype=None, **more):
             super().__init__(*sizes, dtype=dtype, **more)
 
-    assert WithDropout.from_config(WithDropout(LAYER, 0.3).get_config()).extra.rate == 0.3
+    assert WithDropout.from_config(WithDropout(0.3, **LAYER).get_config()).extra.rate == 0.3
     copy = Starred.from_config(Starred(8, dtype="mixed_bfloat16").get_config())
     assert (copy.d_ff, copy.compute_dtype) == (8, "bfloat16")
 
@@ -286,7 +286,7 @@ def test_inputs_of_another_width_are_refused(case, rng):
 
 
 def test_a_mask_that_cannot_be_one_is_refused(rng):
-    layer, x = layers.EncoderLayer(LAYER), rng.standard_normal((3, 4, 8)).astype("float32")
+    layer, x = layers.EncoderLayer(**LAYER), rng.standard_normal((3, 4, 8)).astype("float32")
     for shape in ((3, 4), (3, 1, 1, 5), (3, 4, 1, 1, 1)):
         with pytest.raises(
             ValueError, match=r"broadcastable to .* \(3, 2, 4, 4\), got the shape .* `padding_mask` makes"
@@ -297,14 +297,14 @@ def test_a_mask_that_cannot_be_one_is_refused(rng):
 def test_the_mask_of_keras_is_handed_on(rng):
     token_ids = np.array([[5, 6, 0, 0], [7, 0, 0, 0]])
     x = keras.layers.Embedding(9, 8, mask_zero=True)(token_ids)
-    for layer in (layers.SinusoidalPositions(), layers.EncoderLayer(LAYER), layers.FeedForward(4)):
+    for layer in (layers.SinusoidalPositions(), layers.EncoderLayer(**LAYER), layers.FeedForward(4)):
         x = layer(x)
     np.testing.assert_allclose(keras.layers.GlobalAveragePooling1D()(x)[1], x[1, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", [[1, 2], np.array([1, 2]), (1, 2)], ids=lambda seed: type(seed).__name__)
 def test_seeds_of_any_whole_numbers(seed, rng):
-    layer, x = layers.EncoderLayer(LAYER), rng.standard_normal((2, 4, 8)).astype("float32")
+    layer, x = layers.EncoderLayer(**LAYER), rng.standard_normal((2, 4, 8)).astype("float32")
     expected = layer(x, seed=ops.convert_to_tensor([1, 2], "int32"), training=True)
     np.testing.assert_array_equal(layer(x, seed=seed, training=True), expected)
 

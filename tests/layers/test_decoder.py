@@ -14,7 +14,7 @@ SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 @pytest.mark.parametrize("changes", [{}, {"d_key": 3, "d_value": 5, "use_attention_bias": False}])
 def test_a_layer_equals_figure_1(rng, norm_position, changes):
-    layer = DecoderLayer({**SIZES, **changes, "norm_position": norm_position})
+    layer = DecoderLayer(**{**SIZES, **changes, "norm_position": norm_position})
     layer.build((None, None, 8), (None, None, 6))
     numpy_oracle.randomise(layer, rng)
     x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 6))
@@ -27,7 +27,7 @@ def test_a_layer_equals_figure_1(rng, norm_position, changes):
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_position):
-    decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
+    decoder = Decoder(2, **{**SIZES, "norm_position": norm_position})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
     x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 8))
@@ -43,7 +43,7 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing(rng, norm_position):
-    decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
+    decoder = Decoder(2, **{**SIZES, "norm_position": norm_position})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
     x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 8))
@@ -74,7 +74,7 @@ def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_later_positions_change_nothing_before_them(rng, norm_position):
-    decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
+    decoder = Decoder(2, **{**SIZES, "norm_position": norm_position})
     x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (6, 3))
     outputs = np.array(decoder(x, memory, causal_mask(6)))
     for position in range(1, 6):
@@ -90,11 +90,11 @@ def test_every_dropout_site_has_a_mask_of_its_own(rng):
     names = ("dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
     x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (4, 3))
     seed = ops.convert_to_tensor([1, 2], "int32")
-    reference = Decoder(2, {**SIZES, **dict.fromkeys(names, 0.4)})
+    reference = Decoder(2, **{**SIZES, **dict.fromkeys(names, 0.4)})
     outcome = np.array(reference(x, memory, seed=seed, training=True))
     np.testing.assert_array_equal(outcome, reference(x, memory, seed=seed, training=True))
     for name in names:
-        other = Decoder(2, {**SIZES, **dict.fromkeys(names, 0.4), name: 0.0})
+        other = Decoder(2, **{**SIZES, **dict.fromkeys(names, 0.4), name: 0.0})
         other.build(x.shape, memory.shape)
         for weight, value in zip(other.trainable_variables, reference.trainable_variables, strict=True):
             weight.assign(value)
@@ -118,7 +118,7 @@ CHANGES = {
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     """The hypotheses of a sentence take the place of the target length."""
-    decoder = Decoder(2, {**SIZES, **changes})
+    decoder = Decoder(2, **{**SIZES, **changes})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
     batch, length = 2, 5
@@ -144,7 +144,7 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
 
 
 def test_several_positions_with_a_past_equal_all_at_once(rng):
-    decoder = Decoder(2, SIZES)
+    decoder = Decoder(2, **SIZES)
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
     x, memory = (ops.convert_to_tensor(rng.standard_normal((2, n, 8)), "float32") for n in (5, 3))

@@ -14,7 +14,7 @@ SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 @pytest.mark.parametrize("changes", [{}, {"d_key": 3, "d_value": 5, "use_attention_bias": False}])
 def test_a_layer_equals_figure_1(rng, norm_position, changes):
-    layer = EncoderLayer({**SIZES, **changes, "norm_position": norm_position})
+    layer = EncoderLayer(**{**SIZES, **changes, "norm_position": norm_position})
     layer.build((None, None, 8))
     numpy_oracle.randomise(layer, rng)
     x = rng.standard_normal((2, 4, 8))
@@ -26,7 +26,7 @@ def test_a_layer_equals_figure_1(rng, norm_position, changes):
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_position):
-    encoder = Encoder(3, {**SIZES, "norm_position": norm_position})
+    encoder = Encoder(3, **{**SIZES, "norm_position": norm_position})
     encoder.build((None, None, 8))
     numpy_oracle.randomise(encoder, rng)
     x = rng.standard_normal((2, 4, 8))
@@ -42,7 +42,7 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing(rng, norm_position):
-    encoder = Encoder(2, {**SIZES, "norm_position": norm_position})
+    encoder = Encoder(2, **{**SIZES, "norm_position": norm_position})
     encoder.build((None, None, 8))
     numpy_oracle.randomise(encoder, rng)
     x = rng.standard_normal((2, 4, 8))
@@ -65,7 +65,7 @@ def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing
 
 
 def test_padding_changes_no_real_position(rng):
-    encoder = Encoder(2, SIZES)
+    encoder = Encoder(2, **SIZES)
     x = rng.standard_normal((2, 4, 8)).astype("float32")
     noise = rng.standard_normal((2, 3, 8)).astype("float32")
     mask = np.array([True] * 4 + [False] * 3)
@@ -75,4 +75,4 @@ def test_padding_changes_no_real_position(rng):
 
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
-        Encoder(0, SIZES)
+        Encoder(0, **SIZES)

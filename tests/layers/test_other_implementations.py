@@ -152,13 +152,13 @@ def copy_to_keras_hub(layer, other) -> None:
 def test_keras_hubs_layers_have_the_same_outputs(rng, norm_position):
     keras_hub = pytest.importorskip("keras_hub")
     settings = {"num_heads": HEADS, "layer_norm_epsilon": EPSILON}
-    own = {**settings, "d_key": D_MODEL // HEADS, "d_ff": D_FF, "norm_position": norm_position}
+    own = {**settings, "d_ff": D_FF, "norm_position": norm_position}
     theirs = {**settings, "intermediate_dim": D_FF, "normalize_first": norm_position == "pre"}
     source = rng.standard_normal((2, 6, D_MODEL)).astype("float32")
     target = rng.standard_normal((2, 5, D_MODEL)).astype("float32")
     is_token = SOURCE != 0
 
-    encoder, decoder = EncoderLayer(own), DecoderLayer(own)
+    encoder, decoder = EncoderLayer(**own), DecoderLayer(**own)
     encoder.build(source.shape)
     decoder.build(target.shape, source.shape)
     other_encoder = keras_hub.layers.TransformerEncoder(**theirs)

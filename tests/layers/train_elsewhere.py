@@ -25,7 +25,7 @@ from tests.layers.collected import attended
 from tests.training.tiny_families import TINY, tiny_family
 
 VOCAB = 12
-SIZES = {"num_heads": 2, "d_key": 8, "d_ff": 32, "dropout_rate": 0.1}
+SIZES: dict[str, Any] = {"num_heads": 2, "d_key": 8, "d_ff": 32, "dropout_rate": 0.1}
 
 
 def sentences(count: int, length: int = 6) -> np.ndarray:
@@ -43,8 +43,8 @@ def classifier() -> keras.Model:
     x = layers.SinusoidalPositions()(layers.TiedEmbedding(VOCAB, 16)(tokens))
     x = layers.Dropout(0.1)(x)
     mask = layers.padding_mask(tokens)
-    experts = {"num_experts": 4, "experts_per_token": 2}
-    x = layers.EncoderLayer({**SIZES, **experts, "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1})(x, mask)
+    experts: dict[str, Any] = {"num_experts": 4, "experts_per_token": 2}
+    x = layers.EncoderLayer(**SIZES, **experts, attention_dropout_rate=0.1, relu_dropout_rate=0.1)(x, mask)
     x = keras.layers.GlobalMaxPooling1D()(x)
     return keras.Model(tokens, keras.layers.Dense(1)(x))
 
@@ -55,9 +55,9 @@ def copier() -> keras.Model:
     embedding = layers.TiedEmbedding(VOCAB, 16)
     positions = layers.LearnedPositions(6)
     mask = layers.padding_mask(source)
-    layer = {**SIZES, "norm_position": "pre", "use_attention_bias": False}
-    memory = layers.Encoder(1, layer)(positions(embedding(source)), mask)
-    x = layers.Decoder(1, layer)(positions(embedding(shifted)), memory, layers.causal_mask(6), mask)
+    layer: dict[str, Any] = {**SIZES, "norm_position": "pre", "use_attention_bias": False}
+    memory = layers.Encoder(1, **layer)(positions(embedding(source)), mask)
+    x = layers.Decoder(1, **layer)(positions(embedding(shifted)), memory, layers.causal_mask(6), mask)
     return keras.Model([source, shifted], keras.layers.Dense(VOCAB)(x))
 
 

@@ -124,7 +124,7 @@ def _cache_signature(model: Any) -> dict[str, tf.TensorSpec]:
     specs = {MEMORY_MASK: tf.TensorSpec([None, 1, 1, None], tf.bool, MEMORY_MASK)}
     for index, layer in enumerate(model.decoder.layers):
         attention = layer.self_attention
-        for names, d_head in (((KEYS, MEMORY_KEYS), attention.d_key), ((VALUES, MEMORY_VALUES), attention.d_value)):
+        for names, d_head in zip(((KEYS, MEMORY_KEYS), (VALUES, MEMORY_VALUES)), attention.head_widths, strict=True):
             shape = [None, attention.num_heads, None, d_head]
             specs.update({f"{name}{index}": tf.TensorSpec(shape, tf.float32, f"{name}{index}") for name in names})
     return specs

@@ -9,11 +9,11 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.layer_settings import AttentionScore
 from t2t_keras.kernels.made_ready import ReadyWeights, made_ready
 from t2t_keras.kernels.plain import product_dtype
 from t2t_keras.layers.attention.masks import window_mask, with_heads
 from t2t_keras.layers.attention.scores import (
-    Score,
     additive_attention,
     dot_product_attention,
     scaled_dot_product_attention,
@@ -56,9 +56,9 @@ class MultiHeadAttention(Layer):
     values come from one sequence, the memory. Self-attention is `attention(x, x)`.
 
     Args:
-        num_heads: h; like the widths at least 1, else ValueError.
-        d_key: width of a head's queries and keys.
-        d_value: width of a head's values; None means d_key.
+        num_heads: h, at least 1.
+        d_key: width of a head's queries and keys; None means d_model / num_heads, as in the paper.
+        d_value: width of a head's values; None means d_model / num_heads.
         dropout_rate: dropout on the attention weights; the paper uses none.
         use_bias: whether the four projections have biases.
         score: "scaled_dot", q . k / sqrt(d_key) (equation 1), or what section 3.2.1 compares it with: "dot", q . k, or
@@ -89,24 +89,24 @@ class MultiHeadAttention(Layer):
     def __init__(
         self,
         num_heads: int,
-        d_key: int,
+        d_key: int | None = None,
         d_value: int | None = None,
         dropout_rate: float = 0.0,
         use_bias: bool = True,
-        score: Score = "scaled_dot",
+        score: AttentionScore = "scaled_dot",
         window: tuple[int, int] | None = None,
         query_key_initializer: str | keras.initializers.Initializer = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_at_least_one(num_heads=num_heads, d_key=d_key, d_value=d_value)
-        if score not in get_args(Score):
-            raise ValueError(f"`score` must be one of {get_args(Score)}, got {score!r}")
+        if score not in get_args(AttentionScore):
+            raise ValueError(f"`score` must be one of {get_args(AttentionScore)}, got {score!r}")
         if window is not None and not _is_window(window):
             raise ValueError(f"`window` must be two whole numbers of at least 0, got {window}")
         self.num_heads = num_heads
         self.d_key = d_key
-        self.d_value = d_value or d_key
+        self.d_value = d_value
         self.dropout_rate = dropout_rate
         self.use_bias = use_bias
         self.score = score
@@ -117,14 +117,20 @@ class MultiHeadAttention(Layer):
     def build(self, query_shape: tuple, memory_shape: tuple) -> None:
         self.input_spec = takes(3, query_shape)
         d_model, d_memory = query_shape[-1], memory_shape[-1]
-        heads_key, heads_value = self.num_heads * self.d_key, self.num_heads * self.d_value
+        if None in (self.d_key, self.d_value) and d_model % self.num_heads:
+            raise ValueError(
+                f"`num_heads`={self.num_heads} does not divide d_model={d_model}; give `d_key` and `d_value`"
+            )
+        d_head = d_model // self.num_heads
+        self.head_widths = self.d_key or d_head, self.d_value or d_head
+        heads_key, heads_value = (self.num_heads * width for width in self.head_widths)
         self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key, self.query_key_initializer)
         self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key, self.query_key_initializer)
         self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value)
         self.output_kernel, self.output_bias = self._projection("output", heads_value, d_model)
         self.score_vector = None
         if self.score == "additive":
-            self.score_vector = self.add_weight(shape=(self.num_heads, self.d_key), name="score_vector")
+            self.score_vector = self.add_weight(shape=(self.num_heads, self.head_widths[0]), name="score_vector")
 
     def call(
         self,
@@ -162,7 +168,7 @@ class MultiHeadAttention(Layer):
 
     def no_keys_and_values(self, batch: Tensor | int) -> KeysAndValues:
         """Keys and values of no position."""
-        shapes = ((batch, self.num_heads, 0, width) for width in (self.d_key, self.d_value))
+        shapes = ((batch, self.num_heads, 0, width) for width in self.head_widths)
         return KeysAndValues(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
     def attend(
@@ -186,7 +192,7 @@ class MultiHeadAttention(Layer):
         if self.score == "dot":
             return dot_product_attention(queries, keys, values, mask, dropout=dropout)
         blocks = [1] * (len(queries.shape) - 4)  # of `window_attention`
-        vector = ops.reshape(self.score_vector, (self.num_heads, *blocks, self.d_key))
+        vector = ops.reshape(self.score_vector, (self.num_heads, *blocks, self.head_widths[0]))
         return additive_attention(queries, keys, values, mask, vector=vector, dropout=dropout)
 
     def _concatenated(self, heads: Tensor) -> Tensor:
@@ -229,7 +235,8 @@ class MultiHeadAttention(Layer):
             raise ValueError(f"`{argument}` must be {wanted}, as it was built for, got the shape {tuple(x.shape)}")
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
         is_copied = ReadyWeights.innermost() is None  # at each call
-        if len(names) > 1 and (self.d_key != self.d_value or (is_copied and elements > MOST_JOINED)):
+        has_equal_widths = len({kernel.shape[1] for kernel in projections}) == 1
+        if len(names) > 1 and (not has_equal_widths or (is_copied and elements > MOST_JOINED)):
             return [part for name in names for part in self._project(x, name)]
         kernel, bias = projections[0], getattr(self, f"{names[0]}_bias")
         if len(names) > 1:

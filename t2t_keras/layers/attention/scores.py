@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
 
 import keras
 from keras import ops
@@ -11,8 +10,6 @@ from t2t_keras import kernels
 from t2t_keras.kernels.blocks import ceiling, in_blocks, joined, larger
 from t2t_keras.layers.attention.masks import check_mask
 from t2t_keras.tensor import Tensor
-
-Score = Literal["scaled_dot", "dot", "additive"]
 
 # Most elements of the additive score's hidden layer to hold at once.
 _MOST_HIDDEN = 2**23

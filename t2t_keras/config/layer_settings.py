@@ -1,0 +1,111 @@
+"""The settings of an encoder or decoder layer (Figure 1)."""
+
+import dataclasses
+from typing import Any, Literal
+
+# Any activation of `keras.activations` may be added here by its name.
+Activation = Literal["relu", "swish", "gelu"]
+AttentionScore = Literal["scaled_dot", "dot", "additive"]
+NormPosition = Literal["post", "pre"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerSettings:
+    """Sizes and choices of an `EncoderLayer` or a `DecoderLayer`; the defaults are the paper's base model.
+
+    Attributes:
+        num_heads: h, attention heads.
+        d_key: width of a head's queries and keys; None means d_model / num_heads.
+        d_value: width of a head's values; None means d_model / num_heads.
+        d_ff: inner width of the feed-forward sub-layer.
+        dropout_rate: dropout on each sub-layer's output (5.4).
+        attention_dropout_rate: dropout on the attention weights (T2T; the paper has none).
+        relu_dropout_rate: dropout inside the feed-forward sub-layer (T2T; the paper has none).
+        norm_position: "post": LayerNorm(x + Sublayer(x)), the paper; "pre": x + Sublayer(LayerNorm(x)), T2T.
+        layer_norm_epsilon: added to the variance in layer normalisation.
+        use_attention_bias: whether the attention projections have biases.
+        attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)), "additive" (3.2.1).
+        attention_window: positions that self-attention reaches on either side, in the decoder only before; None or 0
+            means all (4).
+        query_key_initializer: initializer of the kernels of queries and keys: "glorot_uniform", or "lecun_uniform",
+            with which queries and keys have unit variance, as 3.2.1 supposes.
+        activation: of the feed-forward sub-layer: "relu" (equation 2), "swish" or "gelu".
+        num_experts: experts in place of the feed-forward network (Shazeer et al., 2017); 0 means none.
+        experts_per_token: number of experts that compute a token.
+        d_expert: inner width of an expert; None means d_ff.
+        gate_noise: whether the choice of experts is noisy in training.
+        balance_weight: weight of the losses that ask for an even use of the experts.
+    """
+
+    num_heads: int = 8
+    d_key: int | None = None
+    d_value: int | None = None
+    d_ff: int = 2048
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.0
+    relu_dropout_rate: float = 0.0
+    norm_position: NormPosition = "post"
+    layer_norm_epsilon: float = 1e-6
+    use_attention_bias: bool = True
+    attention_score: AttentionScore = "scaled_dot"
+    attention_window: int | None = None
+    query_key_initializer: Literal["glorot_uniform", "lecun_uniform"] = "glorot_uniform"
+    activation: Activation = "relu"
+    num_experts: int = 0
+    experts_per_token: int = 4
+    d_expert: int | None = None
+    gate_noise: bool = True
+    balance_weight: float = 0.01
+
+    @classmethod
+    def of(cls, settings: "LayerSettings | None", **changes: Any) -> "LayerSettings":
+        """The fields of some settings, or of a configuration that inherits them, or the defaults, with changes."""
+        given = {} if settings is None else {name: getattr(settings, name) for name in FIELDS}
+        return LayerSettings(**{**given, **changes})
+
+    @property
+    def attention(self) -> dict[str, Any]:
+        """Arguments of each `MultiHeadAttention`."""
+        return {
+            "num_heads": self.num_heads,
+            "d_key": self.d_key,
+            "d_value": self.d_value,
+            "dropout_rate": self.attention_dropout_rate,
+            "use_bias": self.use_attention_bias,
+            "score": self.attention_score,
+            "query_key_initializer": self.query_key_initializer,
+        }
+
+    def window(self, causal: bool) -> tuple[int, int] | None:
+        """The argument `window` of self-attention, with or without the positions after each."""
+        reach = self.attention_window
+        return (reach, 0 if causal else reach) if reach else None
+
+    @property
+    def feed_forward(self) -> dict[str, Any]:
+        """Arguments of the `FeedForward`."""
+        return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate, "activation": self.activation}
+
+    @property
+    def experts(self) -> dict[str, Any]:
+        """Arguments of the `MixtureOfExperts`."""
+        return {
+            "num_experts": self.num_experts,
+            "experts_per_token": self.experts_per_token,
+            "d_expert": self.d_expert or self.d_ff,
+            "gate_noise": self.gate_noise,
+            "balance_weight": self.balance_weight,
+            "dropout_rate": self.relu_dropout_rate,
+        }
+
+    @property
+    def residual(self) -> dict[str, Any]:
+        """Arguments of each `Residual`."""
+        return {
+            "norm_position": self.norm_position,
+            "dropout_rate": self.dropout_rate,
+            "epsilon": self.layer_norm_epsilon,
+        }
+
+
+FIELDS = frozenset(field.name for field in dataclasses.fields(LayerSettings))
