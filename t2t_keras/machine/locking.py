@@ -32,7 +32,7 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
         flag: the flag that names the directory.
 
     Raises:
-        BusyError: a different process still holds the lock after 5 seconds.
+        BusyError: another process still holds the lock after 5 seconds.
         InputError: the directory is not writable.
     """
     with explained(f"cannot {verb} in {directory}"):

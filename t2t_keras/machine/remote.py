@@ -55,7 +55,7 @@ class _File(NamedTuple):
 
 
 class LeaseLostError(InputError):
-    """A different process has taken over the run's lease, so this one may not publish any more."""
+    """Another process has taken over the run's lease, so this one may not publish any more."""
 
 
 class Mirror:
@@ -118,7 +118,7 @@ class Mirror:
             if not odd:
                 self._base = files
                 return
-            if number is not None or self._newest()[0] == found:  # otherwise a different process has just replaced it
+            if number is not None or self._newest()[0] == found:  # otherwise another process has just replaced it
                 raise InputError(f"{self.url}/{odd} is missing or damaged, which the newest state names")
 
     def _fetch(self, files: dict[str, _File], wanted: set[str]) -> str:
@@ -149,7 +149,7 @@ class Mirror:
             alone: whether the files belong together, so that changes by others are an error.
 
         Raises:
-            LeaseLostError: a different process took over the lease of `held`.
+            LeaseLostError: another process took over the lease of `held`.
             InputError: as `Store`, or `alone` is set and others published changes. The state is unchanged.
         """
         with self._publishing:
@@ -216,13 +216,13 @@ class Mirror:
     def held(self, report: Callable[[str], None]) -> Iterator[None]:
         """A context that keeps other trainers out by a lease in the state, which a thread renews.
 
-        If a different process holds the lease, this waits until it is released, renewed or expired.
+        If another process holds the lease, this waits until it is released, renewed or expired.
 
         Args:
             report: called with a line of text if waiting is necessary, and if an expired lease is taken over.
 
         Raises:
-            BusyError: a different process holds the lease and has renewed it; the message names the process.
+            BusyError: another process holds the lease and has renewed it; the message names the process.
             InputError: as `Store`, or the store does not support exclusive creation.
         """
         token, ended = uuid.uuid4().hex, threading.Event()
@@ -315,7 +315,7 @@ class Mirror:
             raise InputError(f"{self.url}/{self._state_name(number)} is damaged: {error}") from None
 
     def _update(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """Publishes a changed state and returns it; calls `change` again if a different process was faster."""
+        """Publishes a changed state and returns it; calls `change` again if another process was faster."""
         with self._updating:
             for _ in range(_TRIES):
                 number, document = self._newest()
@@ -366,8 +366,7 @@ def local(path: str) -> str:
 def publishing(path: str | os.PathLike[str]) -> Callable[[], None]:
     """Returns a function that publishes a directory in a mirror; for other directories, it does nothing.
 
-    Errors of the store are logged as warnings, because the next call publishes what is missing. Only a LeaseLostError
-    is raised.
+    An InputError is logged as a warning, because the next call publishes what is missing. A LeaseLostError is raised.
     """
     mirror = mirror_of(path)
 

@@ -25,7 +25,7 @@ _FIRST_PORT, _PORTS_A_JOB, _JOBS = 10_000, 10, 2_000
 
 
 class WorkerLostError(RuntimeError):
-    """A different worker of the training was lost; restarting all workers resumes the training."""
+    """Another worker of the training was lost; restarting all workers resumes the training."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,7 +80,7 @@ def fit_to_memory(run: Run, config: Config, found: MicroBatch, workers: Workers)
 
     Raises:
         InputError: the result cannot be recorded.
-        WorkerLostError: a different worker was lost.
+        WorkerLostError: another worker was lost.
     """
     with workers.watched():
         findings = workers.gather(json.dumps(found[:2]).encode())

@@ -125,7 +125,7 @@ def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> I
     TensorFlow's distributed iterators prefetch with one autotuned pipeline per device, which can stall for a minute
     when it is destroyed. A few kilobytes of ids are copied to a device fast enough without prefetching.
     """
-    if is_tpu(strategy):  # its host may be a different machine
+    if is_tpu(strategy):  # its host may be another machine
         return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
     return iter(dataset)
 

@@ -102,7 +102,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """A context that raises a WorkerLostError with a one-line message if a different worker is lost inside."""
+        """A context that raises a WorkerLostError with a one-line message if another worker is lost inside."""
         try:
             yield
         except tf.errors.OpError as error:
