@@ -61,7 +61,7 @@ class _Weights:
 
     Attributes:
         name: description of the weights.
-        steps: steps of the checkpoints that they are the mean of.
+        steps: steps of the checkpoints that were averaged.
         arrays: the weights by name.
         value: value of `train.best_metric` on the validation set.
     """

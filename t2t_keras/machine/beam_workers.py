@@ -1,7 +1,8 @@
 """Runs jobs on Apache Beam, whose workers may be on other machines.
 
 Arguments and results are passed in files; only the numbers of the jobs go through the pipeline. The pipeline therefore
-transports nothing large, and each result is available at once, even on runners that report only the end of a pipeline.
+transports nothing large, and each result is available as soon as its job ends, even on
+runners that report only the end of a pipeline.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ class BeamWorkers:
         processes: number of processes of this machine for jobs with large arguments.
 
     Attributes:
-        here: these processes.
+        here: the processes of this machine.
 
     Raises:
         InputError: Beam is missing, does not know the runner, or rejects an option.

@@ -64,6 +64,6 @@ def _make(make: Callable[[], _Made], outcomes: "queue.SimpleQueue[tuple[_Made | 
 
 
 def give_back() -> None:
-    """Returns freed memory that glibc retains to the system; does nothing with a different C library."""
+    """Releases freed memory from glibc's caches to the system; does nothing with a different C library."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
