@@ -1,8 +1,8 @@
 """Runs jobs on Apache Beam, whose workers may be on other machines.
 
 Arguments and results are passed in files; only the numbers of the jobs go through the pipeline. The pipeline therefore
-transports nothing large, and each result is available as soon as its job ends, even on
-runners that report only the end of a pipeline.
+transports nothing large, and each result is available as soon as its job ends, even on runners that report only the end
+of a pipeline.
 """
 
 import contextlib

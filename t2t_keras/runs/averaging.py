@@ -58,7 +58,10 @@ def reach(steps: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
-    """Rejects checkpoints of different runs: the mean of runs with different initial weights does not translate."""
+    """Raises an InputError if the settings differ, because the checkpoints are then from different runs.
+
+    The mean of runs with different initial weights does not translate.
+    """
     before, after = (checkpoint.state.get("config") for checkpoint in (first, other))
     if not before or not after:
         return  # saved without a configuration, so there is nothing to compare
