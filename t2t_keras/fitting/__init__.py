@@ -1,1 +1,1 @@
-"""From parallel text to an exported model, in steps that are each done once."""
+"""The steps from parallel text to an exported model; completed steps are not repeated."""

@@ -1,4 +1,4 @@
-"""The record of a fit, `fit.json`: what was asked for and chosen, and which steps are done."""
+"""The record of a fit, `fit.json`: the inputs, the choices and the completed steps."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,24 +10,32 @@ from t2t_keras.machine.files import read_json, write_json
 
 
 class FitRecord:
-    """Values by name, in a file that is replaced whenever they change; an InputError says that it is damaged."""
+    """Values by name in a JSON file, which is rewritten atomically at each change.
+
+    Raises:
+        InputError: the file is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._values: dict[str, Any] = read_json(path) or {}
 
     def __getitem__(self, name: str) -> Any:
-        """A value, or None if it was not recorded."""
+        """Returns a value, or None if it is not recorded."""
         return self._values.get(name)
 
     def update(self, **values: Any) -> None:
-        """Records JSON values; None takes one back."""
+        """Records JSON values; None removes a value."""
         self._values = {name: value for name, value in {**self._values, **values}.items() if value is not None}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self._path, self._values)
 
     def check_same(self, name: str, values: Mapping[str, Any], folder: Path) -> None:
-        """Records JSON values as `name` the first time; later an InputError names `folder` and what differs."""
+        """Records JSON values as `name` the first time, and compares them with the recorded ones later.
+
+        Raises:
+            InputError: the values differ; names `folder` and the differences.
+        """
         before = self[name]
         if before is None:
             self.update(**{name: dict(values)})

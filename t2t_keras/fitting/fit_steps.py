@@ -1,4 +1,4 @@
-"""The steps from parallel text to an exported model; a step that is done is not done again."""
+"""The steps from parallel text to an exported model; a completed step is not repeated."""
 
 import contextlib
 import dataclasses
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from t2t_keras.training.backends import Devices
     from t2t_keras.training.trainer import Outcome
 
-CHOSEN = "chosen"  # the name of the weights that are translated with
+CHOSEN = "chosen"  # name of the checkpoint whose weights are evaluated and exported
 
-_LEAST_SHARE = 0.5  # of the minutes is for training, however long preparing took
-_LEAST_MINUTES = 0.01  # train.max_minutes=0 would be no limit
-_MOST_UPDATES = 1_000_000  # the minutes end a training
-_DECAYING_SHARE = 5  # the learning rate falls to zero in the last fifth of the updates
-_NEXT_TO_NOTHING = 2  # BLEU of outputs that have little to do with their sources
+_LEAST_SHARE = 0.5  # share of the minutes reserved for training, however long preparation took
+_LEAST_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
+_MOST_UPDATES = 1_000_000  # so large that the time limit ends the training
+_DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
+_NEXT_TO_NOTHING = 2  # BLEU of outputs that are nearly unrelated to their sources
 _EXAMPLES = 5
-_FEWEST_WORDS = 4  # of an example, because short sentences say little
+_FEWEST_WORDS = 4  # in an example, because shorter sentences show little
 
 
 class Places(NamedTuple):
-    """Where the steps write: prepared data, the run with the record of the steps, and the exported model."""
+    """The output directories: prepared data, the run (which includes the record), and the exported model."""
 
     data_dir: Path
     model_dir: Path
@@ -57,7 +57,14 @@ class Places(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Weights:
-    """Weights to translate with, and how good they are on the validation set."""
+    """Candidate weights, and their validation result.
+
+    Attributes:
+        name: description of the weights.
+        steps: steps of the checkpoints that were averaged.
+        arrays: the weights by name.
+        value: value of `train.best_metric` on the validation set.
+    """
 
     name: str
     steps: list[int]
@@ -66,17 +73,17 @@ class _Weights:
 
 
 class FitSteps:
-    """The steps, in the order in which they are called.
+    """The steps of a fit. The methods are defined in the order in which they are called.
 
     Args:
-        places: where they write.
+        places: the output directories.
         say: called with lines of text.
 
     Attributes:
-        record: what is known and done, in the run's directory.
+        record: choices and completed steps, stored in the run's directory.
         run: the run.
-        data: the prepared data; there once `prepare` was called.
-        translator: with the weights that were chosen; there once `keep_better` was called.
+        data: the prepared data; set by `prepare`.
+        translator: translates with the chosen weights; set by `keep_better`.
 
     Raises:
         InputError: the record is damaged.
@@ -92,11 +99,15 @@ class FitSteps:
 
     @property
     def choices(self) -> list[Choice]:
-        """What was chosen when this was begun."""
+        """The choices that were recorded when the fit was started."""
         return [Choice(**values) for values in self.record["choices"] or []]
 
     def choice(self, name: str) -> Any:
-        """Returns the value of a choice; an `InputError` says that another version began this, without the choice."""
+        """Returns the value of a recorded choice.
+
+        Raises:
+            InputError: the fit was started by a version that did not make this choice.
+        """
         for choice in self.choices:
             if choice.name == name:
                 return choice.value
@@ -110,9 +121,17 @@ class FitSteps:
         return make_strategy("auto")
 
     def chosen(self, pairs: int, minutes: float, *, given: Sequence[Choice] = ()) -> list[Choice]:
-        """Returns what the rules choose, and `given` in place of it; an InputError says what does not go together.
+        """Returns the choices of the rules, in which those in `given` take precedence.
 
-        The speed of the machine is measured once, and recorded. It is not needed if the number of updates is given.
+        The training speed of this machine is measured once and recorded, unless the number of updates is given.
+
+        Args:
+            pairs: number of training pairs.
+            minutes: minutes of training.
+            given: the user's choices.
+
+        Raises:
+            InputError: the choices are invalid or incompatible.
         """
         machine = this_machine()
         steps = next((int(each.value) for each in given if each.name == "train.max_steps"), None)
@@ -132,14 +151,15 @@ class FitSteps:
         return chosen
 
     def check_text(self, corpus: Corpus) -> None:
-        """Records which text it is; an `InputError` if it was another one when this was begun."""
+        """Records the identity of the text; raises an InputError if the fit was started with different text."""
         files = checksums(corpus.files, self.places.data_dir / ".checksums.json")
         self.record.check_same("text", {**corpus.identity, **files}, self.places.model_dir)
 
     def prepare(self, corpus: Corpus, config: DataConfig, processes: int = 1) -> None:
-        """Prepares the text with the chosen size of vocabulary, or with one that works if a rule chose another.
+        """Prepares the text with the chosen vocabulary size.
 
-        Raises as `t2t_keras.data.prepare.prepare`.
+        If the text does not allow a size that a rule chose, a size that it does allow is recorded and used instead.
+        Raises the errors of `t2t_keras.data.prepare.prepare`.
         """
 
         def prepared() -> PreparedData:
@@ -166,7 +186,7 @@ class FitSteps:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """Counts the time inside as that of preparing, until the text is prepared: later it is only opened."""
+        """A context that adds its duration to the preparation time, unless the text was prepared before."""
         begun = time.monotonic()
         try:
             yield
@@ -176,10 +196,18 @@ class FitSteps:
                 self.record.update(preparing_minutes=spent + (time.monotonic() - begun) / 60)
 
     def train(self, minutes: float, *, counts_preparing: bool) -> "Outcome | None":
-        """Trains until the minutes of all starts together are over; None if they were over before.
+        """Trains until the time limit, which covers all starts together.
 
-        Minutes that are too few for `FEWEST_UPDATES` end when these are done. `counts_preparing`: they are minutes of
-        preparing too, but at least half of them are for training. Raises as `Trainer`.
+        If the limit is too short for `FEWEST_UPDATES`, training continues until these are done. Raises the errors of
+        `Trainer`.
+
+        Args:
+            minutes: time limit.
+            counts_preparing: whether preparation time counts towards the limit. At least half of the limit remains for
+                training.
+
+        Returns:
+            How training ended, or None if the time was used up before.
         """
         if (before := self.record["trained_for"] or 0.0) >= minutes:
             self._say(f"{self.run.path} was trained for {before:g} minutes before; a larger --minutes trains on")
@@ -187,7 +215,7 @@ class FitSteps:
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
         limit = max(minutes - preparing, _LEAST_SHARE * minutes)
         left = max(limit - self.minutes_trained, _LEAST_MINUTES)
-        from t2t_keras.training.trainer import Trainer  # with TensorFlow, which takes seconds
+        from t2t_keras.training.trainer import Trainer  # imports TensorFlow, which takes seconds
 
         trainer = Trainer(self.run, self._config(minutes, left), self.data, self.strategy)
         outcome = trainer.train()
@@ -201,18 +229,18 @@ class FitSteps:
 
     @property
     def minutes_trained(self) -> float:
-        """The minutes that are in the run's metrics, also those of a training that was killed."""
+        """Training minutes according to the run's metrics, including those of a training that was killed."""
         records = read_metrics(self.run.metrics_path)
         return sum(record.get("seconds", 0.0) for record in records if record["kind"] == "train") / 60
 
     @property
     def validations(self) -> tuple[int, int]:
-        """The update with the lowest validation loss, and that of the last validation; 0 and 0 without any."""
+        """The steps of the lowest validation loss and of the last validation; 0 and 0 without validations."""
         losses = {each["step"]: each["loss"] for each in read_metrics(self.run.metrics_path) if each["kind"] == "valid"}
         return min(losses, key=losses.__getitem__, default=0), max(losses, default=0)
 
     def _config(self, minutes: float, left: float) -> Config:
-        """The settings of the preset with the choices, fitted to the data and to the minutes that are left."""
+        """Returns the preset's settings with the choices, adapted to the data and the remaining minutes."""
         config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
         given = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
         ends = {"train.max_minutes": left, **self._ends(minutes, left, given.get("train.max_steps")), **given}
@@ -221,7 +249,13 @@ class FitSteps:
         return dataclasses.replace(config, model=model, data=self.data.config)
 
     def _ends(self, minutes: float, left: float, max_steps: Any) -> dict[str, Any]:
-        """The settings that end the training, and what is said of it; `max_steps` are those of the user, or None."""
+        """Returns the settings that limit the training, and reports the limit.
+
+        Args:
+            minutes: time limit of all starts together.
+            left: remaining minutes.
+            max_steps: number of updates that the user gave, or None.
+        """
         updates = round(self.choice("updates") * minutes / self.record["minutes"])
         if max_steps is None and updates < FEWEST_UPDATES:
             longer = minutes * FEWEST_UPDATES / max(updates, 1)
@@ -235,9 +269,9 @@ class FitSteps:
         return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
     def keep_better(self) -> None:
-        """Keeps the average of the last checkpoints, the best one or the last one, whichever validates best.
+        """Chooses among the average of the last checkpoints, the best one and the last one by validation.
 
-        The weights become the run's checkpoint `chosen`, which programs then translate with.
+        The weights become the run's checkpoint `chosen`, which programs then use by default.
         """
         from t2t_keras.inference.translator import Translator
 
@@ -272,7 +306,7 @@ class FitSteps:
         )
 
     def _validated(self, translator: "Translator", config: Config, steps: Sequence[int]) -> _Weights:
-        """The mean of checkpoints, or the weights of one, and what `train.best_metric` says of them."""
+        """Computes the mean of checkpoints, or reads the weights of one, and validates by `train.best_metric`."""
         from t2t_keras import evaluation
         from t2t_keras.models.weights import assign_weights
 
@@ -293,7 +327,7 @@ class FitSteps:
         return _Weights(name, list(steps), dict(arrays), value)
 
     def score(self) -> None:
-        """Scores the test set, and shows what was translated well and badly."""
+        """Scores the test set, reports the scores, and records examples of good and bad translations."""
         from t2t_keras import evaluation
 
         if not self.record["scores"]:
@@ -314,8 +348,8 @@ class FitSteps:
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:
-        """Exports the chosen weights as the next version, unless the newest one has them; returns its directory."""
-        from t2t_keras.export.writing import export_translator  # asks for packages that only an export needs
+        """Exports the chosen weights as a new version, unless the newest one has them; returns its directory."""
+        from t2t_keras.export.writing import export_translator  # imports packages that only an export needs
 
         chosen = self.record["chosen"]
         origin = {"run": self.run.path.resolve().name, **{name: chosen[name] for name in ("checkpoints", "step")}}
@@ -330,7 +364,7 @@ class FitSteps:
 
 
 def this_machine() -> dict[str, Any]:
-    """What `planning.fit_rules.choose` wants to know of the machine, by the names of its arguments."""
+    """Returns the arguments of `planning.fit_rules.choose` that describe this machine."""
     import tensorflow as tf
 
     has_gpu, has_tpu = bool(tf.config.list_physical_devices("GPU")), bool(os.environ.get("TPU_NAME"))
@@ -342,9 +376,14 @@ def this_machine() -> dict[str, Any]:
 
 
 def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
-    """The chosen preset with the chosen settings, but those of the data; `decode` are those that the text asks for.
+    """Returns the chosen preset with the chosen settings, except those of the data.
 
-    An InputError says that a setting is unknown, or that settings do not go together.
+    Args:
+        choices: the choices, among them the preset.
+        decode: decoding settings that the text requires, by name.
+
+    Raises:
+        InputError: a setting is unknown, or settings are incompatible.
     """
     values = {choice.name: choice.value for choice in choices}
     config = presets.preset(values["preset"])
@@ -354,14 +393,14 @@ def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None
 
 
 def table(choices: Sequence[Choice]) -> str:
-    """Returns the choices as lines of text: names, values and reasons."""
+    """Formats the choices as aligned lines of names, values and reasons."""
     rows = [(each.name, str(each.value), each.reason) for each in choices]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {reason}" for name, value, reason in rows)
 
 
 def missing_for_serving() -> str | None:
-    """The name of a missing package of the extra `serve`, or None."""
+    """Returns the name of a missing package of the extra `serve`, or None."""
     try:
         importlib.import_module("tensorflow_serving.apis")
         importlib.import_module("t2t_keras.serving.server")
@@ -371,12 +410,12 @@ def missing_for_serving() -> str | None:
 
 
 def _end(max_steps: int, updates: int) -> dict[str, Any]:
-    """The settings of a training's end, of which `updates` are expected."""
+    """Returns the settings that limit a training in which `updates` are expected."""
     return {"train.max_steps": max_steps, "train.decay_steps": updates // _DECAYING_SHARE}
 
 
 def _origin(version: Path) -> Mapping[str, Any]:
-    """Where the weights of an exported version come from."""
+    """Reads the origin of an exported version's weights."""
     path = version / "assets.extra" / "config.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))["export"]
@@ -385,7 +424,10 @@ def _origin(version: Path) -> Mapping[str, Any]:
 
 
 def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list]:
-    """The sentences of some words whose outputs are most and least like their references, by chrF."""
+    """Selects the sentences whose outputs are most and least similar to their references by chrF.
+
+    Prefers sentences of at least `_FEWEST_WORDS` words.
+    """
     from t2t_keras.tasks.translation_scores import sentence_chrf
 
     rows = list(zip(sources, references, hypotheses, sentence_chrf(hypotheses, references), strict=True))

@@ -1,4 +1,4 @@
-"""The model card, a README.md beside an exported model: what it was made of, how good it is, and where it ends."""
+"""Writes the model card, a README.md beside an exported model with its data, scores and limits."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from t2t_keras.machine.files import replacing
 if TYPE_CHECKING:
     from t2t_keras.models.contract import SequenceModel
 
-# What is known of the licence of the text of a corpus.
+# Known licences of the text, by corpus.
 _LICENCES = {
     "files": "not known to the program that trained it; ask whoever gave you the text",
     "multi30k": "published for research (Elliott et al., 2016); its sentences describe pictures of Flickr",
@@ -22,11 +22,17 @@ _LICENCES = {
 
 
 def write_card(steps: FitSteps, version: Path, licence: str, arguments: str, as_typed: Callable[[str], str]) -> Path:
-    """Writes README.md into the directory of the exported model, for its newest version; returns its path.
+    """Writes README.md for the newest version into the directory of the exported model.
 
-    All steps are done. `version` is the directory of that version, `licence` what the user says of the text's, "" for
-    what is known, `arguments` those of the program that made the model. `as_typed` makes of commands for a clone those
-    that there are where the package is installed.
+    Args:
+        steps: the steps, all of them completed.
+        version: directory of the newest version.
+        licence: the text's licence as given by the user, or "" for what is known of the corpus.
+        arguments: arguments of the program that created the model.
+        as_typed: turns the commands of a source checkout into those of the installed package, where it is installed.
+
+    Returns:
+        The path of README.md.
     """
     path = steps.places.export_dir / "README.md"
     sections = [_title(steps, version), _data(steps, licence), _sizes(steps), _choices(steps), _scores(steps)]
@@ -103,7 +109,7 @@ def _commands(steps: FitSteps, arguments: str) -> str:
 
 
 def commands(steps: FitSteps) -> list[tuple[str, str]]:
-    """What to type with the exported model, each with what it does."""
+    """Returns commands that use the exported model, each with a description."""
     export_dir = shlex.quote(str(steps.places.export_dir))
     return [
         (f"python -m launch.translate --model_dir={export_dir}", "asks for lines and translates them"),

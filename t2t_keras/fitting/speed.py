@@ -13,13 +13,17 @@ from t2t_keras.planning.fit_rules import cost
 from t2t_keras.training.backends import Devices, make_step
 from t2t_keras.training.devices.strategy import distributed
 
-_LAYERS, _VOCAB_SIZE = 1, 8000  # of a model that is traced in few seconds
+_LAYERS, _VOCAB_SIZE = 1, 8000  # of a model that is traced within a few seconds
 _ROWS, _LENGTH = 64, 32
 _SECONDS, _FEWEST_UPDATES, _UPDATES_PER_CALL = 2.0, 6, 3
 
 
 def updates_per_minute(strategy: Devices, *, mixed_bfloat16: bool) -> float:
-    """Trains a small model on random tokens for some seconds, and returns the speed in the unit of the rules."""
+    """Measures the training speed by training a small model on random tokens for at least 2 seconds.
+
+    Returns:
+        Updates per minute, in the unit of `planning.fit_rules`.
+    """
     config = presets.preset("tiny")
     sizes = {"num_encoder_layers": _LAYERS, "num_decoder_layers": _LAYERS, "vocab_size": _VOCAB_SIZE}
     policy = "mixed_bfloat16" if mixed_bfloat16 else "float32"

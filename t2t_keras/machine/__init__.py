@@ -1,1 +1,1 @@
-"""Resources of the machine: cores, processes, locks, files."""
+"""Resources of the machine: cores, processes, memory, locks, files and object storage."""

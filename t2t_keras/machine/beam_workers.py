@@ -1,7 +1,8 @@
 """Runs jobs on Apache Beam, whose workers may be on other machines.
 
-Files carry the jobs' arguments and results; only the jobs' numbers pass through a pipeline. So nothing large does, and
-results are known as soon as they are there, also on runners that tell of nothing but the end.
+Arguments and results are passed in files; only the numbers of the jobs go through the pipeline. The pipeline therefore
+transports nothing large, and each result is available as soon as its job ends, even on runners that report only the end
+of a pipeline.
 """
 
 import contextlib
@@ -21,20 +22,28 @@ from t2t_keras.machine.processes import Processes
 
 MISSING = "the package apache-beam is missing: pip install '.[beam]'"
 
-# Beam's DirectRunner would download another runner first.
+# Beam's DirectRunner would first download a different runner.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 _ARGUMENT, _RESULT = ".argument", ".json"
 _POLL_SECONDS = 0.2
-_PATIENCE_SECONDS = 60.0  # until what other machines wrote is seen here, or until a pipeline stops
+_PATIENCE_SECONDS = 60.0  # to wait for files of other machines to become visible, or for a pipeline to stop
 
 
 class BeamWorkers:
-    """Runs jobs as a pipeline of Apache Beam; all workers must see `folder` under the same path.
+    """Runs jobs as an Apache Beam pipeline.
 
-    `runner` is a name that Beam knows, such as "FlinkRunner", or "direct" for this machine; `options` are those of
-    its `PipelineOptions` without the dashes, such as "direct_num_workers=4". Jobs with large arguments run in
-    `processes` processes here. An InputError says that Beam is missing, or has no such runner, or refuses an option.
+    Args:
+        folder: directory for the files of the jobs, which all workers must see under the same path.
+        runner: a runner that Beam knows, such as "FlinkRunner", or "direct" for this machine.
+        options: Beam's `PipelineOptions` without the leading dashes, such as "direct_num_workers=4".
+        processes: number of processes of this machine for jobs with large arguments.
+
+    Attributes:
+        here: the processes of this machine.
+
+    Raises:
+        InputError: Beam is missing, does not know the runner, or rejects an option.
     """
 
     def __init__(self, folder: str | Path, runner: str, options: Sequence[str] = (), processes: int = 1) -> None:
@@ -51,7 +60,7 @@ class BeamWorkers:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether there are several workers; it is taken for granted."""
+        """True, because several workers are assumed."""
         return True
 
     def run(
@@ -59,9 +68,14 @@ class BeamWorkers:
     ) -> Generator[tuple[int, Any], None, None]:
         """Calls a function for each job and yields (number, result) as jobs finish.
 
-        The function must be importable where the workers are, arguments picklable, results JSON values. Close the
-        iterator to stop early: jobs that have begun go on to their end. An InputError is the function's, or says that
-        the pipeline failed or that results are not there.
+        Close the iterator to stop early; jobs that have started continue to their end.
+
+        Args:
+            function: called with a job's number and argument; must be importable on the workers.
+            jobs: (number, argument) of each job; arguments must be picklable, and results JSON values.
+
+        Raises:
+            InputError: the function raised one, the pipeline failed, or results are missing.
         """
         folder = self._folder / temporary_name("jobs")
         folder.mkdir()
@@ -75,7 +89,7 @@ class BeamWorkers:
                 pipeline = _Running(self._beam, self._new_pipeline(), sorted(waiting), (function, folder))
                 yield from _results(folder, waiting, pipeline)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # jobs that have not begun find nothing to do
+            shutil.rmtree(folder, ignore_errors=True)  # jobs that start later find no argument and return
             if pipeline is not None:
                 pipeline.stop()
 
@@ -85,8 +99,8 @@ class BeamWorkers:
 
         errors = io.StringIO()
         try:
-            with contextlib.redirect_stderr(errors):  # a wrong value prints all options there are
-                options = PipelineOptions(self._options)  # without a list it would read the program's arguments
+            with contextlib.redirect_stderr(errors):  # for an invalid value, argparse prints the usage of all options
+                options = PipelineOptions(self._options)  # without an argument it would parse sys.argv
                 options.get_all_options()
         except SystemExit:
             line = _last_line(errors.getvalue()).rpartition(" error: ")[2]
@@ -95,7 +109,7 @@ class BeamWorkers:
 
 
 class _Running:
-    """A pipeline that runs in a thread: some runners return only at its end."""
+    """A pipeline that runs in a thread, because some runners return only when it ends."""
 
     def __init__(self, beam: Any, pipeline: Any, numbers: list[int], work: tuple[Any, ...]) -> None:
         self._result: Any = None
@@ -116,20 +130,20 @@ class _Running:
         return not self._thread.is_alive()
 
     def check(self) -> None:
-        """Raises an InputError if it failed."""
+        """Raises an InputError if the pipeline failed."""
         if self._error is not None:
             raise InputError(f"the pipeline of Apache Beam failed: {_last_line(str(self._error))}") from self._error
 
     def stop(self) -> None:
-        """Cancels it if it still runs, and gives it a while to end."""
+        """Cancels the pipeline if it still runs, and waits up to `_PATIENCE_SECONDS` for its end."""
         if self._thread.is_alive() and self._result is not None:
-            with contextlib.suppress(Exception):  # it may have ended just now
+            with contextlib.suppress(Exception):  # the pipeline may have ended in the meantime
                 self._result.cancel()
         self._thread.join(_PATIENCE_SECONDS)
 
 
 def _results(folder: Path, waiting: set[int], pipeline: _Running) -> Iterator[tuple[int, Any]]:
-    """Yields the results of the jobs `waiting` as their files appear."""
+    """Yields the results of the jobs in `waiting` as their files appear."""
     ended_at: float | None = None
     while waiting:
         if ended_at is None and pipeline.ends_within(_POLL_SECONDS):
@@ -155,17 +169,17 @@ def _work(number: int, function: Callable[..., Any], folder: Path) -> None:
     try:
         argument = pickle.loads((folder / f"{number}{_ARGUMENT}").read_bytes())
     except FileNotFoundError:
-        return  # nobody waits for it any more, or the folder is not this machine's: who waits notices
+        return  # the caller has stopped, or does not share this folder, which `_results` reports
     try:
         answer = {"result": function(number, argument)}
-    except InputError as error:  # trying again, as runners do, would not help
+    except InputError as error:  # not raised, because runners would retry the job in vain
         answer = {"error": str(error)}
     if folder.exists():
         write_json(folder / f"{number}{_RESULT}", answer)
 
 
 def _imported() -> Any:
-    """The package; it warns of others that it does without, which is no user's concern."""
+    """Imports Apache Beam without its warnings about missing optional packages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

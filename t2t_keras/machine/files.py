@@ -1,4 +1,4 @@
-"""Writes files so that each is either complete or missing; local paths, JSON files, and the checksum of a file."""
+"""Writes files atomically; also checks local paths, reads and writes JSON, and computes checksums."""
 
 import contextlib
 import errno
@@ -17,23 +17,27 @@ from typing import IO, Any
 
 from t2t_keras.errors import InputError
 
-# What `np.load` raises for a damaged .npz: also an unknown compression, an array in no archive, a wrong size.
+# Errors of `np.load` for a damaged .npz, including unknown compression, a file that is no archive, and wrong sizes.
 _OF_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError)
 DAMAGED_NPZ = (*_OF_ARCHIVE, ValueError, TypeError, RuntimeError, MemoryError)
 
-# No space, no quota, or a file larger than the limit: there may be room later.
+# No space, no quota, or the file size limit: conditions that may pass.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-# Of a URL, and of what is left of one that has been a `Path`: s3://bucket/run is then s3:/bucket/run.
+# Matches a URL, and also one that was converted to a `Path`, which turns s3://bucket/run into s3:/bucket/run.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
 
 
 def local_path(path: str | os.PathLike[str], name: str) -> Path:
-    """The path that a flag or an argument of that name has; raises an InputError if it is a URL.
+    """Converts a path to a `Path`; raises an InputError if it is a URL.
 
-    Everything here reads and writes files of the machine; what is elsewhere has a mirror there (`machine.remote`).
-    Without this, s3://bucket/run would be made there, as the folder "s3:", and be lost with the machine.
+    The package works with local files; directories in object storage are mirrored locally (`machine.remote`). Without
+    this check, s3://bucket/run would be created as a local directory "s3:", and be lost with the machine.
+
+    Args:
+        path: the path.
+        name: name of the flag or the argument, for the message.
     """
     if _SCHEME.match(os.fspath(path)):
         raise InputError(
@@ -44,9 +48,9 @@ def local_path(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def temporary_name(name: str) -> str:
-    """A hidden name for what is written, and then renamed to `name`: .NAME.HOST_PID_UUID.tmp.
+    """Returns a hidden name for a file that is renamed to `name` when complete: .NAME.HOST_PID_UUID.tmp.
 
-    A process id alone is no process's own where containers share a folder: each counts from 1.
+    A process id is not unique if containers share a directory, because each counts from 1.
     """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:20]
     return f".{name}.{host}_{os.getpid()}_{uuid.uuid4().hex[:12]}.tmp"
@@ -54,12 +58,19 @@ def temporary_name(name: str) -> str:
 
 @contextlib.contextmanager
 def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Opens a file that gets its name only once it is complete.
+    """A context that writes a file atomically.
 
-    The contents, UTF-8 text with "\\n" line ends or, in the mode "wb", bytes, go to a temporary file beside `path`,
-    which is renamed at the end. After an error (a full disk, an interruption) the temporary file is removed and an
-    existing file of that name is untouched. A device or a pipe is written to as it is. Raises an OSError at once if
-    `path` is a folder or nothing can be written beside it.
+    The contents go to a temporary file in the same directory, which is renamed at the end. After an error, such as a
+    full disk or an interruption, the temporary file is removed, and an existing file is left unchanged. Devices and
+    pipes are written to directly.
+
+    Args:
+        path: the file to write.
+        mode: "w" for UTF-8 text with "\\n" line ends, or "wb" for bytes.
+
+    Raises:
+        OSError: `path` is a directory, or its parent directory is not writable (both raised on entry), or writing
+            fails.
     """
     path = local_path(path, "path")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -68,7 +79,7 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             yield file
         return
     if path.is_symlink():
-        path = path.resolve()  # the link stays
+        path = path.resolve()  # replaces the target and keeps the link
     temporary = path.with_name(temporary_name(path.name))
     try:
         with open(temporary, mode, **text) as file:
@@ -77,7 +88,7 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        # An error of writing to an open file (a full disk) does not name the file, one of opening it the temporary one.
+        # Errors of writing to an open file (a full disk) name no file, and errors of opening name the temporary file.
         if error.filename in (None, str(temporary)) and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
@@ -87,11 +98,11 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextlib.contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Makes a folder that gets its name only once everything is in it; yields it under a temporary name.
+    """A context that creates a directory atomically; yields it under a temporary name, and renames it at the end.
 
     Raises:
-        InputError: there is something of that name already, other than an empty folder.
-        OSError: it cannot be written.
+        InputError: the path exists and is not an empty directory.
+        OSError: the directory cannot be written.
     """
     path = local_path(path, "path")
     if path.exists() and not (path.name and path.is_dir() and not any(path.iterdir())):
@@ -107,17 +118,25 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Writes JSON values to a file as `replacing` does; raises an OSError if it cannot be written."""
+    """Writes JSON values to a file atomically; raises an OSError if it cannot be written."""
     with replacing(path) as file:
         json.dump(values, file, indent=2, ensure_ascii=False)
         file.write("\n")
 
 
 def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
-    """What a function makes of the contents of a JSON file, or None if there is no file.
+    """Reads a JSON file and converts its contents.
+
+    Args:
+        path: the file.
+        made: converts the JSON values.
+        advice: text at the end of the error message.
+
+    Returns:
+        The result of `made`, or None if the file does not exist.
 
     Raises:
-        InputError: the contents are no JSON, or others than the function takes; ends with the advice.
+        InputError: the contents are not JSON, or `made` rejects them.
     """
     try:
         return made(json.loads(path.read_text(encoding="utf-8")))
@@ -128,7 +147,7 @@ def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values, ad
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """The object in a JSON file that can be made again; empty if the file is missing or damaged."""
+    """Reads the object in a JSON file that is only a cache; returns {} if the file is missing or damaged."""
     with contextlib.suppress(OSError, InputError):
         if isinstance(values := read_json(path), dict):
             return values
@@ -136,11 +155,11 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def sha256(path: str | Path) -> str:
-    """The SHA-256 of a file in hexadecimal digits; raises an OSError if it cannot be read."""
+    """Computes the SHA-256 of a file in hexadecimal; raises an OSError if it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error says that there was no room for what was to be written."""
+    """Returns whether an error means that the disk, a quota or a file size limit was exceeded."""
     return isinstance(error, OSError) and error.errno in _FULL

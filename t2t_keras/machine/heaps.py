@@ -1,4 +1,4 @@
-"""Lets the memory of large objects that come and go return to the system, as glibc manages memory."""
+"""Controls glibc's heaps, so that the memory of large short-lived objects returns to the system."""
 
 import contextlib
 import ctypes
@@ -11,14 +11,14 @@ from typing import TypeVar
 
 _Made = TypeVar("_Made")
 
-_M_ARENA_MAX = -8  # of malloc.h
+_M_ARENA_MAX = -8  # from malloc.h
 _MOST_HEAPS = 256
 
 
 def one_for_each_thread() -> None:
-    """Lets 256 threads have heaps of their own, where glibc allows 8 for each core; to be called before they begin.
+    """Raises glibc's limit of heaps (arenas) from 8 per core to at least 256, so that each thread gets its own.
 
-    Nothing is done where `MALLOC_ARENA_MAX` says how many, and with another C library.
+    Call it before the threads start. It does nothing if `MALLOC_ARENA_MAX` is set, or with a different C library.
     """
     if "MALLOC_ARENA_MAX" not in os.environ and (os.cpu_count() or 1) * 8 < _MOST_HEAPS:
         with contextlib.suppress(AttributeError):
@@ -26,11 +26,17 @@ def one_for_each_thread() -> None:
 
 
 def made_apart(make: Callable[[], _Made]) -> _Made:
-    """What `make` returns, called in a thread that stays until nothing refers to the object any longer.
+    """Calls `make` in a separate thread, which lives as long as the returned object.
 
-    glibc takes memory for a thread from a heap that the thread shares with no other, as long as there are few. Objects
-    made one after another in the same thread would lie between each other, and when one is gone, few pages of the
-    heap would be free as a whole. The object must allow weak references; what `make` raises is raised here.
+    glibc allocates a thread's memory from a heap that no other thread uses, as long as there are few threads. If
+    several objects were created in one thread, their memory would be interleaved, and deleting one of them would free
+    few whole pages.
+
+    Args:
+        make: creates the object, which must support weak references. Its exceptions are raised in the caller.
+
+    Returns:
+        The result of `make`.
     """
     outcomes: queue.SimpleQueue[tuple[_Made | None, BaseException | None]] = queue.SimpleQueue()
     threading.Thread(target=_make, args=(make, outcomes), name="made apart", daemon=True).start()
@@ -39,13 +45,13 @@ def made_apart(make: Callable[[], _Made]) -> _Made:
         try:
             raise error
         finally:
-            del error  # it holds this frame, which would hold it
+            del error  # breaks the reference cycle between the error and this frame
     assert made is not None
     return made
 
 
 def _make(make: Callable[[], _Made], outcomes: "queue.SimpleQueue[tuple[_Made | None, BaseException | None]]") -> None:
-    gone: queue.SimpleQueue[None] = queue.SimpleQueue()  # an event must not be set from a finalizer, this may
+    gone: queue.SimpleQueue[None] = queue.SimpleQueue()  # unlike an Event, safe to use in a finalizer
     try:
         made = make()
         weakref.finalize(made, gone.put, None)
@@ -58,6 +64,6 @@ def _make(make: Callable[[], _Made], outcomes: "queue.SimpleQueue[tuple[_Made | 
 
 
 def give_back() -> None:
-    """Gives back what was freed and glibc keeps; does nothing with another C library, which has no such function."""
+    """Releases freed memory from glibc's caches to the system; does nothing with a different C library."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""A lock that lets only one process write in a directory."""
+"""A lock by which only one process at a time writes to a directory."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from t2t_keras.errors import InputError, explained
 
-_PATIENCE_SECONDS = 5.0  # for a dying process, or its child, that still holds the lock
+_PATIENCE_SECONDS = 5.0  # a process that is just ending, or its child, may still hold the lock
 
 
 class BusyError(InputError):
@@ -20,13 +20,19 @@ class BusyError(InputError):
 
 @contextlib.contextmanager
 def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) -> Iterator[None]:
-    """Locks a directory, which is created if missing, while the context lasts.
+    """A context that locks a directory, which is created if missing.
 
-    The operating system releases the lock when the process dies, so nothing has to be cleaned up by hand. Messages use
-    `verb` ("train"), its `participle` ("trained") and `flag`, the flag that names the directory.
+    The operating system releases the lock when the process dies, so that no manual cleanup is needed. On a file system
+    without locks, a warning is logged instead.
+
+    Args:
+        directory: the directory.
+        verb: what the process does, such as "train", for messages.
+        participle: participle of the verb, such as "trained".
+        flag: the flag that names the directory.
 
     Raises:
-        BusyError: another process holds the lock for more than some seconds.
+        BusyError: another process still holds the lock after 5 seconds.
         InputError: the directory is not writable.
     """
     with explained(f"cannot {verb} in {directory}"):
@@ -36,7 +42,7 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
         _take(descriptor, directory, verb, participle, flag)
         yield
         with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, 0)  # a past holder's name is of no use
+            os.ftruncate(descriptor, 0)  # removes the name of the past holder
     finally:
         os.close(descriptor)
 
@@ -51,13 +57,13 @@ def _take(descriptor: int, directory: pathlib.Path, verb: str, participle: str, 
         logging.getLogger(__name__).warning(
             "%s cannot be locked (%s): do not %s there twice at once", directory, error.strerror, verb
         )
-    with contextlib.suppress(OSError):  # on a full disk the lock works without the holder's name
+    with contextlib.suppress(OSError):  # on a full disk the lock still works, without the holder's name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
 
 def _wait_for_lock(descriptor: int) -> None:
-    """Locks an open file; raises a BlockingIOError if it stays locked, or another OSError if it cannot be locked."""
+    """Locks an open file; raises a BlockingIOError if it stays locked, or a different OSError if locking fails."""
     ends_at = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Arrays mapped from files when they are read, as many at a time as the system allows."""
+"""Arrays that are memory-mapped on access, within the system's limit of open files."""
 
 import contextlib
 import errno
@@ -11,19 +11,23 @@ import numpy as np
 
 from t2t_keras.errors import InputError
 
-# Linux allows a process 65,530 maps by default; other libraries need some of them.
+# Linux allows 65,530 maps per process by default; other libraries need some of them.
 _MOST_KEPT = 16_384
 
 
 class MappedArray:
-    """A flat array in an .npy file, of which only the header is read until it is indexed.
+    """A one-dimensional array in an .npy file. Only the header is read until the array is indexed.
 
-    With `keeps_open` the first map is kept; otherwise each indexing makes a new map, which lasts as long as its result.
-    A map takes a file descriptor while it exists (before Python 3.13 there is no other way).
+    A map occupies a file descriptor as long as it exists, which cannot be avoided before Python 3.13.
+
+    Args:
+        path: the file.
+        keeps_open: whether to keep the first map. Otherwise each access creates a new map, which lives as long as the
+            result.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it holds no flat array, or is shorter than its header says.
+        ValueError: the file does not hold a one-dimensional array of numbers, or is shorter than its header says.
         InputError: too many files are open.
     """
 
@@ -46,7 +50,7 @@ class MappedArray:
         return self._length
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
-        """A copy for an index array, a view of the map for a slice."""
+        """Returns a view of the map for a slice, or a copy for an index array."""
         if self._kept is not None:
             return self._kept[index]
         if not self._length:
@@ -60,11 +64,14 @@ class MappedArray:
 
 
 def room_for_open_files(wanted: int) -> int:
-    """How many of `wanted` files may stay open: at most half the limit (`ulimit -n`), which is raised if possible."""
+    """Returns how many of `wanted` files may stay open; raises the system's limit (`ulimit -n`) if possible.
+
+    The result is at most half of the limit, and at most 16,384.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 2 * wanted:
         raised = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
-        with contextlib.suppress(ValueError, OSError):  # some systems have further limits
+        with contextlib.suppress(ValueError, OSError):  # some systems have additional limits
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if soft == resource.RLIM_INFINITY else soft // 2

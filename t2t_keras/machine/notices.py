@@ -1,4 +1,4 @@
-"""Filters notices of TensorFlow's libraries out of standard error."""
+"""Filters the notices of TensorFlow and its libraries out of standard error."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# Notices about a missing GPU, a tokenizer and integers in a graph, which TensorFlow writes at any log level, and about
-# gradients that an export has not, since nobody trains it.
+# TensorFlow writes notices about a missing GPU, a tokenizer and integers in a graph at any log level. It also warns
+# about missing custom gradients in an export, which is never trained.
 _NOTICES = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
@@ -18,7 +18,7 @@ _NOTICES = (
     b"precompiled_charsmap is empty",
     b"oneDNN supports DT_",
     b"with ops with unsaved custom gradients",
-    # At each conversion to TensorFlow Lite by TensorFlow 2.20:
+    # In each conversion to TensorFlow Lite with TensorFlow 2.20:
     b"Number of eligible GPUs",
     b"Starting new session",
     b"Ignored output_format",
@@ -26,16 +26,16 @@ _NOTICES = (
     b"MLIR V1 optimization pass is not enabled",
 )
 
-_LOCK = threading.RLock()  # otherwise each of two threads would take the other's file for standard error
+_LOCK = threading.RLock()  # two threads that redirect at once would each restore the other's file as standard error
 
 
 @contextlib.contextmanager
 def without_notices() -> Iterator[None]:
-    """Drops known notices that libraries write to standard error directly, past Python and its log level."""
+    """A context that drops known notices, which libraries write directly to file descriptor 2, bypassing Python."""
     with _LOCK, contextlib.ExitStack() as stack:
         try:
             caught = stack.enter_context(tempfile.TemporaryFile())
-        except OSError:  # they are seen then
+        except OSError:  # without a temporary file the notices are visible
             yield
             return
         sys.stderr.flush()
@@ -53,7 +53,7 @@ def without_notices() -> Iterator[None]:
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its libraries' notices."""
+    """Imports TensorFlow without the notices of its libraries."""
     with without_notices():
         import tensorflow as tf
 
@@ -61,6 +61,6 @@ def import_tensorflow() -> None:
 
 
 def list_devices(tensorflow: Any) -> None:
-    """Has TensorFlow list the devices for the first time, when it writes notices; not where a TPU must be connected."""
+    """Makes TensorFlow list the devices, which writes notices the first time; skipped if TPU_NAME is set."""
     if not os.environ.get("TPU_NAME"):
         tensorflow.config.list_physical_devices()

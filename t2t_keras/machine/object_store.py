@@ -1,4 +1,4 @@
-"""Objects in a store such as s3:// or gs://, through fsspec; each error is one line with the URL."""
+"""Accesses objects in a store such as s3:// or gs:// through fsspec; errors have one-line messages with the URL."""
 
 import contextlib
 import os
@@ -12,38 +12,38 @@ from t2t_keras.machine.files import is_full
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 _INSTALL = "pip install '.[remote]'"
-# Parts of the names of exceptions that another try would only meet again.
+# Parts of the names of exceptions that would recur on a retry.
 _MISTAKES = ("Credential", "Validation", "Config")
-# What is transient, such as a store that asks to slow down, is tried again by botocore.
+# botocore retries after transient errors, such as throttling.
 _OPTIONS: dict[str, dict[str, Any]] = {"s3": {"config_kwargs": {"retries": {"max_attempts": 5, "mode": "standard"}}}}
 
 
 def is_url(text: str | os.PathLike[str]) -> bool:
-    """Whether a text has the form PROTOCOL://PLACE."""
+    """Returns whether `text` is a string of the form PROTOCOL://PLACE."""
     return isinstance(text, str) and _URL.match(text) is not None
 
 
 class Store:
-    """The objects below a URL, by names relative to it.
+    """The objects below a URL, addressed by names relative to it.
 
     Args:
-        url: PROTOCOL://PLACE for a protocol that fsspec knows.
+        url: PROTOCOL://PLACE with a protocol that fsspec knows.
 
     Raises:
-        InputError: the protocol is unknown, or a package for it is missing. All methods raise it where the store
-            refuses or has no such bucket.
-        AwayError: of all methods, if the store does not answer.
+        InputError: the protocol is unknown, or a package for it is missing. All methods raise it if the store denies
+            access or the bucket does not exist.
+        AwayError: raised by all methods if the store does not answer.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        if not is_url(self.url):  # fsspec takes s3: for a local folder
+        if not is_url(self.url):  # fsspec would treat s3: as a local directory
             raise InputError(f"{url} names no bucket")
         with _told(self.url):
             from fsspec.core import url_to_fs
 
             options = _OPTIONS.get("s3" if url.startswith(("s3://", "s3a://")) else "", {})
-            # An instance or a listing that is kept would show what was there before.
+            # Cached instances and listings would be stale.
             try:
                 self._files, root = url_to_fs(self.url, skip_instance_cache=True, use_listings_cache=False, **options)
             except ValueError as error:
@@ -51,7 +51,7 @@ class Store:
         self._root = root.rstrip("/")
 
     def names(self, folder: str = "") -> list[str]:
-        """The names of what is directly in a folder; empty if there is none."""
+        """Returns the names of the direct children of a folder; empty if it does not exist."""
         with _told(self.url):
             self._files.invalidate_cache()
             try:
@@ -61,7 +61,7 @@ class Store:
         return [path.rstrip("/").rpartition("/")[2] for path in found]
 
     def read(self, name: str) -> bytes | None:
-        """The contents of an object, or None if there is none."""
+        """Reads an object; returns None if it does not exist."""
         with _told(self.url):
             try:
                 return self._files.cat_file(self._at(name))
@@ -69,7 +69,7 @@ class Store:
                 return None
 
     def create(self, name: str, contents: bytes) -> bool:
-        """Makes a new object; returns False if there is one of that name, which stays as it is."""
+        """Creates an object exclusively; returns False and changes nothing if the name exists."""
         with _told(self.url):
             self._make_folder(name)
             try:
@@ -79,13 +79,13 @@ class Store:
         return True
 
     def put(self, path: Path, name: str) -> None:
-        """Uploads a finished file, in place of an object of that name."""
+        """Uploads a file that no longer changes, and replaces an object of the same name."""
         with _told(self.url):
             self._make_folder(name)
             self._files.put_file(str(path), self._at(name))
 
     def get(self, name: str, path: Path) -> bool:
-        """Downloads an object into a new file; returns False if there is no such object."""
+        """Downloads an object to a new file; returns False if the object does not exist."""
         with _told(self.url, path):
             try:
                 self._files.get_file(self._at(name), str(path))
@@ -94,7 +94,7 @@ class Store:
         return True
 
     def remove(self, names: Iterable[str]) -> None:
-        """Deletes objects, as far as they exist."""
+        """Deletes objects; ignores missing ones."""
         for name in names:
             with _told(self.url), contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(self._at(name))
@@ -103,16 +103,20 @@ class Store:
         return f"{self._root}/{name}".rstrip("/")
 
     def _make_folder(self, name: str) -> None:
-        """Makes the folder of an object where a file system has folders; in a bucket there are none."""
+        """Creates the parent folder of an object if the protocol has folders; buckets do not."""
         if self._files.protocol in ("file", ("file", "local"), "memory", "hdfs"):
             self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
 
 
 @contextlib.contextmanager
 def _told(url: str, path: Path | None = None) -> Iterator[None]:
-    """Turns what a store's packages raise, which has no common class, into an `InputError` with the URL.
+    """A context that converts the errors of a store's packages, which share no base class, to an InputError.
 
-    What is none of the known mistakes is taken for a store that does not answer.
+    Unless an error is a known mistake of the user, it is taken to mean that the store does not answer: an AwayError.
+
+    Args:
+        url: URL of the store, for the message.
+        path: local file of a download, or None; a full disk there is reported as such.
     """
     try:
         yield

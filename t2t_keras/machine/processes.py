@@ -1,4 +1,4 @@
-"""Runs work in child processes, which end when their parent ends, however that happens."""
+"""Runs work in child processes, which end when their parent ends for any reason."""
 
 import itertools
 import multiprocessing
@@ -15,23 +15,27 @@ from t2t_keras.errors import InputError
 
 
 class Workers(Protocol):
-    """What runs jobs: a function of a job's number and argument, for many jobs."""
+    """The interface for running many jobs: calls of one function with each job's number and argument."""
 
     @property
     def is_parallel(self) -> bool:
-        """Whether several jobs run at once, so that each had better keep to one core."""
+        """Whether several jobs run at once, so that each should use only one core."""
 
     @property
     def here(self) -> "Processes":
-        """Processes of this machine, for jobs whose arguments are large."""
+        """Processes on this machine, for jobs with large arguments."""
 
     def run(
         self, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]]
     ) -> Generator[tuple[int, Any], None, None]:
-        """Calls a function for each job (number, argument) and yields (number, result) as jobs finish.
+        """Calls a function for each job and yields (number, result) as jobs finish.
 
-        The function must be importable, arguments and results picklable. Close the iterator (`contextlib.closing`) to
-        stop early. An InputError of the function, and any error of the iterator of jobs, passes through.
+        Close the iterator (`contextlib.closing`) to stop early. InputErrors of the function, and all errors of the
+        iterator `jobs`, are passed on.
+
+        Args:
+            function: called with a job's number and argument; must be importable.
+            jobs: (number, argument) of each job; arguments and results must be picklable.
         """
 
 
@@ -54,16 +58,18 @@ class Processes:
     ) -> Generator[tuple[int, Any], None, None]:
         """Calls a function for each job and yields (number, result) as jobs finish.
 
-        Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process,
-        runs in the caller's process. Close the iterator (`contextlib.closing`) to stop early. Processes are spawned, so
-        that the function and the caller's main module must be importable. An InputError says that a process was killed;
-        errors of the function and of the iterator of jobs pass through.
+        Jobs are taken from the iterator as processes become free, so that few are in memory at once. With a single job
+        or a count of 1, jobs run in the caller's process. Processes are spawned, so the function and the caller's main
+        module must be importable. Close the iterator (`contextlib.closing`) to stop early.
+
+        Raises:
+            InputError: a process was killed. Errors of the function and of the iterator are passed on.
         """
         jobs = iter(jobs)
         first = list(itertools.islice(jobs, 2))
         is_single = len(first) < 2
         jobs = itertools.chain(first, jobs)
-        del first  # or its arguments would stay in memory
+        del first  # otherwise the arguments would stay in memory
         if self._count == 1 or is_single:
             yield from ((number, function(number, argument)) for number, argument in jobs)
         else:
@@ -79,10 +85,15 @@ class ProcessDiedError(RuntimeError):
 
 
 def call_apart(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
-    """Calls an importable function in a child process, whose end frees all its resources, and returns the result.
+    """Calls a function in a child process, which frees all its resources when it ends, and returns the result.
 
-    The function's arguments and result must be picklable. `started` is called here once the process is there. A
-    ProcessDiedError says that the process was killed, or that the function raised an error, which is on standard error.
+    Args:
+        function: an importable function.
+        *arguments: its arguments, which must be picklable, as must its result.
+        started: called in this process once the child process has started.
+
+    Raises:
+        ProcessDiedError: the process was killed, or the function raised an exception, which is on standard error.
     """
     context = multiprocessing.get_context("spawn")
     life, life_here = context.Pipe(duplex=False)
@@ -107,14 +118,15 @@ def _answer(life: Connection, answer: Connection, function: Callable[..., Any], 
 
 
 def end_with_parent(pipe: Connection) -> None:
-    """Called in a child: ends it when the parent closes its end of the pipe or dies, even by SIGKILL.
+    """Makes a child process end when the parent closes its end of `pipe` or dies, even by SIGKILL.
 
-    Ignores Ctrl-C, which reaches all processes of a terminal at once; the parent decides what to do.
+    Call it in the child process. It ignores Ctrl-C, which reaches all processes of a terminal; the parent decides what
+    happens.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def exit_at_end() -> None:
-        pipe.poll(None)  # nothing is ever sent, so this returns when the other end is closed
+        pipe.poll(None)  # nothing is ever sent, so this returns only when the other end is closed
         os._exit(1)
 
     threading.Thread(target=exit_at_end, daemon=True).start()
@@ -128,7 +140,7 @@ def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], proce
     try:
         for number, argument in jobs:
             pending[pool.submit(function, number, argument)] = number
-            if len(pending) > processes:  # one job waits for the first free process
+            if len(pending) > processes:  # one more than the processes, for the next free one
                 yield from _finished(pending)
         while pending:
             yield from _finished(pending)
@@ -144,6 +156,6 @@ def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], proce
 
 
 def _finished(pending: dict[Future, int]) -> Iterator[tuple[int, Any]]:
-    """Waits for at least one job and removes those that are done from `pending`."""
+    """Waits for at least one job, and removes finished jobs from `pending`."""
     for future in wait(pending, return_when=FIRST_COMPLETED).done:
         yield pending.pop(future), future.result()

@@ -1,12 +1,14 @@
-"""Folders in object storage, worked on in local mirrors.
+"""Mirrors directories in object storage locally.
 
-Below its URL, a folder has
+A directory has these objects below its URL:
 
-    files/NAME.HASH          what files contain; HASH is of the contents, so no object ever changes
-    state/000000000042.json  the newest one is the folder: the SHA-256 and size of every file, and who trains it
+    files/NAME.HASH          contents of a file; HASH is computed from them, so that an object never changes
+    state/000000000042.json  SHA-256 and size of every file, and the lease of the training process; the newest state
+                             is the current one
 
-A state is made last, by exclusive creation of the next number: of two writers one gets it, and the other starts from
-the state of the first. Readers see the folder of before or the folder of after, and never a mixture.
+A state is written after its files, by exclusive creation of the next number. If two writers compete, one of them
+creates the object, and the other starts again from that state. Readers therefore see either the old or the new
+directory, never a mixture.
 """
 
 import contextlib
@@ -30,20 +32,20 @@ from t2t_keras.machine.files import sha256, temporary_name
 from t2t_keras.machine.locking import BusyError
 from t2t_keras.machine.object_store import Store, is_url
 
-LEASE_SECONDS = 180.0  # after which a trainer that was not heard of has no claim
-_RENEWALS = 6  # within that time
-_LOOKS = 10  # between two renewals, of a process that waits for the lease
-_KEPT_STATES = 20  # by how many a listing may lag behind
-_TRIES = 20  # of a writer, when others are faster
-_PROBE = "state/probe"  # made at the first time; a store that lets it be made again has no exclusive creation
-_LOCAL = ("tensorboard",)  # made anew from metrics.jsonl
-_APPENDED = ".jsonl"  # a file that grows; all others are replaced as a whole
+LEASE_SECONDS = 180.0  # after which a lease that was not renewed expires
+_RENEWALS = 6  # of a lease in that time
+_LOOKS = 10  # checks between two renewals, by a process that waits for the lease
+_KEPT_STATES = 20  # older ones are deleted; some are kept because a listing may lag behind
+_TRIES = 20  # of a writer, if others are faster
+_PROBE = "state/probe"  # a store that creates this object twice does not support exclusive creation
+_LOCAL = ("tensorboard",)  # not uploaded; restored from metrics.jsonl
+_APPENDED = ".jsonl"  # suffix of files that grow; all others are replaced as a whole
 
-_MIRRORS: dict[Path, "Mirror"] = {}  # of this process, by path
+_MIRRORS: dict[Path, "Mirror"] = {}  # mirrors of this process by path
 
 
 class _File(NamedTuple):
-    """A file as a state names it."""
+    """A file as recorded in a state."""
 
     sha256: str
     size: int
@@ -53,22 +55,22 @@ class _File(NamedTuple):
 
 
 class LeaseLostError(InputError):
-    """Another process trains the run by now, so that nothing more may be published."""
+    """Another process has taken over the run's lease, so this one may not publish any more."""
 
 
 class Mirror:
-    """A local folder that stands for a URL while this process works.
+    """A local copy of a directory in object storage, used by this process only.
 
     Args:
-        url: the folder in object storage.
+        url: URL of the directory.
 
     Attributes:
-        url: as given, without a slash at its end.
-        path: the local folder, of no other process; its name is the last part of the URL.
+        url: the URL without a trailing slash.
+        path: the local directory; its name is the last part of the URL.
 
     Raises:
         InputError: as `Store`.
-        OSError: the folder for mirrors cannot be written.
+        OSError: the cache directory cannot be written.
     """
 
     def __init__(self, url: str) -> None:
@@ -76,38 +78,38 @@ class Mirror:
         self.url = self.store.url
         self.path = _free_slot(self.url) / (PurePosixPath(self.url).name or "root")
         self.path.mkdir(exist_ok=True)
-        self._number = 0  # of the newest state that was seen
-        self._base: dict[str, _File] = {}  # the state that the local folder began from
+        self._number = 0  # of the newest state seen so far
+        self._base: dict[str, _File] = {}  # files of the state on which the local directory is based
         self._fetched: set[str] = set()
-        self._looks: dict[str, tuple[tuple[int, ...], _File]] = {}  # what was measured of which local file
+        self._looks: dict[str, tuple[tuple[int, ...], _File]] = {}  # cached checksums, by file and its stat
         self._updating = threading.Lock()
         self._publishing = threading.Lock()
         self._token = ""
-        self._warned = False  # that nothing can be deleted
+        self._warned = False  # whether it was reported that objects cannot be deleted
         _MIRRORS[self.path] = self
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was published there yet; raises as `Store`."""
+        """Whether the URL has no files yet; raises the errors of `Store`."""
         return not self._newest()[1]["files"]
 
     @property
     def number(self) -> int:
-        """The number of the newest state, which another machine's `fetch` takes; 0 if there is none; as `is_empty`."""
+        """The number of the newest state, for `fetch` on other machines; 0 if there is none. Raises as `is_empty`."""
         return self._newest()[0]
 
     def fetch(self, choose: Callable[[list[str]], Collection[str]] = list, number: int | None = None) -> None:
-        """Makes the local folder that of the newest state, or of the one with a number.
+        """Synchronises the local directory with the newest state, or with the state of a given number.
 
         Args:
-            choose: given the names of all files, such as "checkpoints/step_00000010/weights.npz", returns those to
-                download; of the others, the folders are made.
-            number: of a state that was the newest some minutes ago. It never changes, so that all who fetch it have
-                the same.
+            choose: takes the names of all files, such as "checkpoints/step_00000010/weights.npz", and returns those to
+                download. For the other files, only their directories are created.
+            number: number of a recent state; None means the newest. States do not change, so all processes that fetch
+                the same number get the same files.
 
         Raises:
-            InputError: a file is missing or damaged in the store, there is no room for it, there is no such state, or
-                as `Store`.
+            InputError: a file is missing or damaged in the store, the disk is full, the state does not exist, or as
+                `Store`.
         """
         while True:
             found, document = self._newest() if number is None else (number, self._state(number))
@@ -116,11 +118,14 @@ class Mirror:
             if not odd:
                 self._base = files
                 return
-            if number is not None or self._newest()[0] == found:  # else it was just replaced by another process
+            if number is not None or self._newest()[0] == found:  # otherwise another process has just replaced it
                 raise InputError(f"{self.url}/{odd} is missing or damaged, which the newest state names")
 
     def _fetch(self, files: dict[str, _File], wanted: set[str]) -> str:
-        """Downloads what the local folder lacks and removes what is not wanted; returns what could not be had."""
+        """Downloads missing files and removes unwanted ones.
+
+        Returns the name of the first file that could not be downloaded, or "".
+        """
         self._fetched = wanted
         for name, path in files_of(self.path, hidden=True):
             if name not in wanted or self._measured(name, path) != files[name]:
@@ -138,19 +143,19 @@ class Mirror:
         return ""
 
     def publish(self, alone: bool = False) -> None:
-        """Makes what is in the local folder the newest state, beside what others added meanwhile.
+        """Publishes the local changes as a new state, merged with changes that others published in the meantime.
 
         Args:
-            alone: the files belong together, so that what others added meanwhile is an error.
+            alone: whether the files belong together, so that changes by others are an error.
 
         Raises:
-            LeaseLostError: the lease of `held` was taken over.
-            InputError: as `Store`, or for `alone`; the state is that of before.
+            LeaseLostError: another process took over the lease of `held`.
+            InputError: as `Store`, or `alone` is set and others published changes. The state is unchanged.
         """
         with self._publishing:
             files = {name: self._uploaded(name, path) for name, path in files_of(self.path)}
             gone = {name for name in self._base if name not in files and self._is_gone(name)}
-            # What is as it was when it was fetched may have been replaced or removed by others since.
+            # Files that did not change locally are not published: others may have replaced or removed them.
             changed = {name: file for name, file in files.items() if self._base.get(name) != file}
             if not changed and not gone:
                 return
@@ -158,7 +163,7 @@ class Mirror:
 
             def merged(document: dict[str, Any]) -> dict[str, Any]:
                 there = {name: _File(*values) for name, values in self._leased(document)["files"].items()}
-                if alone and there not in (self._base, files):  # these, if a request was repeated
+                if alone and there not in (self._base, files):  # equals `files` if a request was repeated
                     raise InputError(f"{self.url}: another process published there meanwhile; what it published stays")
                 before.clear()
                 before.update(file.object_name(name) for name, file in there.items())
@@ -170,24 +175,27 @@ class Mirror:
             self._remove(sorted(before - {file.object_name(name) for name, file in after.items()}))
 
     def _remove(self, names: list[str]) -> None:
-        """Deletes objects that no state needs any more; where the store refuses, what was published is there anyway."""
+        """Deletes objects that no state needs any more; a refusal is only a warning, because publishing succeeded."""
         try:
             self.store.remove(names)
         except InputError as error:
-            if not self._warned:  # once, for without permission each update would say so
+            if not self._warned:  # only once, because without permission every update would fail here
                 logging.getLogger(__name__).warning("objects that nothing needs any more stay: %s", error)
             self._warned = True
 
     def _is_gone(self, name: str) -> bool:
-        """Whether a file that is not in the local folder was removed there; if it never was, its folder says so."""
+        """Returns whether a file that is missing locally was removed, rather than never downloaded.
+
+        Files that were not downloaded still have a local directory, see `fetch`; it is missing only if it was removed.
+        """
         return name in self._fetched or not (self.path / name).parent.is_dir()
 
     def _uploaded(self, name: str, path: Path) -> _File:
-        """Uploads a file unless the state has it already."""
+        """Uploads a file unless the state has it."""
         file = self._measured(name, path)
         if file == self._base.get(name):
             return file
-        # What is uploaded must not change meanwhile: a link keeps a file that is replaced, a copy one that grows.
+        # The file must not change during the upload: a hard link preserves one that is replaced, a copy one that grows.
         fixed = self.path.parent / temporary_name(path.name)
         try:
             (shutil.copyfile if name.endswith(_APPENDED) else os.link)(path, fixed)
@@ -206,16 +214,16 @@ class Mirror:
 
     @contextlib.contextmanager
     def held(self, report: Callable[[str], None]) -> Iterator[None]:
-        """Keeps other trainers out while the context lasts, by a lease in the state that is renewed by a thread.
+        """A context that keeps other trainers out by a lease in the state, which a thread renews.
 
-        A lease of another process is waited for: until it is given back, renewed, or has ended.
+        If another process holds the lease, this waits until it is released, renewed or expired.
 
         Args:
-            report: called with a line where that takes time, and if the lease of a process that is gone is taken over.
+            report: called with a line of text if waiting is necessary, and if an expired lease is taken over.
 
         Raises:
-            BusyError: another process has the lease and was heard of meanwhile; the line names it.
-            InputError: as `Store`, or the store cannot create an object exclusively.
+            BusyError: another process holds the lease and has renewed it; the message names the process.
+            InputError: as `Store`, or the store does not support exclusive creation.
         """
         token, ended = uuid.uuid4().hex, threading.Event()
 
@@ -233,19 +241,19 @@ class Mirror:
         thread = threading.Thread(target=self._renew, args=(ended,), name="lease", daemon=True)
         self._token = token
         try:
-            self._update(taken)  # the store may have the lease though no answer came
+            self._update(taken)  # inside `try`: after an error, the store may have the lease nevertheless
             thread.start()
             yield
         finally:
             ended.set()
             if thread.is_alive():
                 thread.join()
-            with contextlib.suppress(InputError):  # what it cannot give back ends by itself
+            with contextlib.suppress(InputError):  # a lease that cannot be released expires
                 self._update(lambda document: {**self._leased(document), "lease": None})
             self._token = ""
 
     def _wait_for_lease(self, report: Callable[[str], None]) -> None:
-        """Returns once no other process has a lease; raises a BusyError if one has it that is still there."""
+        """Returns once no other process holds a lease; raises a BusyError if a lease is renewed in the meantime."""
         first = None
         while (lease := self._newest()[1]["lease"]) and _silence(lease) < LEASE_SECONDS:
             if first is None:
@@ -270,7 +278,7 @@ class Mirror:
                 logging.getLogger(__name__).warning("the lease cannot be renewed now: %s", error)
 
     def _leased(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A state, if this process may change it: it has the lease, or never had one."""
+        """Returns the state; raises a LeaseLostError if this process has lost its lease."""
         lease = document["lease"]
         if self._token and (lease or {}).get("token") != self._token:
             holder = lease["holder"] if lease else "another process, which has ended"
@@ -278,14 +286,14 @@ class Mirror:
         return document
 
     def _newest(self) -> tuple[int, dict[str, Any]]:
-        """The number and the contents of the newest state; 0 and an empty one if there is none."""
+        """Returns the number and the contents of the newest state; 0 and an empty state if there is none."""
         numbers = [int(name[:-5]) for name in self.store.names("state") if name[:-5].isdecimal()]
         number, contents = max([self._number, *numbers]), None
         if number:
             contents = self.store.read(self._state_name(number))
             if contents is None:
                 raise InputError(f"{self.url}: its listing names a state that is gone; try again")
-        # A listing may lag behind what was made.
+        # A listing may lag behind the created objects.
         while (later := self.store.read(self._state_name(number + 1))) is not None:
             number, contents = number + 1, later
         if contents is None:
@@ -307,7 +315,7 @@ class Mirror:
             raise InputError(f"{self.url}/{self._state_name(number)} is damaged: {error}") from None
 
     def _update(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """Makes a changed state the newest; `change` may be called again with a state that another process made."""
+        """Publishes a changed state and returns it; calls `change` again if another process was faster."""
         with self._updating:
             for _ in range(_TRIES):
                 number, document = self._newest()
@@ -325,25 +333,25 @@ class Mirror:
 
 
 def mirror_of(path: str | os.PathLike[str]) -> Mirror | None:
-    """The mirror of this process that a local path is in, if it is in one."""
+    """Returns the mirror of this process that contains a local path, or None."""
     folder = Path(os.path.abspath(path))
     return next((_MIRRORS[each] for each in (folder, *folder.parents) if each in _MIRRORS), None)
 
 
 def with_urls(text: str) -> str:
-    """A text, with URLs in place of the paths of their mirrors."""
+    """Replaces the paths of mirrors in a text with their URLs."""
     for path, mirror in _MIRRORS.items():
         text = text.replace(str(path), mirror.url)
     return text
 
 
 def origin(path: str | os.PathLike[str]) -> str:
-    """What another machine finds a path by: within a mirror its URL, else the absolute path."""
+    """Returns the location of a path for other machines: its URL if it is in a mirror, else the absolute path."""
     return str(path).rstrip("/") if is_url(path) else with_urls(os.path.abspath(path))
 
 
 def local(path: str) -> str:
-    """The path here of what `origin` returned; a URL that has no mirror yet is fetched, which raises as `Mirror`."""
+    """Returns the local path for a result of `origin`; a URL without a mirror is fetched, with errors as `Mirror`."""
     if not is_url(path):
         return path
     for mirror in _MIRRORS.values():
@@ -356,9 +364,9 @@ def local(path: str) -> str:
 
 
 def publishing(path: str | os.PathLike[str]) -> Callable[[], None]:
-    """What publishes a folder while it is worked on: its mirror, or for other folders nothing.
+    """Returns a function that publishes a directory in a mirror; for other directories, it does nothing.
 
-    A store that cannot be reached for a while is a warning, for the next call publishes what is missing.
+    An InputError is logged as a warning, because the next call publishes what is missing. A LeaseLostError is raised.
     """
     mirror = mirror_of(path)
 
@@ -375,7 +383,10 @@ def publishing(path: str | os.PathLike[str]) -> Callable[[], None]:
 
 
 def download(store: Store, name: str, path: Path, expected: str, size: int) -> bool:
-    """Downloads an object; returns whether it was there with this SHA-256 and size. Else there is no file."""
+    """Downloads an object to `path`.
+
+    Returns whether it exists with the expected SHA-256 and size; otherwise no file is written.
+    """
     temporary = path.with_name(temporary_name(path.name))
     try:
         if not store.get(name, temporary) or measured(temporary) != (expected, size):
@@ -387,12 +398,15 @@ def download(store: Store, name: str, path: Path, expected: str, size: int) -> b
 
 
 def measured(path: Path) -> _File:
-    """The SHA-256 and the size of a file."""
+    """Computes the SHA-256 and the size of a file."""
     return _File(sha256(path), path.stat().st_size)
 
 
 def files_of(folder: Path, hidden: bool = False) -> list[tuple[str, Path]]:
-    """The files below a folder by their names there; what is temporary or only local has a dot in front or a name."""
+    """Returns the files below a directory as (relative name, path).
+
+    Without `hidden`, omits names with a leading dot, which are temporary or local, and the directories in `_LOCAL`.
+    """
     found = [(path.relative_to(folder), path) for path in sorted(folder.rglob("*")) if path.is_file()]
     return [
         (name.as_posix(), path)
@@ -406,7 +420,7 @@ def _lease(token: str) -> dict[str, Any]:
 
 
 def _silence(lease: dict[str, Any]) -> float:
-    """Seconds since the holder of a lease was last heard of."""
+    """Returns the seconds since a lease was taken or last renewed."""
     return max(0.0, time.time() - lease["time"])
 
 
@@ -415,7 +429,7 @@ def _holder(lease: dict[str, Any]) -> str:
 
 
 def _free_slot(url: str) -> Path:
-    """A folder for a mirror of a URL that no other process has; what is in it is of former ones."""
+    """Returns a cache directory for a URL that no other process uses; it may have files of earlier processes."""
     cache = os.environ.get("T2T_KERAS_CACHE") or Path.home() / ".cache" / "t2t_keras"
     folder = Path(cache).absolute() / "remote" / hashlib.sha256(url.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -429,7 +443,7 @@ def _free_slot(url: str) -> Path:
         except BlockingIOError:
             os.close(descriptor)
             continue
-        for path in list(slot.rglob(".*.tmp")):  # of processes that were killed; a link of an upload keeps its space
+        for path in list(slot.rglob(".*.tmp")):  # of killed processes; hard links of uploads occupy space
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return slot
     raise AssertionError

@@ -1,8 +1,8 @@
-"""Versions of exported models in object storage, where other servers read them too.
+"""Publishes and fetches versions of exported models in object storage, where other servers can read them, too.
 
-A version is URL/NUMBER/ with the files of an export under their own names, so that TensorFlow Serving can load it.
-`assets.extra/files.json`, which names them with SHA-256 and size, is made first and exclusively: it claims the number.
-`saved_model.pb` is uploaded last: a version without it is none.
+A version is URL/NUMBER/ with the files of an export under their original names, so that TensorFlow Serving can load it.
+`assets.extra/files.json` lists the files with SHA-256 and size. It is created first and exclusively, which reserves the
+version number. `saved_model.pb` is uploaded last; a version without it is incomplete.
 """
 
 import json
@@ -19,19 +19,22 @@ _FILES = "assets.extra/files.json"
 
 
 def is_version(store: Store) -> bool:
-    """Whether a URL is that of a version of an export."""
+    """Returns whether a URL is that of a complete version of an export."""
     return GRAPH in store.names()
 
 
 def is_export(store: Store) -> bool:
-    """Whether a URL is that of an export with a whole version, or of a whole version."""
+    """Returns whether a URL is that of an export with a complete version, or of a complete version."""
     return is_version(store) or any(_is_whole(store, number) for number in _numbers(store))
 
 
 def published(version: Path) -> str:
-    """Where a version is that was just written: its path; or its URL, if it was written in a mirror.
+    """Publishes a newly written version.
 
-    It is uploaded then, and its folder is removed.
+    If its directory is in a mirror, the version is uploaded and the local directory removed.
+
+    Returns:
+        The URL of an uploaded version, or the local path.
     """
     mirror = mirror_of(version)
     if mirror is None:
@@ -42,7 +45,7 @@ def published(version: Path) -> str:
 
 
 def publish_version(store: Store, version: Path) -> str:
-    """Uploads the folder of an export's version under the next free number, and returns its URL."""
+    """Uploads an export's version under the next free version number, and returns its URL."""
     paths = dict(files_of(version))
     contents = json.dumps({name: measured(path) for name, path in paths.items()}, indent=1).encode()
     number = max(_numbers(store), default=0) + 1
@@ -54,11 +57,13 @@ def publish_version(store: Store, version: Path) -> str:
 
 
 def fetch_newest(store: Store, folder: Path) -> int | None:
-    """Downloads the newest whole version that a local folder lacks, and removes others that the store has no more.
+    """Downloads the newest complete version unless `folder` has it; removes versions that the store no longer has.
 
-    Numbers begin anew in a folder that was deleted: a version of the same number that lists other files is replaced.
+    If the export was deleted from the store, its version numbers start again. A local version of the same number is
+    therefore replaced if its list of files differs.
 
-    Returns its number, or None if there is none.
+    Returns:
+        The number of the newest complete version, or None if there is none.
     """
     numbers = sorted(_numbers(store), reverse=True)
     for entry in folder.iterdir():
@@ -68,7 +73,7 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
     if number is None:
         return None
     newest, prefix = folder / str(number), f"{number}/"
-    listed = newest / _FILES  # one that was written here and not fetched has none
+    listed = newest / _FILES  # missing in a version that was written here and not fetched
     if not listed.exists() or listed.read_bytes() != store.read(f"{prefix}{_FILES}"):
         temporary = folder / temporary_name("version")  # not a number, so that a server does not load it yet
         try:
@@ -81,9 +86,14 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
 
 
 def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
-    """Downloads a version into a local folder, which is made if it is missing, and the list of its files at last.
+    """Downloads a version to a local directory, and writes its list of files last.
 
-    Other files in the folder are removed.
+    The directory is created if missing. Other files in it are removed.
+
+    Args:
+        store: the store.
+        folder: the local directory.
+        prefix: prefix of the version's object names, such as "3/"; "" if the store's URL is the version's.
 
     Raises:
         InputError: a file is missing or damaged in the store, or the version was not published by `publish_version`.
@@ -96,7 +106,7 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{store.url}/{prefix}{_FILES} is damaged: {error}") from error
     for name, path in files_of(folder) if folder.exists() else ():
-        if name not in wanted:  # of what had this URL before
+        if name not in wanted:  # from a previous version at this URL
             path.unlink()
     for name, (sha256, size) in wanted.items():
         path = folder / name
@@ -110,7 +120,7 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
 
 
 def _is_whole(store: Store, number: int) -> bool:
-    """Whether all of a version is there: its graph comes last."""
+    """Returns whether a version is complete: its graph is uploaded last."""
     return GRAPH in store.names(str(number))
 
 

@@ -1,7 +1,7 @@
 """Divides the cores of a CPU among concurrent streams of work.
 
-Operations of a small model are too short to be worth waking other threads: two halves of the work, each on half of the
-cores, take less time than one after the other on all cores.
+Operations of a small model are too short to profit from many threads. Two halves of the work that run in parallel, each
+on half of the cores, take less time than the same halves one after the other on all cores.
 """
 
 import concurrent.futures
@@ -18,30 +18,33 @@ _Result = TypeVar("_Result")
 
 
 def share_out_cores(streams: int | None = None) -> None:
-    """Limits operations to one of `streams` equal shares of the cores (None: one stream for each core).
+    """Limits the threads of each TensorFlow operation to one stream's share of the cores.
 
-    Call it before TensorFlow runs anything: afterwards its threads are fixed, and streams only compete for them.
+    Call it before TensorFlow runs anything. Later calls have no effect, and streams then compete for the same threads.
+
+    Args:
+        streams: number of streams; None means one per core.
     """
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(max(num_cores() // (streams or num_cores()), 1))
 
 
 def num_streams() -> int:
-    """The number of streams that the cores were divided among; 1 if they were not."""
+    """Returns the number of streams among which the cores are divided; 1 if they are not."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     return max(num_cores() // threads, 1) if threads else 1
 
 
 def threads_per_stream() -> int:
-    """The number of threads that one stream's operations may use."""
+    """Returns the number of threads that an operation of one stream may use."""
     return max(num_cores() // num_streams(), 1)
 
 
 def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
-    """Yields a function's result for each item in order, computed in `num_streams` threads; a single item in this one.
+    """Calls a function for each item in `num_streams` threads, and yields the results in order.
 
-    An error of the function is raised when its result is due. Then, or if the generator is closed, items that have not
-    begun are left out.
+    A single item is processed in the calling thread. An error of the function is raised in place of its result. After
+    an error, or if the generator is closed, items that have not started are skipped.
     """
     if len(items) < 2:
         yield from map(function, items)
@@ -50,4 +53,4 @@ def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -
         try:
             yield from executor.map(function, items)
         finally:
-            executor.shutdown(cancel_futures=True)  # an interrupt does not wait for items that have not begun
+            executor.shutdown(cancel_futures=True)  # so that an interrupt does not wait for items that have not started

@@ -1,1 +1,1 @@
-"""A run's directory: configuration, checkpoints, averages, records."""
+"""The directory of a run: configuration, checkpoints, averages and records."""

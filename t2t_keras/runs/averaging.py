@@ -1,4 +1,4 @@
-"""Averages of checkpoints (section 6.1 of the paper: the last 5 or 20 of a run)."""
+"""Averages checkpoints (section 6.1 of the paper: the last 5 or 20 of a run)."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,9 +12,13 @@ from t2t_keras.runs.run import lasting_differences
 
 
 def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
-    """The mean of the weights of several checkpoints, summed in float64: name -> array with the first one's dtypes.
+    """Computes the mean of the weights of several checkpoints, summed in float64.
 
-    An InputError says that they were trained with different settings, or that weights differ in names or shapes.
+    Returns:
+        Arrays by weight name, in the dtypes of the first checkpoint.
+
+    Raises:
+        InputError: the checkpoints were trained with different settings, or their weights differ in names or shapes.
     """
     first = checkpoints[0].weights
     sums = {name: array.astype(np.float64) for name, array in first.items()}
@@ -32,27 +36,34 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
 
 
 def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
-    """Neighbouring steps, as rising pairs, that are closer than `interval`, the run's steps between checkpoints.
+    """Returns the pairs of consecutive steps that are closer than `interval`, in ascending order.
 
-    When a signal or the end of training saves an additional checkpoint, an average would count that place twice.
+    A signal or the end of training saves an additional checkpoint, so that an average would count nearly the same
+    weights twice.
+
+    Args:
+        steps: steps of the checkpoints to average.
+        interval: the run's number of steps between checkpoints.
     """
     return [(first, second) for first, second in itertools.pairwise(sorted(steps)) if second - first < interval]
 
 
 def reach(steps: Sequence[int]) -> tuple[int, int] | None:
-    """The oldest and the newest of steps that reach far back into training, else None.
+    """Returns the oldest and the newest step if the newest is more than twice the oldest, otherwise None.
 
-    Far is where the newest has more than twice the updates of the oldest: as long as a model changes that much, early
-    weights usually make an average worse than the newest alone.
+    Over such a span the model still changes so much that the average is usually worse than the newest checkpoint.
     """
     oldest, newest = min(steps), max(steps)
     return (oldest, newest) if 2 * oldest < newest else None
 
 
 def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
-    """Rejects a checkpoint of another run, because a mean of runs with other initial weights does not translate."""
+    """Raises an InputError if the settings differ, because the checkpoints are then from different runs.
+
+    The mean of runs with different initial weights does not translate.
+    """
     before, after = (checkpoint.state.get("config") for checkpoint in (first, other))
     if not before or not after:
-        return  # saved without a configuration
+        return  # saved without a configuration, so there is nothing to compare
     if changed := lasting_differences(Config.from_dict(before), Config.from_dict(after)):
         raise InputError(f"{other.path} was trained with other settings than {first.path}: {'; '.join(changed)}")

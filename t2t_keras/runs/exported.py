@@ -1,16 +1,20 @@
-"""Finds and reads exported models, which can take the place of a run's directory."""
+"""Finds and reads exported models, which can be used in place of a run's directory."""
 
 import pathlib
 import re
 
 from t2t_keras.errors import InputError
 
-_ESCAPED, _MEANT = re.compile(r"\.[.S]"), {"..": ".", ".S": "/"}  # how TensorFlow writes what names have
-_WEIGHTS = "weights/"  # prefix of the weights' names in an export
+_ESCAPED, _MEANT = re.compile(r"\.[.S]"), {"..": ".", ".S": "/"}  # TensorFlow's escapes of "." and "/" in names
+_WEIGHTS = "weights/"  # prefix of the names of weights in an export
 
 
 def exported_version(path: pathlib.Path) -> pathlib.Path | None:
-    """The directory of the version, or of the newest one, if the path is that of an exported model; otherwise None."""
+    """Returns the directory of an export's version, or None if `path` is not an exported model.
+
+    Args:
+        path: directory of a version, or of an export, for which its newest complete version is returned.
+    """
     if (path / "saved_model.pb").is_file():
         return path
     if not path.is_dir() or (path / "config.json").exists():
@@ -21,8 +25,8 @@ def exported_version(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def exported_weights(version: pathlib.Path) -> dict:
-    """The weights of an exported model: name -> float32 array; raises an InputError if they cannot be read."""
-    import tensorflow as tf  # heavy, and a run can be read without it
+    """Reads the weights of an exported model as float32 arrays by name; raises an InputError if that fails."""
+    import tensorflow as tf  # slow to import, and not needed to read a run
 
     try:
         reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))

@@ -1,4 +1,4 @@
-"""Loads models and weights of runs, and saves models in folders that can be read like runs."""
+"""Loads models and weights of runs, and saves models in directories that can be read like runs."""
 
 import os
 import pathlib
@@ -21,12 +21,19 @@ from t2t_keras.text.tokenizer import Tokenizer
 def load_model(
     model_dir: str | os.PathLike[str], checkpoint: str | None = None, dtype_policy: str = "float32"
 ) -> tuple[SequenceModel, Config, pathlib.Path]:
-    """Loads the model of a run or of an export; returns it with its configuration and the path of its vocabulary.
+    """Loads the model of a run or of an export.
 
-    `model_dir` and `checkpoint` are those of `RunCheckpoint`; the model's layers have Keras's `dtype_policy`.
+    Args:
+        model_dir: see `RunCheckpoint`.
+        checkpoint: see `RunCheckpoint`.
+        dtype_policy: Keras dtype policy of the model's layers.
+
+    Returns:
+        The model, its configuration and the path of its vocabulary.
 
     Raises:
-        InputError: there is no run or no such checkpoint (lists those there are), or its weights are another model's.
+        InputError: the run or the checkpoint does not exist (lists the existing ones), or the weights do not fit the
+            model.
     """
     run = Run(model_dir)
     config = run.config
@@ -36,7 +43,14 @@ def load_model(
 
 
 def load_weights(path: pathlib.Path) -> dict:
-    """The weights to translate with, float32 arrays by name, of a `weights_path`: averages if training kept them."""
+    """Reads the weights to translate with: the moving averages if training kept them.
+
+    Args:
+        path: from `weights_path`.
+
+    Returns:
+        float32 arrays by name.
+    """
     if Run(path).exported:
         return exported_weights(path)
     saved = checkpoints.load(path, weights_only=True)
@@ -46,7 +60,7 @@ def load_weights(path: pathlib.Path) -> dict:
 def save_model(
     model: EncoderDecoder, folder: str | os.PathLike[str], like: str | os.PathLike[str] | None = None
 ) -> None:
-    """Writes a built model into a new folder that `load_model` reads; see `EncoderDecoder.save_to_preset`."""
+    """Writes a built model into a new directory that `load_model` reads; see `EncoderDecoder.save_to_preset`."""
     config = Config(model=model.config) if like is None else Run(like).config
     if config.model != model.config:
         raise InputError(f"{like} has a model with other settings than the one to save")

@@ -1,4 +1,4 @@
-"""The file metrics.jsonl: one JSON object a line, each with "step" and "kind"."""
+"""Reads and writes metrics.jsonl: one JSON object per line, each with "step" and "kind"."""
 
 import io
 import json
@@ -14,10 +14,12 @@ Record = dict[str, Any]
 
 
 class RecordFile:
-    """Appends records as whole lines; on a full disk they wait in memory until there is room.
+    """Appends records as whole lines; if the disk is full, they wait in memory until there is space.
 
-    The file `path` need not exist. `open` drops unfinished lines and the records after `last_step` (for validations,
-    after `last_validation` if it is given).
+    Args:
+        path: the file, which need not exist.
+        last_step: `open` drops the records of later steps, and incomplete lines.
+        last_validation: the same for validations; None means `last_step`.
 
     Attributes:
         kept: existing records that `open` keeps.
@@ -37,7 +39,7 @@ class RecordFile:
         self._file: io.FileIO | None = None
 
     def open(self) -> None:
-        """Drops lines and opens the file for appending; raises an OSError if it cannot be written."""
+        """Drops stale lines and opens the file for appending; raises an OSError if it cannot be written."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self.is_shorter:
             with replacing(self._path) as file:
@@ -56,19 +58,19 @@ class RecordFile:
         return self._file
 
     def append(self, record: Record) -> None:
-        """Writes a record and those that wait; readers see them at once."""
+        """Writes a record after the waiting ones; readers see them at once."""
         self._waiting.append(_line(record).encode())
         self._write()
 
     def sync(self) -> None:
-        """Makes the appended records survive a power cut, as far as there is room for them."""
+        """Syncs the appended records to disk, as far as there is space for them."""
         self._write()
         try:
             os.fsync(self._opened.fileno())
         except OSError as error:
             if not is_full(error):
                 raise
-            # A network file system may report this only now, and how much was written is unknown.
+            # A network file system may report a full disk only now. How much was written is unknown.
             self._opened.truncate(self._synced_size)
             self._waiting = self._unsynced + self._waiting
             self._unsynced = []
@@ -77,7 +79,7 @@ class RecordFile:
         self._synced_size, self._unsynced = os.fstat(self._opened.fileno()).st_size, []
 
     def close(self) -> None:
-        """Writes the waiting records, if there is room by now, and closes the file."""
+        """Writes the waiting records if there is space by now, and closes the file."""
         try:
             self._write()
         finally:
@@ -92,7 +94,7 @@ class RecordFile:
         except OSError as error:
             if not is_full(error):
                 raise
-            self._opened.truncate(size)  # half a line is worse than none
+            self._opened.truncate(size)  # leaves no partial line
             self._warn(error)
             return
         self._is_full = False
@@ -106,7 +108,7 @@ class RecordFile:
 
 
 def read_metrics(path: str | Path) -> list[Record]:
-    """The records of a metrics.jsonl, which need not exist; lines left unfinished by an interruption are skipped."""
+    """Reads the records of a metrics.jsonl, which need not exist; skips lines that an interruption left incomplete."""
     path = Path(path)
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
@@ -120,6 +122,6 @@ def read_metrics(path: str | Path) -> list[Record]:
 
 
 def _line(record: Record) -> str:
-    """A record as a line of JSON, which has no NaN or infinity: they become null."""
+    """Encodes a record as a line of JSON; NaN and infinity, which JSON lacks, become null."""
     finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
     return json.dumps(finite) + "\n"

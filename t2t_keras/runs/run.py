@@ -1,17 +1,17 @@
-"""A run's directory: configuration, vocabulary, checkpoints and logs.
+"""The directory of a run: configuration, vocabulary, checkpoints and logs.
 
-    config.json       resolved configuration, the directory of the data, what tells its training text from others,
-                      and whose weights it began with
-    vocab.model       SentencePiece model, and vocab.source.model, if sources have their own
+    config.json       resolved configuration, directory of the data, fingerprint of the training text, and origin of
+                      the initial weights
+    vocab.model       SentencePiece model; also vocab.source.model if sources have a separate vocabulary
     checkpoints/      step_00001000/ ..., best.json, averaged_...
     tensorboard/      scalars
-    metrics.jsonl     one JSON object a line
+    metrics.jsonl     one JSON object per line
     curves.svg        plots of these metrics
     micro_batch.json  how much of a batch fits on a device, if it was measured
     .lock             held by the process that trains the run
 
-Translating needs nothing else. An exported model (`t2t_keras.export`) has the same contents in other places: it can be
-read like a run but not trained.
+Translation needs no other files. An exported model (`t2t_keras.export`) arranges its configuration, vocabulary and
+weights differently; it can be read like a run, but not trained.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_version
 from t2t_keras.text.tokenizer import source_vocabulary
 
-# The settings, besides all of decoding, that may change when a run resumes: how long it trains and how it is monitored,
-# not what it computes.
+# Besides the decoding settings, these may change when a run resumes: they decide how long a run trains and how it is
+# monitored, not what it computes.
 RESUMABLE = {
     "train.max_steps",
     "train.max_minutes",
@@ -49,7 +49,7 @@ RESUMABLE = {
 }
 
 
-# Keys of config.json besides the configuration: of a run, and of an export.
+# Keys of config.json besides the configuration, in runs and exports.
 _DATA_DIR = "data_dir"
 _TEXT = "training_text"
 _INIT_FROM = "init_from"
@@ -58,10 +58,10 @@ IMPORTED = "imported"
 
 
 class Run:
-    """The paths of one run, or of an exported model.
+    """The paths of a run or of an exported model.
 
     Args:
-        model_dir: directory of the run, of an export's version, or of an export (meaning its newest version).
+        model_dir: directory of a run, of an export's version, or of an export (its newest version is used).
 
     Attributes:
         exported: directory of the export's version; None for a run.
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def exists(self) -> bool:
-        """Whether a configuration has been written there."""
+        """Whether the directory has a configuration."""
         return self.config_path.is_file()
 
     @property
@@ -101,10 +101,10 @@ class Run:
 
     @property
     def data_dir(self) -> pathlib.Path:
-        """The directory of the prepared data when the run was last trained; fetched if it is in object storage.
+        """The directory of the prepared data of the last training; fetched if it is in object storage.
 
         Raises:
-            InputError: it is not known, or not there any more.
+            InputError: the directory is not recorded, or does not exist any more.
         """
         values = self._read()
         if _DATA_DIR not in values:
@@ -116,11 +116,11 @@ class Run:
 
     @property
     def init_from(self) -> dict[str, Any]:
-        """What `start` noted of the run that this one began from; empty if it began with fresh weights."""
+        """The origin of the initial weights as recorded by `start`; empty if they were random."""
         return self._read().get(_INIT_FROM, {})
 
     def check_trainable(self) -> None:
-        """Checks that the directory is free for a run or holds one, and no exported model or foreign config.json."""
+        """Raises an InputError if the directory has an exported model or a config.json that is not a training's."""
         if self.exported:
             raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
         if self.exists:
@@ -130,15 +130,15 @@ class Run:
             _ = self.config  # raises if it is invalid
 
     def forget(self) -> None:
-        """Removes configuration and vocabulary, so that a run of which nothing was saved can start anew.
+        """Removes configuration and vocabulary, so that a run without checkpoints can start again.
 
-        The caller must hold the lock; raises as `check_trainable`.
+        The caller must hold the lock. Raises the errors of `check_trainable`.
         """
         self.check_trainable()
         if self.exists:
             source_vocabulary(self.vocab_path).unlink(missing_ok=True)
             self.vocab_path.unlink(missing_ok=True)
-            self.config_path.unlink()  # last: it marks the vocabulary as the run's
+            self.config_path.unlink()  # last, because it shows that the vocabulary belongs to a run
 
     def start(
         self,
@@ -148,18 +148,18 @@ class Run:
         init_from: Mapping[str, Any] | None = None,
         text: str | None = None,
     ) -> None:
-        """Writes the configuration and copies the vocabulary, or checks that they are those the run began with.
+        """Writes the configuration and copies the vocabulary. For an existing run, first checks that they match.
 
         Args:
             config: resolved configuration.
             data_dir: directory of the prepared data.
             vocab_path: SentencePiece model to copy.
-            init_from: whose weights a new run begins with, as JSON values; of an existing run the note is kept.
-            text: what tells the training text from others, wherever it is; it is compared if the run has noted one.
+            init_from: origin of a new run's initial weights, as JSON values; ignored for an existing run.
+            text: fingerprint of the training text, independent of its location; compared if the run has recorded one.
 
         Raises:
-            InputError: as `check_trainable`, or the run's configuration (names the differences), vocabulary or training
-                text differs.
+            InputError: as `check_trainable`, or the configuration (names the differences), the vocabulary or the
+                training text differs from the run's.
         """
         self.check_trainable()
         vocab = vocabulary_bytes(vocab_path)
@@ -173,8 +173,8 @@ class Run:
             if vocabulary_bytes(self.vocab_path) != vocab:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
             values = self._read()
-            noted = values.get(_TEXT)  # runs of former versions have none
-            if text and noted and not text.startswith(noted):  # former versions noted the lengths alone
+            noted = values.get(_TEXT)  # runs of earlier versions have none
+            if text and noted and not text.startswith(noted):  # earlier versions recorded only the lengths
                 raise InputError(
                     f"{self.path} was trained on {values[_DATA_DIR]} with {noted}, but {data_dir} has {text}; use "
                     "another --model_dir, perhaps with --init_from, or the old data"
@@ -183,7 +183,7 @@ class Run:
         elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
-        # The configuration first: it marks the directory as a run's.
+        # The configuration first, because it marks the directory as a run.
         values = {**config.to_dict(), _DATA_DIR: remote.origin(data_dir)}
         if text:
             values[_TEXT] = text
@@ -196,16 +196,16 @@ class Run:
 
     @property
     def micro_batch(self) -> dict[str, Any]:
-        """The note of `note_micro_batch`; empty if there is none."""
+        """The values recorded by `note_micro_batch`; empty if there are none."""
         return read_note(self.micro_batch_path)
 
     def note_micro_batch(self, note: Mapping[str, Any]) -> None:
-        """Saves the measurement of how much of a batch fits on a device."""
+        """Records how much of a batch fits on a device."""
         self.path.mkdir(parents=True, exist_ok=True)
         _write(self.micro_batch_path, (json.dumps(note, indent=2) + "\n").encode("utf-8"))
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps other training processes out of the directory while the context lasts; see `machine.locking.locked`."""
+        """Returns a context that keeps other training processes out of the directory; see `machine.locking.locked`."""
         return locked(self.path, verb="train", participle="trained", flag="--model_dir")
 
     def remove_leftovers(self) -> None:
@@ -233,11 +233,11 @@ class Run:
 
 
 class RunCheckpoint(NamedTuple):
-    """A run, and which of its checkpoints.
+    """A run and the name of one of its checkpoints.
 
     Attributes:
-        model_dir: directory of the run or of an export.
-        checkpoint: "latest", "best", a step or another name for `checkpoints.resolve`; must be None for an export.
+        model_dir: directory of a run or of an export.
+        checkpoint: "latest", "best", a step or any other name that `checkpoints.resolve` accepts; None for an export.
     """
 
     model_dir: str | os.PathLike[str]
@@ -245,7 +245,11 @@ class RunCheckpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "RunCheckpoint":
-        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence."""
+        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; an existing directory named `text` takes precedence.
+
+        Raises:
+            InputError: the text or one of its parts is empty.
+        """
         if text and ("@" not in text or os.path.isdir(text)):
             return cls(text)
         model_dir, _, checkpoint = text.rpartition("@")
@@ -255,10 +259,10 @@ class RunCheckpoint(NamedTuple):
 
 
 def weights_path(run: Run, checkpoint: str | None = None) -> pathlib.Path:
-    """The directory of a run's checkpoint, for `load_weights`; of an export, that of its version.
+    """Returns the directory of a run's checkpoint, or of an export's version, for `load_weights`.
 
     Raises:
-        InputError: there is no such checkpoint (lists those there are), or an export has none to choose from.
+        InputError: the checkpoint does not exist (lists the existing ones), or a checkpoint is given for an export.
     """
     if not run.exported:
         return checkpoints.resolve(run.checkpoints_path, checkpoint)
@@ -268,7 +272,7 @@ def weights_path(run: Run, checkpoint: str | None = None) -> pathlib.Path:
 
 
 def vocabulary_bytes(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
-    """The contents of a vocabulary's file, and of the one of sources that may be beside it."""
+    """Reads a vocabulary file, and the source vocabulary beside it; None if there is none."""
     beside = source_vocabulary(pathlib.Path(path))
     return pathlib.Path(path).read_bytes(), beside.read_bytes() if beside.exists() else None
 
@@ -282,12 +286,12 @@ def _write(path: pathlib.Path, contents: bytes) -> None:
 
 
 def lasting_differences(old: Config, new: Config) -> list[str]:
-    """The differences that two configurations of one run cannot have, as "section.field: old -> new"."""
+    """Returns the differences that prevent resuming, as "section.field: old -> new"."""
     changed = {difference.partition(":")[0]: difference for difference in differences(old, new)}
     return [d for name, d in changed.items() if name not in RESUMABLE and not name.startswith("decode.")]
 
 
 def scores_differ(old: Config, new: Config) -> bool:
-    """Whether validation translates other sentences, or in another way, so that its scores cannot be compared."""
+    """Returns whether validation scores are not comparable, because sentences or decoding settings differ."""
     changed = {difference.partition(":")[0] for difference in differences(old, new)}
     return any(name == "train.validation_sentences" or name.startswith("decode.") for name in changed)

@@ -1,1 +1,1 @@
-"""Training: the devices, the step, the loop and its records."""
+"""Training: devices, the training step, the training loop and its records."""

@@ -1,4 +1,4 @@
-"""What a training computes with: TensorFlow, or JAX if Keras is told so (KERAS_BACKEND=jax)."""
+"""Selects the training backend: TensorFlow, or JAX if KERAS_BACKEND=jax."""
 
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -22,18 +22,26 @@ Step: TypeAlias = Union[TrainingStep, "JaxStep"]
 
 
 def is_on_jax() -> bool:
-    """Whether Keras runs on JAX."""
+    """Returns whether Keras runs on JAX."""
     return keras.backend.backend() == "jax"
 
 
 def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1) -> Devices:
-    """Makes what a training runs on; other arguments and errors are those of `make_strategy`.
+    """Creates the devices of a training.
 
-    `model_parallel` is the number of devices, of one process, that share one copy of the weights and are one replica.
+    Args:
+        name: see `make_strategy`.
+        replicas: see `make_strategy`.
+        cluster: see `make_strategy`.
+        model_parallel: number of devices that form one replica and share one copy of the weights, all in one process.
+
+    Returns:
+        A `tf.distribute.Strategy` on TensorFlow, `JaxDevices` on JAX.
 
     Raises:
-        InputError: also on another backend than TensorFlow and JAX, for replicas of several devices on TensorFlow, or
-            for devices that do not make up whole replicas.
+        InputError: as `make_strategy`; `model_parallel` is less than 1, is more than 1 on TensorFlow, or does not
+            divide the devices of a process; or the backend is neither TensorFlow nor JAX.
+        WorkerLostError: the workers of the cluster do not meet.
     """
     if model_parallel < 1:
         raise InputError(f"--model_parallel must be at least 1, got {model_parallel}")
@@ -49,12 +57,12 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", m
 
 
 def need_static_shapes(devices: Devices) -> bool:
-    """Whether these devices train with `train.static_shapes` alone: everything is compiled for one shape."""
+    """Returns whether these devices require `train.static_shapes`, because XLA compiles a program for each shape."""
     return is_on_jax() or is_tpu(devices)
 
 
 def devices_line(devices: Devices) -> str:
-    """What is trained on, for people: "8 replicas on GPU (NVIDIA A100-SXM4-40GB)"."""
+    """Describes the devices for a log line, such as "8 replicas on GPU (NVIDIA A100-SXM4-40GB)"."""
     count = devices.num_replicas_in_sync
     if is_on_jax():
         kind, of_each = devices.mesh.devices.flat[0].device_kind, devices.model_parallel
@@ -69,7 +77,7 @@ def devices_line(devices: Devices) -> str:
 
 
 def computed_with(model: Any) -> dict[str, str]:
-    """Returns the backend, versions and dtype policy, on which the results of a model depend besides its settings."""
+    """Returns the backend, library versions and dtype policy, which affect a model's results besides its settings."""
     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
     if is_on_jax():
         import jax
@@ -79,7 +87,10 @@ def computed_with(model: Any) -> dict[str, str]:
 
 
 def in_host_memory() -> contextlib.AbstractContextManager[Any]:
-    """Inside, a model's own variables are in the host's memory where JAX trains, whose step has copies of its own."""
+    """Returns a context in which model variables are created in host memory, if JAX trains.
+
+    `JaxStep` keeps its own copies of the weights on the devices. On TensorFlow the context does nothing.
+    """
     if is_on_jax():
         from t2t_keras.training.on_jax import jax_devices
 
@@ -88,7 +99,7 @@ def in_host_memory() -> contextlib.AbstractContextManager[Any]:
 
 
 def make_workers(devices: Devices) -> Workers:
-    """The processes that train together."""
+    """Returns the group of processes that train together on these devices."""
     if is_on_jax():
         from t2t_keras.training.on_jax.jax_workers import JaxWorkers
 
@@ -97,7 +108,7 @@ def make_workers(devices: Devices) -> Workers:
 
 
 def make_step(model: SequenceModel, config: TrainConfig, devices: Devices) -> Step:
-    """The compiled training step of a model; raises as `TrainingStep` and `JaxStep` do."""
+    """Creates the compiled training step of a model; raises the errors of `TrainingStep` or `JaxStep`."""
     if is_on_jax():
         from t2t_keras.training.on_jax.jax_step import JaxStep
 

@@ -1,4 +1,4 @@
-"""How a run begins: its directory, and weights that it takes from another run."""
+"""Starts a run: prepares its directory, and initialises its weights from a different run if requested."""
 
 import json
 import pathlib
@@ -24,15 +24,15 @@ from t2t_keras.training.devices.workers import Workers
 
 
 class Beginning(NamedTuple):
-    """The first weights of a run; noted in its `config.json`.
+    """The origin of a run's initial weights; recorded in `config.json`, except for `spelled`.
 
     Attributes:
-        model_dir: directory of the run or the export that they come from.
-        checkpoint: the name by which its checkpoint was chosen; None for the default.
-        path: what that was: the directory of a checkpoint, or of an export's version; in object storage its URL.
-        weights: a checksum of the weights.
-        spelled: of targets and of sources: for each entry that the vocabulary has behind those of the other run, the
-            ids that it is spelled with there.
+        model_dir: directory of the original run or export.
+        checkpoint: the requested checkpoint name; None for the default.
+        path: directory of the resolved checkpoint or of the export's version, or its URL in object storage.
+        weights: checksum of the weights.
+        spelled: for the target and the source vocabulary: for each entry that was appended to the original
+            vocabulary, the original ids that spell it.
     """
 
     model_dir: str
@@ -45,15 +45,24 @@ class Beginning(NamedTuple):
 def begin(
     run: Run, config: Config, data: PreparedData, text: str, init_from: RunCheckpoint | None, workers: Workers
 ) -> Beginning | None:
-    """Prepares the directory of a run, which may have been trained before; all workers call this, and the chief writes.
+    """Prepares the directory of a new or resumed run. Every worker calls this; only the chief writes.
 
-    Returns where all have to take the first weights from, or None if the run is resumed or has fresh ones. Of a run
-    that was trained before, the name of `init_from` is compared or, if another one is given, its weights. `text` tells
-    the training text from others.
+    If the run resumes, `init_from` must match the recorded origin by name, or else by its weights.
+
+    Args:
+        run: the run to prepare.
+        config: resolved configuration.
+        data: the prepared data.
+        text: fingerprint of the training text.
+        init_from: the run to take the initial weights from, or None.
+        workers: the processes that train together.
+
+    Returns:
+        The origin of the initial weights, or None if the run resumes or its weights are initialised randomly.
 
     Raises:
-        InputError: settings, vocabulary or training text are not the run's, it began from another run, or `init_from`
-            does not exist or has another vocabulary.
+        InputError: the settings, the vocabulary, the training text or the origin of the weights differ from the run's,
+            `init_from` does not exist, or its vocabulary is not a prefix of the data's.
     """
     beginning = None
     with workers.alike():
@@ -65,9 +74,10 @@ def begin(
 
 
 def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -> list[str]:
-    """Sets a built model's weights to those of a beginning, as far as it has them; returns an account of it in lines.
+    """Initialises a built model from those weights of `beginning` whose names match, and returns a report in lines.
 
-    An InputError says that shapes differ, that no name is the same, or that workers read different weights.
+    Raises:
+        InputError: shapes differ, no name matches, or the workers read different weights.
     """
     with workers.alike():
         weights = load_weights(pathlib.Path(remote.local(beginning.path)))
@@ -98,7 +108,7 @@ def _begin(
                     f"--model_dir, perhaps with --init_from={run.path}"
                 )
         else:
-            run.forget()  # nothing was trained yet, so settings may still change
+            run.forget()  # no checkpoint exists yet, so settings may still change
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
         noted = {} if beginning is None else beginning._asdict()
         noted.pop("spelled", None)
@@ -107,7 +117,7 @@ def _begin(
 
 
 def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
-    """The weights that a name stands for, of a run with the same vocabulary."""
+    """Resolves `init_from`, whose vocabulary must equal the one at `vocab_path` or be a prefix of it."""
     run = Run(init_from.model_dir)
     path = weights_path(run, init_from.checkpoint)
     theirs, ours = Tokenizer.load(run.vocab_path), Tokenizer.load(vocab_path)
@@ -126,7 +136,7 @@ def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
 
 
 def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
-    """Refuses another beginning than that of a run which was trained before; without any, it just goes on."""
+    """Raises an InputError if a resumed run started from different weights; None always resumes."""
     if init_from is None:
         return
     noted: dict[str, Any] = run.init_from
@@ -137,9 +147,9 @@ def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
 
 
 def _has_weights(init_from: RunCheckpoint, checksum: str | None) -> bool:
-    """Whether these are the weights with a checksum: the folder that they were in may have moved."""
+    """Returns whether `init_from` has the weights with this checksum; the original folder may have been moved."""
     try:
         path = weights_path(Run(init_from.model_dir), init_from.checkpoint)
         return checksum is not None and _checksum(load_weights(path)) == checksum
-    except InputError:  # they are not there
+    except InputError:  # the weights do not exist there
         return False

@@ -1,8 +1,8 @@
-"""Projection, softmax and label-smoothed loss in one, without the logits in memory.
+"""Fuses the output projection, softmax and label-smoothed loss, without storing all logits.
 
-The gradient of the loss with respect to a row of logits, softmax(logits) minus the smoothed target, is known in the
-forward pass. So loss and gradients are computed there, chunk by chunk of rows, and only the gradients are kept. The
-formula is that of `t2t_keras.losses.token_losses`; tests hold the two equal.
+The gradient of the loss with respect to a row of logits is softmax(logits) minus the smoothed target, which is known in
+the forward pass. Loss and gradients are therefore computed together, one chunk of rows at a time, and only the
+gradients are kept. The loss equals `t2t_keras.losses.token_losses`; tests compare the two.
 """
 
 from typing import Any, NamedTuple
@@ -12,20 +12,20 @@ import tensorflow as tf
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.updates import Head
 
-# Elements of one chunk of logits on a CPU: small enough to stay near the cache, large enough that adding each chunk's
-# share to the matrix's gradient costs little.
+# Logits per chunk on a CPU: small enough to stay in cache, large enough that accumulating the table's gradient over
+# chunks costs little.
 _CPU_CHUNK_ELEMENTS = 2**22
-# On a GPU or TPU, which are fast at large products: an eighth of a GiB in float32.
+# Logits per chunk on a GPU or TPU, which are fast at large products: 128 MiB in float32.
 _ACCELERATOR_CHUNK_ELEMENTS = 2**25
 
 
 class FusedLoss(NamedTuple):
-    """A loss, and the gradients of the sum of `scale` times each token's loss.
+    """A summed loss, and the gradients of the sum of the scaled token losses.
 
     Attributes:
-        loss_sum: float32 scalar, the unscaled sum of the losses of all tokens, without padding.
-        d_hidden: [batch, target_len, d_model], of the states' dtype.
-        d_head: gradients of the head's weights.
+        loss_sum: float32 scalar, the unscaled sum of the token losses, without padding.
+        d_hidden: gradient of the hidden states, [batch, target_len, d_model] in their dtype.
+        d_head: gradients of the head's weights, float32.
     """
 
     loss_sum: Tensor
@@ -43,12 +43,20 @@ def fused_loss(
     skip_padding: bool = True,
     for_cpu: bool = True,
 ) -> FusedLoss:
-    """The label-smoothed loss of `targets`, int32 [batch, target_len] padded with 0, with its gradients times `scale`.
+    """Computes the label-smoothed loss (section 5.4) and its scaled gradients.
 
-    `hidden` are the decoder's hidden states, float [batch, target_len, d_model]. `scale` is a number, or float32 of any
-    shape that broadcasts to that of the targets. `skip_padding` computes rows of tokens only; False keeps every shape
-    static, as XLA needs. `for_cpu` takes chunks that stay near a CPU's caches; False takes large ones, without a
-    branch.
+    Args:
+        hidden: hidden states of the decoder, float [batch, target_len, d_model].
+        head: weights of the output head.
+        targets: int32 [batch, target_len], padded with 0.
+        label_smoothing: epsilon, in [0, 1).
+        scale: factor on the loss of each token in the gradients; a number, or float32 that broadcasts to the shape of
+            `targets`.
+        skip_padding: whether to drop padded positions first. False keeps every shape static, which XLA needs.
+        for_cpu: whether to use chunks that fit a CPU's caches. False uses larger chunks and no conditional branch.
+
+    Returns:
+        The `FusedLoss`.
     """
     head = Head(tf.convert_to_tensor(head.table), head.bias)
     chunks = _Chunks(head, label_smoothing, hidden.dtype, for_cpu)
@@ -65,7 +73,7 @@ def fused_loss(
 
 
 class _Chunks:
-    """Computes losses and gradients chunk by chunk, of rows of one dtype."""
+    """Computes losses and gradients in chunks of rows; `dtype` is the dtype of the rows."""
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool) -> None:
         self._head, self._smoothing, self._for_cpu = head, label_smoothing, for_cpu
@@ -74,9 +82,12 @@ class _Chunks:
         self._chunk_rows = max(elements // head.table.shape[0], 64)
 
     def loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
-        """Sum of the losses, and scaled gradients, of rows, [rows, d_model], with labels, int32 [rows].
+        """Returns the sum of the losses, and the scaled gradients of `rows` and of the head.
 
-        `scales` are float32 [rows].
+        Args:
+            rows: hidden states, [rows, d_model].
+            labels: int32 [rows], without padding.
+            scales: float32 [rows].
         """
         num_chunks = self._number_of(tf.shape(rows)[0])
         unsmoothed = self._all(rows, labels, scales, num_chunks, is_static=False)
@@ -84,9 +95,9 @@ class _Chunks:
         return tf.reduce_sum(losses), d_rows, d_head
 
     def static_loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
-        """Like `loss`, with rows of padding, which have label 0, in chunks of one size that XLA knows in advance."""
+        """Like `loss`, but label 0 is padding, and all chunks have one static size, which XLA needs."""
         real = tf.cast(labels != 0, tf.float32)
-        rows, scales = rows * tf.cast(real, rows.dtype)[:, None], scales * real  # padding adds nothing to any gradient
+        rows, scales = rows * tf.cast(real, rows.dtype)[:, None], scales * real  # padding contributes to no gradient
         count = rows.shape[0] if rows.shape[0] is not None else tf.shape(rows)[0]
         num_chunks = self._number_of(count)
         missing = num_chunks * self._chunk_rows - count
@@ -97,13 +108,16 @@ class _Chunks:
         return tf.reduce_sum(losses * real), d_rows, d_head
 
     def _number_of(self, count: Tensor | int) -> Tensor:
-        """Number of chunks for `count` rows; at least one, because no rows have gradients too: zeros."""
+        """Returns the number of chunks for `count` rows, at least 1: without rows, the gradients are zeros."""
         return tf.maximum((count + self._chunk_rows - 1) // self._chunk_rows, 1)
 
     def _all(
         self, rows: Tensor, labels: Tensor, scales: Tensor, num_chunks: Tensor, *, is_static: bool
     ) -> tuple[Tensor, Tensor, Head]:
-        """The losses of all rows without the uniform part, float32 [rows], and both gradients; rows' not scaled."""
+        """Returns losses, float32 [rows], and gradients of all chunks, without the uniform part of the target.
+
+        The gradients of the rows are not scaled yet; those of the head are.
+        """
 
         def chunk(index: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
             begin, size = index * self._chunk_rows, self._chunk_rows
@@ -122,7 +136,7 @@ class _Chunks:
             tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
             for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, rows.shape[1]]))
         )
-        # The shares of the other chunks in the matrix's gradient are added to that of the first.
+        # The first chunk initialises the head's gradient; the loop adds the others.
         first_losses, first_d_rows, d_head = chunk(tf.constant(0))
         start = (tf.constant(1), losses.write(0, first_losses), d_rows.write(0, first_d_rows), d_head)
         _, losses, d_rows, d_head = tf.while_loop(
@@ -131,7 +145,10 @@ class _Chunks:
         return losses.concat(), d_rows.concat(), Head(*d_head)
 
     def _chunk(self, h: Tensor, y: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Losses, without the uniform part, and gradients of rows `h`, [chunk, d_model], with labels `y`, [chunk]."""
+        """Computes one chunk: hidden states `h`, [chunk, d_model], with labels `y`, int32 [chunk].
+
+        Returns losses without the uniform part, unscaled gradients of `h`, and scaled gradients of the head's weights.
+        """
         gold = 1.0 - self._smoothing
         logits = tf.cast(tf.matmul(h, self._matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         if self._head.bias is not None:
@@ -143,7 +160,7 @@ class _Chunks:
         else:
             normalisers = tf.reduce_logsumexp(logits, -1)  # --> [chunk]
         losses = normalisers - gold * label_logits
-        with tf.control_dependencies([losses]):  # the probabilities can change in place once nothing else reads them
+        with tf.control_dependencies([losses]):  # so that the probabilities can be updated in place
             places = tf.stack([tf.range(tf.size(y)), y], axis=1)  # --> [chunk, 2]
             errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
         d_bias = []
@@ -157,7 +174,7 @@ class _Chunks:
     def _smoothed(
         self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, scales: Tensor
     ) -> tuple[Tensor, Tensor, Head]:
-        """Adds the uniform part of the target, the same for all rows, and scales the rows' gradients."""
+        """Adds the uniform part of the smoothed target, and scales the gradients of the rows."""
         table, bias = self._head
         mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
         rows = tf.cast(rows, tf.float32)
@@ -175,15 +192,15 @@ class _Chunks:
 
 
 def _scaled(rows: Tensor, scales: Tensor) -> Tensor:
-    """Each of `rows`, [rows, d_model], times its scale, float32 [rows], which is not rounded to the rows' dtype."""
+    """Multiplies each row of [rows, d_model] by its scale, float32 [rows], in float32; keeps the dtype of `rows`."""
     return tf.cast(tf.cast(rows, tf.float32) * scales[:, None], rows.dtype)
 
 
 def _log_normalisers(logits: Tensor, probabilities: Tensor, label_logits: Tensor, labels: Tensor) -> Tensor:
-    """log(sum(exp(logits))) of each row, float32 [chunk], without another pass over [chunk, vocab].
+    """Computes log(sum(exp(logits))) of each row, float32 [chunk], without a second pass over [chunk, vocab].
 
-    It is any logit minus its log-probability: the label's, which is at hand, or the row's largest where some label is
-    too improbable for float32.
+    The result is any logit minus its log-probability. The label's are already at hand. If some label's probability is
+    too small for float32, the largest logit of each row is used instead.
     """
     label_probabilities = tf.gather(probabilities, labels, batch_dims=1)  # --> [chunk]
     return tf.cond(

@@ -1,4 +1,4 @@
-"""Packs a model's weights into a few matrices, so that summing, updating and saving take few operations."""
+"""Packs a model's weights into a few matrices, so that reducing, updating and saving them takes few operations."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,22 +8,28 @@ import tensorflow as tf
 
 from t2t_keras.tensor import Tensor
 
-# Numbers in a row. Each weight starts a new row, at a memory boundary that lets TensorFlow take it out of a matrix
-# without a copy; a TPU stores rows of this width without padding.
+# Numbers per row. Each weight starts a new row, whose memory alignment lets TensorFlow slice it without a copy. A TPU
+# stores rows of this width without padding.
 _WIDTH = 128
 
 
 class Layout:
-    """The places of the weights: one after the other, each padded with zeros to whole rows.
+    """The arrangement of weights in matrices: one after the other, each padded with zeros to whole rows.
 
-    `parts` is the number of matrices, of about equal size, or fewer if weights are too large for that. Several cores
-    work on as many matrices at once. `shapes` are those of the matrices, [rows, width] each.
+    Args:
+        shapes: shapes of the weights.
+        parts: number of matrices of about equal size, which as many cores can process in parallel. There are fewer if
+            single weights are too large.
+
+    Attributes:
+        shapes: shapes of the matrices, (rows, width) each.
     """
 
     def __init__(self, shapes: Iterable[Sequence[int]], parts: int = 1) -> None:
         weights = [tuple(shape) for shape in shapes]
         rows = np.array([math.ceil(math.prod(shape) / _WIDTH) for shape in weights])
-        # A weight goes where its middle row falls: no matrix exceeds its share by more than half a weight at each end.
+        # The middle row of a weight decides its matrix: no matrix exceeds its share by more than half a weight at
+        # each end.
         places = (rows.cumsum() - rows / 2) * parts // rows.sum()
         members = [np.flatnonzero(places == part) for part in np.unique(places)]
         self._weights = [[weights[i] for i in part] for part in members]
@@ -31,7 +37,7 @@ class Layout:
         self.shapes = [(sum(rows_of_part), _WIDTH) for rows_of_part in self._rows]
 
     def join(self, weights: Sequence[Tensor]) -> list[Tensor]:
-        """Packs weights, or their gradients, all of one dtype, into matrices [rows, width]."""
+        """Packs weights or their gradients, which share one dtype, into matrices [rows, width]."""
         blocks: list[list[Tensor]] = []
         rest = iter(weights)
         for shapes, rows_of_part in zip(self._weights, self._rows, strict=True):
@@ -44,7 +50,7 @@ class Layout:
         return [tf.concat(blocks_of_part, 0) for blocks_of_part in blocks]  # --> [rows, width] each
 
     def split(self, matrices: Sequence[Tensor]) -> list[Tensor]:
-        """Unpacks matrices [rows, width] into weights, which share their memory."""
+        """Unpacks matrices [rows, width] into weights, which share the memory of the matrices."""
         weights = []
         for matrix, shapes, rows_of_part in zip(matrices, self._weights, self._rows, strict=True):
             for block, shape, rows in zip(tf.split(matrix, rows_of_part), shapes, rows_of_part, strict=True):
@@ -54,7 +60,7 @@ class Layout:
         return weights
 
     def join_arrays(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """`join` for float32 arrays; raises ValueError if an array does not have its weight's shape."""
+        """Like `join`, for NumPy arrays; returns float32 and raises a ValueError if an array has a wrong shape."""
         matrices = [np.zeros(shape, np.float32) for shape in self.shapes]
         for place, weight in zip(self.split_arrays(matrices), weights, strict=True):
             if place.shape != np.shape(weight):
@@ -63,7 +69,7 @@ class Layout:
         return matrices
 
     def split_arrays(self, matrices: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """`split` for arrays; returns views of them."""
+        """Like `split`, for NumPy arrays; returns views."""
         weights = []
         for matrix, shapes, rows_of_part in zip(matrices, self._weights, self._rows, strict=True):
             end = 0

@@ -1,6 +1,6 @@
-"""The records of a training: progress bar, metrics.jsonl, TensorBoard, curves.svg.
+"""Training records: progress bar, metrics.jsonl, TensorBoard and curves.svg.
 
-`metrics.jsonl` has one JSON object per line: "step", "kind" ("train" or "valid") and the numbers that all records show.
+`metrics.jsonl` has one JSON object per line with "step", "kind" ("train" or "valid") and the metrics.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS
 from t2t_keras.training.updates import StepMetrics
 
-# TensorFlow's exceptions for no space or quota left, and for a file at its size limit.
+# TensorFlow's errors for a full disk or an exhausted quota, and for a file at its size limit.
 _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
 
-# Title, whether logarithmic, and curves (kind, number, label) of each panel.
+# Panels of curves.svg: title, whether the y axis is logarithmic, and curves (kind of record, metric, label).
 _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
     ("loss a token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
     ("learning rate", False, [("train", "learning_rate", "learning rate")]),
@@ -40,7 +40,7 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
 
 @dataclasses.dataclass
 class Interval:
-    """Metrics summed since the last log line; saved in checkpoints, so that no line covers fewer steps."""
+    """Metrics summed since the last log line; saved in checkpoints, so that a resumed interval is complete."""
 
     loss_sum: float = 0.0
     tokens: float = 0.0
@@ -51,29 +51,43 @@ class Interval:
     gradient_norm: float = dataclasses.field(default=0.0, init=False)
 
     def add(self, metrics: StepMetrics, seconds: float, processor_seconds: float = 0.0) -> None:
-        """Adds the steps of one call, which took `seconds`, and so many of all cores of the processor together."""
-        # One by one, because the sums must not depend on how many steps a call had.
+        """Adds the steps of one call.
+
+        Args:
+            metrics: metrics of the steps.
+            seconds: wall-clock duration of the call.
+            processor_seconds: processor time of the call, summed over all cores.
+        """
+        # Step by step, because the sums must not depend on how the steps were grouped into calls.
         for step, tokens in enumerate(metrics.tokens.tolist()):
             self.loss_sum += float(metrics.loss[step]) * tokens
             for name, values in metrics.measures.items():
                 self.measure_sums[name] = self.measure_sums.get(name, 0.0) + float(values[step]) * tokens
             self.tokens += tokens
-        self.seconds += seconds  # of training alone, without validations
+        self.seconds += seconds  # of training only, without validations
         self.processor_seconds += processor_seconds
         self.learning_rate = float(metrics.learning_rate[-1])
         self.gradient_norm = float(metrics.gradient_norm[-1])
 
     def loss(self) -> float:
-        """The mean of a target token."""
+        """Returns the mean loss per target token."""
         return self.loss_sum / self.tokens
 
     def sums(self) -> list[Any]:
-        """The constructor's arguments, for a checkpoint."""
+        """Returns the constructor's arguments, to be saved in a checkpoint."""
         return [self.loss_sum, self.tokens, self.seconds, dict(self.measure_sums), self.processor_seconds]
 
 
 class Monitor:
-    """Records a training run in one process; a resumed run continues its records."""
+    """Records the training of a run, in the chief process; a resumed run continues its records.
+
+    Args:
+        run: the run.
+        total_steps: the largest number of steps.
+        start_step: the step that training resumes from. Records of later steps are dropped, because these run again.
+        max_minutes: time limit of the training; 0 means no limit.
+        is_validation_due: whether the validation of `start_step` is still to come, so that its record is dropped.
+    """
 
     def __init__(
         self,
@@ -84,28 +98,24 @@ class Monitor:
         *,
         is_validation_due: bool = False,
     ) -> None:
-        """Opens the records; drops those of steps after `start_step`, because these will run again.
-
-        `max_minutes` of 0 means no limit. `is_validation_due`: the validation of `start_step` is still to come.
-        """
         self._run = run
         train = run.config.train if run.exists else None
         smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
         dropout = ", with dropout" if run.exists and vars(run.config.model).get("dropout_rate") else ""
-        self._training_label = f"training{dropout}{smoothing}"  # what puts its loss above that of validation
+        self._training_label = f"training{dropout}{smoothing}"  # says why it exceeds the validation loss
         self._total_steps = total_steps
         self._begun = start_step, time.monotonic()
         self._ends_at = self._begun[1] + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
         self._records = list(self._metrics.kept)
-        # The next line's numbers are of all steps since the last line, before a stop or after.
+        # The next line covers all steps since the last line, including those before training was stopped.
         self._last_step = max((record["step"] for record in self._records if record["kind"] == "train"), default=0)
         self._summaries: tf.summary.SummaryWriter | None = None
-        # A run that comes from object storage comes without them.
+        # Object storage does not keep the TensorBoard files of a run.
         are_missing = bool(self._records) and not run.tensorboard_path.is_dir()
         self._summaries_are_whole = not (self._metrics.is_shorter or are_missing)
         self._write_summaries()
-        self._metrics.open()  # last: if killed before, the next start again finds records to drop
+        self._metrics.open()  # last, so that after a kill before it the next start still finds the records to drop
         self._bar = None
         if sys.stderr.isatty():
             self._bar = tqdm(
@@ -117,14 +127,15 @@ class Monitor:
             )
 
     def progress(self, step: int) -> None:
-        """Moves the progress bar; cheap enough to call on every return to Python."""
+        """Updates the progress bar; cheap enough to call on every return to Python."""
         if self._bar is not None:
             self._bar.total = self._expected_steps(step)
             self._bar.update(step - self._bar.n)
 
     def _expected_steps(self, step: int) -> int:
-        """How many steps there will be if they go on as fast as they went: where minutes end the training, its bar
-        would stay empty if it led to the largest number of steps.
+        """Estimates the total number of steps at the present speed.
+
+        If a time limit ends the training long before `total_steps`, a bar of that length would stay almost empty.
         """
         start, begun = self._begun
         elapsed, minutes = time.monotonic() - begun, self._ends_at - begun
@@ -133,7 +144,7 @@ class Monitor:
         return min(self._total_steps, int(start + (step - start) * max(minutes / elapsed, 1)))
 
     def log_training(self, step: int, interval: Interval) -> None:
-        """Records the steps since the last call."""
+        """Records the metrics of the steps since the last call."""
         rates = {
             "steps_per_second": (step - self._last_step) / max(interval.seconds, 1e-9),
             "tokens_per_second": interval.tokens / max(interval.seconds, 1e-9),
@@ -164,8 +175,13 @@ class Monitor:
             self._bar.refresh()
 
     def log_validation(self, step: int, *, loss: float, perplexity: float, **others: float | None) -> None:
-        """Records a validation, loss and perplexity per target token, and redraws the curves. Other numbers, such as
-        `bleu`, are None if not measured.
+        """Records a validation and redraws the curves.
+
+        Args:
+            step: the validated step.
+            loss: loss per target token.
+            perplexity: perplexity per target token.
+            **others: further metrics, such as `bleu`; None if not measured.
         """
         measured = {name: value for name, value in others.items() if value is not None}
         numbers = {"loss": loss, "perplexity": perplexity, **measured}
@@ -179,11 +195,11 @@ class Monitor:
         if self._bar is None:
             tell(text)
         else:
-            with contextlib.suppress(OSError):  # as `tell`; the bar itself is like that
+            with contextlib.suppress(OSError):  # like `tell`, and like the bar itself
                 self._bar.write(text, file=sys.stderr)
 
     def draw_curves(self) -> None:
-        """Writes curves.svg from all records, if the disk has room."""
+        """Writes curves.svg from all records; does nothing if the disk is full."""
         try:
             _draw(self._records, self._run.curves_path, self._training_label)
         except OSError as error:
@@ -191,11 +207,11 @@ class Monitor:
                 raise
 
     def sync(self) -> None:
-        """Makes the lines so far survive a power cut; the next checkpoint relies on them."""
+        """Syncs metrics.jsonl to disk, because the next checkpoint relies on its lines."""
         self._metrics.sync()
 
     def close(self) -> None:
-        """Draws the curves and closes the records and the bar."""
+        """Draws the curves, and closes the records and the progress bar."""
         if self._metrics.is_closed:
             return
         self.draw_curves()
@@ -207,7 +223,7 @@ class Monitor:
             self._bar.close()
 
     def _record(self, step: int, kind: str, numbers: dict[str, Any]) -> None:
-        """Appends a record to all outputs, where readers see it at once."""
+        """Appends a record to all outputs, where it is visible at once."""
         plain = {name: value if isinstance(value, int) else float(value) for name, value in numbers.items()}
         record = {"step": int(step), "kind": kind, **plain}
         self._records.append(record)
@@ -215,7 +231,7 @@ class Monitor:
         self._write_summaries(record)
 
     def _write_summaries(self, *records: dict[str, Any]) -> None:
-        """Writes records as scalars, or rewrites all of them if the files hold others or were cut by a full disk."""
+        """Writes records as TensorBoard scalars; rewrites all files if they are stale or incomplete."""
         try:
             if not self._summaries_are_whole:
                 for events in self._run.tensorboard_path.glob("events.out.tfevents.*"):
@@ -237,7 +253,7 @@ class Monitor:
 
 
 class SilentMonitor:
-    """A monitor without effect, for the workers other than the chief."""
+    """A monitor without effect, for all workers except the chief."""
 
     def progress(self, *_: Any, **__: Any) -> None:
         """Does nothing."""
@@ -257,7 +273,7 @@ def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> Non
             panels.append((title, is_logarithmic, series))
     if not panels:
         return
-    columns = len(panels) if len(panels) < 4 else 2  # no empty place among three
+    columns = len(panels) if len(panels) < 4 else 2  # three panels in two columns would leave a gap
     grid_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(6 * columns, 4 * grid_rows), layout="constrained")
     for place, (title, is_logarithmic, series) in enumerate(panels, start=1):

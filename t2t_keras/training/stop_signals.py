@@ -1,4 +1,4 @@
-"""Signals that ask a training to stop."""
+"""Handles the signals that stop a training."""
 
 import signal
 import threading
@@ -6,15 +6,18 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-# The last one comes when the terminal is closed.
+# SIGHUP is sent when the terminal is closed.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
-    """Records signals inside its context instead of ending the process; `received` is the last one's number, or 0.
+    """A context that records stop signals instead of ending the process.
 
-    Python hands signals to the main thread alone. In another one, where a framework may run its workers, nothing is
-    recorded, and signals do what they did. A hangup that is ignored, as by nohup, stays ignored.
+    A second Ctrl-C raises KeyboardInterrupt. A SIGHUP that is ignored, as under nohup, stays ignored. Python delivers
+    signals only to the main thread: in other threads, where a framework may run its workers, the context does nothing.
+
+    Attributes:
+        received: number of the last signal received, or 0.
     """
 
     def __init__(self) -> None:
@@ -31,7 +34,7 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():
-            # None: a handler that was not installed by Python, which cannot restore it.
+            # None means that the handler was not installed by Python, which cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _receive(self, number: int, _: FrameType | None) -> None:

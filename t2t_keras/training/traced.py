@@ -1,4 +1,4 @@
-"""A function traced once and called, not copied, by every graph, so that it is optimised only once per device."""
+"""A function that is traced once and called, not inlined, by every graph, and so optimised once per device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,11 +22,20 @@ _LEFT_OUT = (
 
 
 class TracedFunction:
-    """A function of tensors to call in graphs, or eagerly where graphs are run eagerly for debugging.
+    """A traced function of tensors, to be called in graphs, or eagerly for debugging.
 
-    Each call of a `tf.function` infers all shapes inside again, and every calling graph rewrites it: most of a second
-    per call for a network. Make this outside of all graphs, tapes and replicas. `fewer_rewrites` leaves only
-    TensorFlow's memory optimisation: the other rewrites take as long as tracing, and make no step faster on a CPU.
+    When a graph calls a `tf.function`, TensorFlow infers all shapes inside it again, and every calling graph rewrites
+    it. For a whole network this takes most of a second per call; this class avoids both. Create it outside of all
+    graphs, tapes and replicas.
+
+    Args:
+        function: function of tensors.
+        signature: specs of its arguments.
+        fewer_rewrites: whether to disable all of TensorFlow's graph rewrites except the memory optimisation. They take
+            as long as tracing, and make no step faster on a CPU.
+
+    Attributes:
+        graph: the traced graph.
     """
 
     def __init__(self, function: Callable, signature: list[tf.TensorSpec], *, fewer_rewrites: bool) -> None:

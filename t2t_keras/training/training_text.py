@@ -1,4 +1,4 @@
-"""The text that a training learns from, as its settings have it."""
+"""Selects the training text as the settings define it."""
 
 from t2t_keras.config import Config
 from t2t_keras.data.batching import Mixture
@@ -10,7 +10,7 @@ from t2t_keras.tasks.registry import task
 
 
 def training_pairs(config: Config, data: PreparedData) -> TrainingPairs:
-    """The encoded training split, whose sources are made of its targets if the task says so."""
+    """Returns the encoded training split. For masked tasks, the sources are masked copies of the targets."""
     kind, corpus = task(data.config.task), data.split("train")
     if not kind.is_masked:
         return corpus
@@ -19,7 +19,11 @@ def training_pairs(config: Config, data: PreparedData) -> TrainingPairs:
 
 
 def mixture_of(config: Config, data: PreparedData) -> Mixture | None:
-    """How the corpora of the data are mixed; None if each pair occurs once an epoch."""
+    """Returns the mixture of the corpora, or None if each pair occurs once per epoch.
+
+    Raises:
+        InputError: the number of `train.corpus_weights` differs from the number of corpora.
+    """
     weights = config.train.corpus_weights
     if weights and len(weights) != len(data.part_sizes):
         raise InputError(

@@ -1,4 +1,4 @@
-"""What every training step has in common, whatever computes it; imports no TensorFlow."""
+"""What the training steps of all backends share; this module does not import TensorFlow."""
 
 import types
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from t2t_keras.tensor import Tensor
 
 
 class StepMetrics(NamedTuple):
-    """Metrics of each step of a call, arrays of [steps].
+    """Metrics of the steps of one call, float32 [steps] each.
 
     Attributes:
-        loss: that of the objective, per target token: label-smoothed and auxiliary loss, or expected cost.
-        tokens: target tokens of the global batch.
-        learning_rate: of the update.
-        gradient_norm: of the gradients summed over replicas, before clipping.
-        measures: the other means per target token that the objective reports, by name.
+        loss: value of the objective per target token: label-smoothed plus auxiliary loss, or expected cost.
+        tokens: number of target tokens in the global batch.
+        learning_rate: learning rate of the update.
+        gradient_norm: global norm of the gradients summed over replicas, before clipping.
+        measures: further means per target token that the objective reports, by name.
     """
 
     loss: np.ndarray
@@ -33,8 +33,8 @@ class Head(NamedTuple):
     """The weights of an output head, or their gradients.
 
     Attributes:
-        table: float32 [vocab, d_model], the pre-softmax matrix.
-        bias: float32 [vocab], added to the logits; None where the head has none.
+        table: float32 [vocab, d_model], the pre-softmax projection.
+        bias: float32 [vocab], added to the logits, or None.
     """
 
     table: Tensor
@@ -42,7 +42,14 @@ class Head(NamedTuple):
 
 
 def update_rate(config: TrainConfig, d_model: int, step: Tensor, last_step: Tensor) -> Tensor:
-    """Returns the learning rate of an update, float32 scalar; updates are counted from 1, `last_step` is the last."""
+    """Returns the learning rate of an update, a float32 scalar.
+
+    Args:
+        config: training settings.
+        d_model: width of the model.
+        step: number of the update, from 1.
+        last_step: number of the last update, at which a decaying rate reaches zero.
+    """
     scale, warmup_steps = config.learning_rate_scale, config.warmup_steps
     if config.schedule == "constant":
         rate = schedules.constant_rate(step, warmup_steps, scale)

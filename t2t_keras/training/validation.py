@@ -1,4 +1,4 @@
-"""Loss and BLEU of a model in training on the validation set."""
+"""Computes the loss and the task's score, such as BLEU, on the validation set during training."""
 
 import json
 import logging
@@ -26,9 +26,9 @@ class Validation(NamedTuple):
     """The result of one validation.
 
     Attributes:
-        loss: cross-entropy per target token, not smoothed.
+        loss: cross-entropy per target token, without label smoothing.
         perplexity: exponential of the loss.
-        score: the task's score of the decoded sentences, such as BLEU, or None if none are decoded.
+        score: the task's score of the decoded sentences, such as BLEU, or None if no sentences are decoded.
     """
 
     loss: float
@@ -37,11 +37,19 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Validates a model in training on all its replicas; each worker translates its share of the sentences.
+    """Validates a model during training.
 
-    The loss covers the first `evaluation.MAX_CROSS_ENTROPY_LENGTH` tokens of each side, or as many as training pairs
-    may have, because a validation set is not cleaned and no device has the memory for any length. `make_translator`
-    is called for each validation, when the step's model has the step's weights.
+    The loss is computed on all replicas; each worker translates its share of the sentences. The validation set is not
+    cleaned, so both sides of its pairs are truncated to `evaluation.MAX_CROSS_ENTROPY_LENGTH` tokens, or to
+    `data.max_length` if that is more, to bound the memory.
+
+    Args:
+        step: the training step, which holds the weights.
+        config: the run's configuration.
+        corpus: the encoded validation pairs.
+        texts: source and target sentences of the validation set.
+        make_translator: called in each validation that decodes sentences, after the model received the current weights.
+        workers: the processes that train together.
     """
 
     def __init__(
@@ -75,13 +83,16 @@ class Validator:
         )
 
     def validate(self) -> Validation:
-        """Loss of the whole set and score of its first `validation_sentences`, with averaged weights if kept."""
+        """Computes the loss of the whole set and the score of its first `validation_sentences` sentences.
+
+        Uses the moving average of the weights if `train.ema_decay` is set.
+        """
         shares = dataset_of(share for batch in self._batches for share in batch)
         batches = distributed(self._step.strategy, shares)
         loss_sum, tokens = self._step.validation_loss(batches, len(self._batches))
         loss = loss_sum / tokens
         # A model that diverged still has a loss to report.
-        perplexity = math.exp(loss) if loss < 88 else math.inf  # what is more is no float32, which TensorBoard takes
+        perplexity = math.exp(loss) if loss < 88 else math.inf  # larger values exceed float32 in TensorBoard
         return Validation(loss, perplexity, self._score() if self._sources else None)
 
     def _score(self) -> float:
@@ -97,7 +108,7 @@ class Validator:
 
 
 class _CutCorpus:
-    """`EncodedPairs` whose sides are cut to `max_length` tokens; `num_cut` pairs were longer."""
+    """`EncodedPairs` with both sides truncated to `max_length` tokens; `num_cut` pairs were longer."""
 
     def __init__(self, corpus: EncodedPairs, max_length: int) -> None:
         self._corpus, self.max_length = corpus, max_length

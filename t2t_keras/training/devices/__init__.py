@@ -1,1 +1,1 @@
-"""The devices that train together, and how much they can hold."""
+"""The devices of a training, its processes, and how large a batch the devices can hold."""

@@ -1,7 +1,8 @@
 """Finds the workers of a training in the environment: TF_CONFIG, SLURM or Kubernetes.
 
-TensorFlow's SLURM resolver gives worker 10 the address of worker 2, because it sorts hosts as strings, and fails on
-hosts without a GPU; its Kubernetes resolver needs an extra package and access to the cluster's API.
+TensorFlow's own resolvers are not used. The one for SLURM sorts hosts as strings, which gives worker 10 the address of
+worker 2, and fails on hosts without a GPU. The one for Kubernetes needs an extra package and access to the cluster's
+API.
 """
 
 import dataclasses
@@ -14,17 +15,17 @@ from typing import Any
 from t2t_keras.errors import InputError
 
 NAMES = ("auto", "tf_config", "slurm", "kubernetes")
-# The names of `make_strategy`.
+# Names that `make_strategy` accepts.
 STRATEGIES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
 _KUBERNETES = ("JOB_COMPLETION_INDEX", "T2T_SERVICE", "T2T_WORKERS", "T2T_PORT")
-# Below the ports that systems assign automatically; jobs that share a node get different ones.
+# Below the ephemeral ports of operating systems. Jobs that share a node use different ports.
 _FIRST_PORT, _PORTS_A_JOB, _JOBS = 10_000, 10, 2_000
 
 
 class WorkerLostError(RuntimeError):
-    """Another worker of a training is gone, through no fault of this one; restarting all workers resumes it."""
+    """Another worker of the training was lost; restarting all workers resumes the training."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Cluster:
 
     Attributes:
         addresses: host:port of each worker; the first is the chief.
-        index: which of them this process is.
+        index: index of this process in `addresses`.
     """
 
     addresses: tuple[str, ...]
@@ -41,11 +42,19 @@ class Cluster:
 
 
 def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Finds the cluster that this process is a worker of; with "auto", None if the environment has none.
+    """Finds the cluster in which this process is a worker.
 
-    "slurm" is a job step started by srun, "kubernetes" a pod of an indexed Job with T2T_SERVICE, T2T_WORKERS and
-    T2T_PORT set, and T2T_PODS where pods are not called after their service; "auto" takes the first of `NAMES` that the
-    environment has. An InputError names an unknown cluster, or a variable that is missing or cannot be read.
+    Args:
+        name: "tf_config" reads TF_CONFIG. "slurm" is a job step started by srun. "kubernetes" is a pod of an indexed
+            Job that sets T2T_SERVICE, T2T_WORKERS and T2T_PORT, and T2T_PODS if the pods are not named after their
+            service. "auto" takes the first of these whose variables are set.
+        environment: environment variables.
+
+    Returns:
+        The cluster, or None if `name` is "auto" and the environment describes none.
+
+    Raises:
+        InputError: the name is unknown, or a variable is missing or invalid.
     """
     if name not in NAMES:
         raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")
@@ -73,7 +82,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise InputError(f"the environment's TF_CONFIG={text!r} is not the JSON of a cluster: {error}") from None
     chief, workers = jobs.pop("chief", []), jobs.pop("worker", [])
-    jobs.pop("evaluator", None)  # it takes no part in training, and others may need it there
+    jobs.pop("evaluator", None)  # it does not train, but other programs may need it in TF_CONFIG
     if jobs or kind not in ("chief", "worker"):
         raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; there are only workers here")
     if not chief and not workers:
@@ -100,7 +109,7 @@ def _from_slurm(environment: Mapping[str, str]) -> Cluster:
 
 
 def _from_kubernetes(environment: Mapping[str, str]) -> Cluster:
-    """Pods of an indexed Job are called JOB-INDEX.SERVICE; a Job is called as its service, or by T2T_PODS."""
+    """Reads a pod's variables. Pods are named JOB-INDEX.SERVICE; the job's name is T2T_PODS, or else the service's."""
     service, count = environment["T2T_SERVICE"], _number(environment, "T2T_WORKERS")
     pods, port = environment.get("T2T_PODS") or service, _number(environment, "T2T_PORT")
     addresses = tuple(f"{pods}-{index}.{service}:{port}" for index in range(count))
@@ -108,7 +117,11 @@ def _from_kubernetes(environment: Mapping[str, str]) -> Cluster:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """Expands SLURM's short form, in order: "a[8-10,12],b" is a8, a9, a10, a12, b; InputError if it is malformed."""
+    """Expands SLURM's compact host list in order: "a[8-10,12],b" becomes a8, a9, a10, a12, b.
+
+    Raises:
+        InputError: the list is malformed.
+    """
     hosts = []
     for name in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         expanded = [""]
@@ -131,7 +144,7 @@ def _numbers(part: str, text: str) -> list[str]:
 
 
 def _tasks_per_node(text: str) -> list[int]:
-    """Expands SLURM's short form: "2(x3),1" is 2, 2, 2, 1."""
+    """Expands SLURM's compact task counts: "2(x3),1" becomes 2, 2, 2, 1."""
     counts: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)

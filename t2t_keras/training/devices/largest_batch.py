@@ -1,4 +1,4 @@
-"""Tries a training's largest batch before the first update, so that memory does not run out after an hour."""
+"""Tries the largest batch before training starts, so that memory does not run out an hour later."""
 
 import itertools
 from typing import TYPE_CHECKING
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 class OutOfMemoryError(InputError):
-    """Memory ran out on the largest batch of a training."""
+    """The largest batch of a training does not fit in memory."""
 
 
 def try_largest_batch(training: "Step", plans: EpochPlans, epoch: int) -> None:
-    """Runs one step on the largest batches of an epoch's plan and undoes it: memory runs out now or not at all.
+    """Runs one step on each of the largest batches of an epoch's plan, and then restores the training's state.
 
-    If it does, an OutOfMemoryError says which settings to change.
+    Raises:
+        OutOfMemoryError: a batch does not fit in memory; names the settings to change.
     """
     state, step = training.read(), training.num_updates
     config, strategy = training.config, training.strategy

@@ -1,4 +1,7 @@
-"""Lets workers wait for each other before TensorFlow does: it waits in C++ for an hour, silent and deaf to signals."""
+"""Makes workers wait for each other before TensorFlow starts.
+
+TensorFlow would wait in C++ for an hour, print nothing and not react to signals.
+"""
 
 import contextlib
 import socket
@@ -9,19 +12,24 @@ from t2t_keras.errors import InputError, explained
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 
 _SILENCE = 30.0  # seconds
-_PATIENCE = 3600.0  # seconds; a cluster may have to find machines and fetch images first
+_PATIENCE = 3600.0  # seconds; a cluster may first have to allocate machines and pull images
 _PAUSE = 0.2
 
 
 def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float = _SILENCE) -> None:
-    """Returns once every worker has started and can be reached; prints after `silence` seconds which ones are missing.
+    """Returns once every worker has started and can be reached.
 
-    Each worker listens on its own port until it has reached all others. A worker that comes later finds TensorFlow's
-    server on that port, which serves as well.
+    Each worker listens on its own port until it has reached all others. After that, later workers reach TensorFlow's
+    server on the same port.
+
+    Args:
+        cluster: the workers.
+        patience: seconds to wait for all workers.
+        silence: seconds after which the missing workers are printed.
 
     Raises:
-        InputError: this worker's port is taken.
-        WorkerLostError: a worker did not come within `patience` seconds.
+        InputError: this worker cannot listen on its port, or an address is not host:port.
+        WorkerLostError: a worker could not be reached within `patience` seconds.
     """
     begun = time.monotonic()
     missing = {index: address for index, address in enumerate(cluster.addresses) if index != cluster.index}

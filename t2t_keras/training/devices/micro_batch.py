@@ -1,7 +1,7 @@
-"""Finds how much of a batch fits on a device by trying, each time in a separate process.
+"""Finds by trial how much of a batch fits on a device; each trial runs in a separate process.
 
-Running out of memory can end a process in many ways, or leave it unfit for a second try. So each process tries one
-size, reports or dies, and frees all it took.
+Running out of memory can end a process in many ways, or leave it unusable for a second trial. Each process therefore
+tries one size, reports the outcome or dies, and releases everything that it allocated.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.stop_signals import SIGNALS
 from t2t_keras.training.trainer import Trainer
 
-# Messages of libraries below TensorFlow, which may not become a ResourceExhaustedError; "Status: 1" is oneDNN's.
+# Messages of lower-level libraries, which TensorFlow may not map to ResourceExhaustedError; "Status: 1" is oneDNN's.
 _NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|Status: 1, message: could not")
 
 
 class MicroBatch(NamedTuple):
-    """What a device computes at once; recorded in a run's directory.
+    """The part of a batch that a device computes at once; recorded in a run's directory.
 
     Attributes:
-        tokens: per side, padding included; a power of two.
-        accumulation_steps: parts in which a device then computes its share of a global batch.
-        conditions: all that it depends on, as plain values; None of one that was not tried.
+        tokens: tokens per side, padding included; a power of two.
+        accumulation_steps: number of parts in which a device then computes its share of a global batch.
+        conditions: everything that the result depends on, as plain values; None for a candidate.
     """
 
     tokens: int
@@ -47,11 +47,21 @@ class MicroBatch(NamedTuple):
 def find_micro_batch(
     run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
 ) -> MicroBatch:
-    """Finds the largest power of two of tokens that one of this machine's devices can take.
+    """Finds the largest micro-batch, a power of two of tokens, that fits on one of this machine's devices.
 
-    Reuses the result that `run` has recorded for a training under the same conditions. `config` is resolved, and its
-    accumulation steps do not count. This process must not have computed on `devices` yet. `report` takes a line of text
-    per try. An InputError says that not even the longest pair fits, or that settings or data are at fault.
+    If `run` has recorded a result for the same conditions, it is reused. Must be called before this process computes on
+    `devices`.
+
+    Args:
+        run: the run, whose directory also holds the temporary files of the trials.
+        config: resolved configuration; its `train.accumulation_steps` is ignored.
+        data: the prepared data.
+        devices: the devices that will train.
+        report: called with one line of text per trial.
+
+    Raises:
+        InputError: not even the longest pair fits, the settings or the data are invalid, or a signal stopped the
+            search.
     """
     train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
     conditions: dict[str, Any] = {name: value for name, value in train.items() if name not in RESUMABLE}
@@ -64,13 +74,13 @@ def find_micro_batch(
 
 
 def fit_to_memory(run: Run, config: Config, found: MicroBatch, workers: Workers) -> Config:
-    """Sets `train.accumulation_steps` so that every worker's devices can take their parts of the same global batch.
+    """Sets `train.accumulation_steps` so that each worker's share of the global batch fits on its devices.
 
-    Records the smallest micro-batch that any worker found in `run`, for the next start.
+    Records the smallest micro-batch of all workers in `run`, for the next start.
 
     Raises:
-        InputError: it cannot be recorded.
-        WorkerLostError: another worker is gone.
+        InputError: the result cannot be recorded.
+        WorkerLostError: another worker was lost.
     """
     with workers.watched():
         findings = workers.gather(json.dumps(found[:2]).encode())
@@ -82,8 +92,12 @@ def fit_to_memory(run: Run, config: Config, found: MicroBatch, workers: Workers)
 
 
 def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[MicroBatch]:
-    """The micro-batches to try, largest first: powers of two from a replica's whole share down to one long pair.
-    `replicas` counts those of all workers; `longest` is the number of tokens of the longest side of any pair.
+    """Returns the micro-batches to try, largest first: powers of two from a replica's share down to the longest pair.
+
+    Args:
+        tokens_per_batch: token budget of a global batch.
+        replicas: number of replicas of all workers.
+        longest: number of tokens of the longest side of any pair.
     """
     share = -(-tokens_per_batch // replicas)
     largest, smallest = (1 << (tokens - 1).bit_length() for tokens in (share, min(longest, share)))
@@ -108,9 +122,9 @@ def _search(
 
 
 def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) -> str:
-    """Why a training does not fit, in a few words; "" if it fits."""
+    """Returns why a training does not fit in memory, in a few words, or "" if it fits."""
     run.path.mkdir(parents=True, exist_ok=True)
-    # In the run's directory, because a checkpoint may be too large for the system's temporary folder.
+    # Inside the run's directory, because a checkpoint may be too large for the system's temporary folder.
     folder = run.path / f"micro_batch_try_{devices.worker}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -128,19 +142,19 @@ def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) ->
 
 
 class _Outcome(NamedTuple):
-    """How a try ended; both texts are empty if the batch fits."""
+    """The outcome of a trial; both texts are empty if the batch fits."""
 
     fault: str = ""  # in the settings or the data
     shortage: str = ""  # any other failure, because lack of memory is not always reported as that
 
 
 def _outcome(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
-    """Tries a training; the main function of the separate process.
+    """Runs a trial; this is the main function of the separate process.
 
-    Unpickling the configuration there imports the module of its family.
+    Unpickling `config` there imports the module of its model family.
     """
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # if the machine runs out of memory, the kernel ends this process first
+        file.write("1000")  # if the machine runs out of memory, the kernel kills this process first
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides stderr; the outcome is reported in one line
     try:
         _train_once(config, data_dir, devices, model_dir)
@@ -154,10 +168,10 @@ def _outcome(config: Config, data_dir: str, devices: LocalDevices, model_dir: st
 
 
 def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
-    """Trains for one step on this machine's devices, with the largest batch, validation and checkpoint."""
+    """Trains for one step on this machine's devices, including the largest batch, a validation and a checkpoint."""
     strategy = make_strategy(devices.strategy, devices.replicas)
     data = PreparedData.open(data_dir)
-    # Each replica gets as much as it will when all workers train.
+    # Each replica gets the share that it will have when all workers train.
     share = -(-config.train.tokens_per_batch * devices.replicas // devices.all_replicas)
     tokens_per_batch = max(share, min(_longest(data), config.train.tokens_per_batch))
     train = dataclasses.replace(config.train, max_steps=1, tokens_per_batch=tokens_per_batch)
@@ -167,7 +181,7 @@ def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir:
 
 
 def _longest(data: PreparedData) -> int:
-    """Tokens of the longest side of any training pair."""
+    """Returns the number of tokens of the longest side of any training pair."""
     corpus = data.split("train")
     return int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
 

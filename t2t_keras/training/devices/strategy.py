@@ -1,4 +1,4 @@
-"""Makes a `tf.distribute.Strategy` from its name."""
+"""Creates a `tf.distribute.Strategy` by name."""
 
 import contextlib
 import os
@@ -14,24 +14,28 @@ from t2t_keras.machine.streams import share_out_cores
 from t2t_keras.training.devices.cluster import STRATEGIES, Cluster, WorkerLostError, find_cluster
 from t2t_keras.training.devices.meeting import wait_for_all
 
-# A single CPU computes two halves of each batch in parallel, each with half of the cores, because small operations
-# then wait neither for threads nor for each other.
+# A single CPU computes the two halves of each batch in parallel, each on half of the cores: small operations are too
+# short to use more threads, and the halves do not wait for each other.
 _CPU_STREAMS = 2
 
 
 def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> tf.distribute.Strategy:
-    """Makes the strategy for the devices of a training; call it before anything else of TensorFlow.
+    """Creates the strategy for the devices of a training; call it before any other use of TensorFlow.
+
+    With several workers, it returns only once all of them have started.
 
     Args:
-        name: "auto" takes a TPU if TPU_NAME is set, else the workers of a cluster, else all GPUs, else the CPU.
-        replicas: 0 for one per device; else so many logical devices on a CPU, or the first so many GPUs of each worker.
+        name: "auto" selects a TPU if TPU_NAME is set, else the workers of a cluster, else all GPUs, else the CPU. The
+            other names are "cpu", "mirrored" (this machine's GPUs), "multiworker" and "tpu".
+        replicas: number of replicas per worker: logical devices on a CPU, or the first GPUs. 0 means one per device.
         cluster: where to read the workers from; see `find_cluster`.
 
     Returns:
-        A strategy; with several workers, once all of them are there.
+        The strategy.
 
     Raises:
-        InputError: an unknown name, more replicas than devices, or an environment that describes no cluster.
+        InputError: the name is unknown, there are more replicas than devices, or no cluster, GPU or TPU is found.
+        ValueError: several replicas on a CPU are requested after TensorFlow has started.
         WorkerLostError: the workers of the cluster do not meet.
     """
     _check(name, replicas)
@@ -45,11 +49,11 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     if name in ("auto", "multiworker"):
         if workers and len(workers.addresses) > 1:
             return _workers_strategy(workers, replicas)
-        name = "auto"  # a single worker trains on its machine alone
+        name = "auto"  # a single worker uses the devices of its machine
     if name == "cpu":
         with contextlib.suppress(RuntimeError):  # too late if TensorFlow has started
-            tf.config.set_visible_devices([], "GPU")  # else the model, made outside the strategy, would be on one
-    # Listing logical devices starts TensorFlow, after which a CPU can no longer be divided into several.
+            tf.config.set_visible_devices([], "GPU")  # else the model would be created on a GPU
+    # Listing logical devices initialises TensorFlow, after which a CPU can no longer be split into logical devices.
     has_gpus = name != "cpu" and bool(tf.config.list_physical_devices("GPU"))
     gpus = [device.name for device in tf.config.list_logical_devices("GPU")] if has_gpus else []
     _check_gpus(name, replicas, len(gpus))
@@ -72,12 +76,12 @@ def _tpu_strategy() -> tf.distribute.Strategy:
 
 
 class LocalDevices(NamedTuple):
-    """What `make_strategy` would use of this machine.
+    """The devices of this machine that `make_strategy` would use.
 
     Attributes:
-        strategy: the name of a strategy for this machine's devices alone.
-        replicas: on this machine.
-        all_replicas: on all workers.
+        strategy: name of a strategy for only this machine's devices.
+        replicas: number of replicas on this machine.
+        all_replicas: number of replicas of all workers.
         worker: this worker's index.
     """
 
@@ -88,9 +92,15 @@ class LocalDevices(NamedTuple):
 
 
 def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> LocalDevices:
-    """The devices that `make_strategy` would use, with the same arguments; allocates none of their memory.
+    """Returns the devices that `make_strategy` would use, without allocating their memory.
 
-    Raises as it does, and an InputError for a TPU, which only one process at a time can use.
+    Args:
+        name: see `make_strategy`.
+        replicas: see `make_strategy`.
+        cluster: see `make_strategy`.
+
+    Raises:
+        InputError: as `make_strategy`, and for a TPU, which only one process at a time can use.
     """
     if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
         raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
@@ -105,15 +115,15 @@ def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
 
 
 def is_tpu(strategy: Any) -> bool:
-    """Whether the replicas are on a TPU, which needs shapes that do not depend on the data."""
+    """Returns whether the replicas are on a TPU, which needs static shapes."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> Iterator[Any]:
-    """An iterator, for `next_shares` in a graph, over a dataset with consecutive elements for this worker's replicas.
+    """Returns an iterator for `next_shares`. The dataset has one element per replica of this worker, consecutively.
 
-    TensorFlow's distributed iterators copy ahead in one self-tuning pipeline per device, which can stall for a minute
-    when destroyed. A few kilobytes of ids reach a device fast enough without.
+    TensorFlow's distributed iterators prefetch with one autotuned pipeline per device, which can stall for a minute
+    when it is destroyed. A few kilobytes of ids are copied to a device fast enough without prefetching.
     """
     if is_tpu(strategy):  # its host may be another machine
         return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
@@ -121,20 +131,20 @@ def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> I
 
 
 def next_shares(strategy: tf.distribute.Strategy, elements: Any) -> Any:
-    """The next elements of an iterator from `distributed`, one for each replica of this worker."""
+    """Returns the next elements of an iterator from `distributed`, one for each replica; call it in a graph."""
     if is_tpu(strategy):
         return next(elements)
-    # TensorFlow rejects more than 32 plain calls of an iterator in a graph, as an unrolled loop.
+    # TensorFlow takes more than 32 calls of `next` in one graph for an unrolled loop and rejects them.
     return strategy.experimental_distribute_values_from_function(lambda _: elements.get_next_as_optional().get_value())
 
 
 def num_streams(strategy: tf.distribute.Strategy) -> int:
-    """Parts of a replica's share of a batch that are computed in parallel: two on a single CPU, else one."""
+    """Returns how many parts of a replica's share of a batch are computed in parallel: 2 on a single CPU, else 1."""
     return _CPU_STREAMS if isinstance(strategy, tf.distribute.OneDeviceStrategy) else 1
 
 
 def _find_workers(name: str, cluster: str) -> Cluster | None:
-    """The workers that a strategy of this name trains with, if there are any."""
+    """Returns the cluster for a strategy of this name, or None."""
     if name in ("auto", "multiworker"):
         found = find_cluster(cluster)
         if name == "multiworker" and found is None:
@@ -160,7 +170,7 @@ def _check_gpus(name: str, replicas: int, gpus: int) -> None:
 
 
 def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
-    """One replica for each GPU of each worker, or one for each worker's CPU."""
+    """Creates a strategy with one replica per GPU of each worker, or per worker if it has no GPU."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if replicas > max(gpus, 1):
         raise InputError(f"--replicas={replicas}, but this worker has {gpus or 'no'} GPUs")
@@ -176,7 +186,7 @@ def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # TensorFlow has replaced it by a handler that only takes note
+            signal.signal(signal.SIGTERM, handler)  # TensorFlow has replaced it with one that only sets a flag
         return strategy
     except tf.errors.OpError as error:
         raise WorkerLostError(
@@ -189,7 +199,7 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
     if replicas == 1:
         share_out_cores(_CPU_STREAMS)
         return tf.distribute.OneDeviceStrategy("/cpu:0")
-    share_out_cores(replicas)  # else each device would have one thread per core of the machine
+    share_out_cores(replicas)  # otherwise each device would have one thread per core of the machine
     cpu = tf.config.list_physical_devices("CPU")[0]
     wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
     if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:

@@ -1,6 +1,7 @@
-"""Communication between the processes that train together, and detection of lost ones.
+"""Communication between the processes that train together, and detection of lost processes.
 
-All of them run the same program and make each call at the same place in it. A single process sends nothing.
+All processes run the same program and must make the same calls in the same order. A single process does not
+communicate.
 """
 
 import contextlib
@@ -13,20 +14,20 @@ from t2t_keras.errors import AwayError, InputError
 from t2t_keras.machine.remote import with_urls
 from t2t_keras.training.devices.cluster import WorkerLostError
 
-# Errors of operations when another worker is gone: these kinds, or any kind with these words. All others, such as a
-# GPU's InternalError or the UnknownError of a data pipeline, are faults of this worker.
+# A lost worker shows as an error of one of these types, or as any error with one of these phrases. All other errors,
+# such as a GPU's InternalError or the UnknownError of a data pipeline, are faults of this worker.
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
-_LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is NCCL's
+_LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is from NCCL
 
 
 class Workers:
-    """The workers of a strategy, this process among them.
+    """The processes of a strategy that train together, seen from this process.
 
     Attributes:
         count: number of workers; 1 unless several processes train together.
         index: this worker's index.
-        is_chief: whether this worker writes the run.
-        replica_ids: this worker's replicas among all.
+        is_chief: whether this worker writes the run's directory.
+        replica_ids: ids of this worker's replicas among all replicas.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -40,17 +41,17 @@ class Workers:
         self.replica_ids = range(self.index * local, (self.index + 1) * local)
 
     def sum(self, values: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The sum of whole numbers over all workers: int64 of their shape, the same on each worker."""
-        # A worker with one GPU sums on that GPU, where TensorFlow adds up int64 but keeps int32 in the host's memory.
+        """Sums integers over all workers; returns int64 of the same shape on every worker."""
+        # A worker with one GPU sums on that GPU, where TensorFlow can add int64, but keeps int32 in host memory.
         array = np.asarray(values, np.int64)
         if self.count == 1:
             return array
-        # A constant might be cached from before the cluster existed, on a device outside it.
+        # `tf.identity`, because a constant may be cached on a device from before the cluster existed.
         total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(array), axis=None)
         return total.numpy()
 
     def gather(self, data: bytes) -> list[bytes]:
-        """The data of every worker, in order of their indices; the same on each worker."""
+        """Returns the data of every worker in the order of their indices, the same list on every worker."""
         if self.count == 1:
             return [data]
         lengths = np.zeros(self.count, np.int64)
@@ -64,7 +65,12 @@ class Workers:
         return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
 
     def check_same(self, what: str, value: str) -> None:
-        """Raises InputError on every worker if `value` differs between them; `what` names it in the plural."""
+        """Raises an InputError on every worker if `value` differs between them.
+
+        Args:
+            what: plural noun for the values, used in the message.
+            value: this worker's value.
+        """
         values = [other.decode() for other in self.gather(value.encode())]
         odd = next((index for index, other in enumerate(values) if other != values[0]), None)
         if odd is not None:
@@ -72,9 +78,10 @@ class Workers:
 
     @contextlib.contextmanager
     def alike(self) -> Iterator[None]:
-        """Makes all workers fail if one fails inside, with an InputError that says what the first of them said.
+        """A context that makes all workers fail if one of them raises an InputError or an OSError inside.
 
-        Or with an AwayError if that was one. What is inside must not involve the others.
+        The failing worker raises its own error. The others raise an InputError, or an AwayError if the failure was one,
+        with the message of the first failing worker. The code inside must not communicate with other workers.
         """
         if self.count == 1:
             yield
@@ -84,7 +91,7 @@ class Workers:
             yield
         except (InputError, OSError) as caught:
             error = caught
-        kind, text = type(error).__name__, with_urls(str(error))  # paths in a mirror mean nothing to the others
+        kind, text = type(error).__name__, with_urls(str(error))  # local mirror paths mean nothing to other workers
         reasons = self.gather(b"" if error is None else f"{kind}\n{text or kind}".encode())
         if error is not None:
             raise error
@@ -95,7 +102,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Raises WorkerLostError, with a message of one line, if another worker is lost inside."""
+        """A context that raises a WorkerLostError with a one-line message if another worker is lost inside."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -106,7 +113,7 @@ class Workers:
             raise self.lost(reason) from error
 
     def lost(self, reason: str) -> WorkerLostError:
-        """The error for a lost worker, in one line."""
+        """Creates the error for a lost worker, with a one-line message."""
         return WorkerLostError(
             f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
             f"command on all of them goes on from the last checkpoint ({reason[:200]})"

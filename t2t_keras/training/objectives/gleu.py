@@ -1,4 +1,4 @@
-"""The reward of a candidate: sentence GLEU of token ids, in the graph."""
+"""Sentence GLEU of token ids, computed in the graph, as the reward of a sampled candidate."""
 
 import tensorflow as tf
 
@@ -9,11 +9,17 @@ _LONGEST = 4
 
 
 def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
-    """GLEU of each candidate, float32 [batch] in [0, 1]: the smaller one of precision and recall of n-grams.
+    """Computes sentence GLEU: the minimum of n-gram precision and recall.
 
-    N-grams of one to four tokens are counted together, and a repeated one matches as often as it is on both sides. The
-    end symbol is part of none. Without n-grams on either side the result is 0. Candidates and references are int32
-    [batch, length], with or without an end symbol, padded with 0.
+    N-grams of one to four tokens are pooled. A repeated n-gram matches as often as it occurs on both sides. The end
+    symbol is ignored. The result is 0 if either side has no tokens.
+
+    Args:
+        candidates: int32 [batch, candidate_len], with or without an end symbol, padded with 0.
+        references: int32 [batch, reference_len], likewise.
+
+    Returns:
+        GLEU of each candidate, float32 [batch], in [0, 1].
 
     Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
@@ -24,10 +30,10 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
     within, across = begin_within, begin_across
     matches, most = tf.zeros_like(lengths, tf.float32), tf.zeros_like(lengths, tf.float32)
     for n in range(1, _LONGEST + 1):
-        if n > 1:  # equal n-grams begin with the same token and go on with equal (n - 1)-grams
+        if n > 1:  # n-grams are equal if their first tokens are, and the (n - 1)-grams that follow
             within, across = begin_within & _following(within), begin_across & _following(across)
         is_gram = places <= (lengths - n)[:, tf.newaxis]  # --> [batch, candidate_len + 1]
-        # All occurrences of an n-gram together match as often as it is on the side that has fewer.
+        # The occurrences of an n-gram share its clipped count: they add up to the smaller of the two sides' counts.
         shares = tf.minimum(tf.math.divide_no_nan(_count(across), _count(within)), 1.0)
         matches += tf.reduce_sum(tf.where(is_gram, shares, 0.0), axis=1)
         most += tf.cast(tf.maximum(tf.maximum(lengths, reference_lengths) - n + 1, 0), tf.float32)
@@ -35,17 +41,20 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
 
 
 def _words(token_ids: Tensor, filler: int) -> tuple[Tensor, Tensor]:
-    """Token ids with `filler` for all else, int32 [batch, length + 1], and their numbers, int32 [batch]."""
+    """Replaces padding and end symbols with `filler`.
+
+    Returns the ids, int32 [batch, length + 1], and the number of real tokens per row, int32 [batch].
+    """
     is_word = (token_ids != PAD_ID) & (token_ids != EOS_ID)
     words = tf.pad(tf.where(is_word, token_ids, filler), [[0, 0], [0, 1]], constant_values=filler)
     return words, tf.math.count_nonzero(is_word, axis=1, dtype=tf.int32)
 
 
 def _following(same: Tensor) -> Tensor:
-    """What `same`, bool [batch, ours, theirs], is one place later on both sides."""
+    """Shifts `same`, bool [batch, ours, theirs], one position to the left on both sides."""
     return tf.pad(same[:, 1:, 1:], [[0, 0], [0, 1], [0, 1]])
 
 
 def _count(same: Tensor) -> Tensor:
-    """How often each n-gram occurs, float32 [batch, ours]."""
+    """Counts the positions of the second side at which each n-gram occurs, float32 [batch, ours]."""
     return tf.reduce_sum(tf.cast(same, tf.float32), axis=2)

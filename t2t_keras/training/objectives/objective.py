@@ -1,4 +1,4 @@
-"""What training asks of an objective, and the usual one: maximum likelihood of the references."""
+"""The interface of a training objective, and the default objective, maximum likelihood of the references."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,12 +9,12 @@ from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 
 
 class Rows(NamedTuple):
-    """Some rows of a batch, and what their losses depend on.
+    """Rows of a batch, and the other inputs of their loss.
 
     Attributes:
-        pairs: sources and targets; a row of zeros is no pair.
-        scale: float32 scalar, 1 / (target tokens of the global batch).
-        seed: int32 [2], of dropout.
+        pairs: sources and targets; a row of zeros is padding.
+        scale: float32 scalar, 1 / (number of target tokens in the global batch).
+        seed: int32 [2], seed of the dropout.
         step: int64 scalar, number of updates before this one.
     """
 
@@ -25,20 +25,30 @@ class Rows(NamedTuple):
 
 
 class Objective(Protocol):
-    """A loss of rows that adds up over all parts of a global batch, whatever the parts.
+    """A loss that is a sum over rows, so that a global batch can be divided in any way.
 
     Attributes:
-        measures: names of means per target token that it reports besides the loss.
+        measures: names of the means per target token that are reported besides the loss.
     """
 
     measures: tuple[str, ...]
 
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
-        """The scaled sums of the loss and of the measures, float32 [1 + measures], and the gradients of the loss."""
+        """Computes the loss of some rows.
+
+        Args:
+            model: the model, as a function of its weights.
+            matrices: the weights, float32 matrices; see `Layout`.
+            rows: the rows.
+
+        Returns:
+            The scaled sums of the loss and of the measures, float32 [1 + measures], and the gradients of the scaled
+            loss, in the shapes of `matrices`.
+        """
 
 
 class Likelihood:
-    """The label-smoothed cross-entropy and the model's auxiliary loss, with dropout; see `Objective`."""
+    """The label-smoothed cross-entropy (section 5.4) plus the model's auxiliary loss; an `Objective`."""
 
     measures: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Expected cost of what the model itself would say, mixed with the likelihood of the references."""
+"""Minimum risk training: the expected cost of the model's outputs, mixed with the likelihood of the references."""
 
 import tensorflow as tf
 
@@ -11,12 +11,18 @@ from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 
 
 class Risk:
-    """likelihood_weight * (cross-entropy + auxiliary loss) + sum over sentences of E[1 - GLEU]; see `Objective`.
+    """likelihood_weight * (cross-entropy + auxiliary loss) + sum over sentences of E[1 - GLEU]; an `Objective`.
 
-    The expectation is over outputs that the model draws without dropout, and that are cut at `longest` tokens. Its
-    gradient is estimated by some candidates of each sentence, the reward of each less the mean of the others':
-    -(r_k - mean of r_j, j != k) / samples * grad log p(y_k), summed over k. That is unbiased. Candidates, at least 2,
-    are a function of the seed, the step and the source alone. A `likelihood_weight` of 0 leaves the references out.
+    The expectation is over outputs that the model samples without dropout, truncated to `longest` tokens. The gradient
+    is estimated from the sampled candidates of each sentence, with the mean reward of the other candidates as the
+    baseline: sum over k of -(r_k - mean of r_j, j != k) / num_samples * grad log p(y_k). This estimate is unbiased.
+    The candidates depend only on the weights, the seed, the step and the source.
+
+    Args:
+        likelihood_weight: factor on the loss of the references; 0 omits them.
+        num_samples: candidates per sentence, at least 2.
+        label_smoothing: epsilon of the loss of the references, in [0, 1).
+        seed: the run's seed, from which the candidates are sampled.
 
     Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
@@ -31,20 +37,20 @@ class Risk:
         return self.of_candidates(model, matrices, rows, self.candidates(model, matrices, rows))
 
     def candidates(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> Tensor:
-        """Draws candidates: int32 [samples, rows, length]; length is `longest` of the padded targets."""
+        """Samples candidates, int32 [samples, rows, `longest`(target_len)]."""
         source, target = rows.pairs
         tokens = tf.math.count_nonzero(target, axis=1, dtype=tf.int32)  # --> [rows]
         limits = tf.where(tokens > 0, longest(tokens), 0)
         seeds = tf.fill(tf.shape(tokens), tf.constant(self._seed, tf.int64) * 2**32 + rows.step)
         drawn = model.samples(matrices, source, sentence_keys(seeds, source), limits, self._num_samples)
-        # Of a length that depends on the batch alone, so that the largest batch takes the most memory.
+        # Padded to a length that depends only on the batch, so that the largest batch needs the most memory.
         missing = longest(tf.shape(target)[1]) - tf.shape(drawn)[2]
         return tf.pad(drawn, [[0, 0], [0, 0], [0, missing]], constant_values=PAD_ID)
 
     def of_candidates(
         self, model: WeightedModel, matrices: list[Tensor], rows: Rows, candidates: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """The sums and the gradients of a call with given candidates, int32 [samples, rows, length]."""
+        """Like a call, with given candidates, int32 [samples, rows, length]."""
         source, target = rows.pairs
         rewards = tf.map_fn(
             lambda texts: sentence_gleu(texts, target),
@@ -53,7 +59,7 @@ class Risk:
             fn_output_signature=tf.float32,
         )  # --> [samples, rows]
         mean = tf.reduce_mean(rewards, axis=0)  # --> [rows]
-        # (r - mean of the others) / samples
+        # Equals (reward - mean reward of the other candidates) / samples.
         advantages = (rewards - mean) / (self._num_samples - 1)
         likelihood, gradients = self._likelihood(model, matrices, rows)
 
@@ -62,7 +68,7 @@ class Risk:
             _, of_pairs = model.policy(matrices, pairs, rows.scale * advantages[index])
             return index + 1, [before + more for before, more in zip(gradients, of_pairs, strict=True)]
 
-        # One candidate of each sentence after the other, which takes no more memory than the references do.
+        # One candidate of every sentence at a time, which bounds the memory.
         start = (tf.constant(0), gradients)
         _, gradients = tf.while_loop(lambda index, _: index < self._num_samples, add, start, parallel_iterations=1)
         tokens = tf.math.count_nonzero(target, axis=1, dtype=tf.float32)  # --> [rows]
@@ -72,7 +78,7 @@ class Risk:
     def _likelihood(
         self, model: WeightedModel, matrices: list[Tensor], rows: Rows
     ) -> tuple[Tensor | float, list[Tensor]]:
-        """The weighted sum of the losses of the references, and its scaled gradients."""
+        """Returns the weighted sum of the losses of the references, and its scaled gradients."""
         if not self._likelihood_weight:
             return 0.0, [tf.zeros_like(matrix) for matrix in matrices]
         scale = self._likelihood_weight * rows.scale
@@ -81,5 +87,8 @@ class Risk:
 
 
 def longest(tokens: Tensor) -> Tensor:
-    """The most tokens of a candidate, end symbol included, for a reference of so many: a quarter and 5 more."""
+    """Returns the maximum length of a candidate: 1.25 times the reference's number of tokens, plus 5.
+
+    Both lengths include the end symbol.
+    """
     return tokens + tokens // 4 + 5

@@ -1,4 +1,4 @@
-"""A model that computes with given weights in place of its variables."""
+"""A model that computes with given weights instead of its variables."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from t2t_keras.training.fused_loss import FusedLoss, fused_loss
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.updates import Head
 
-# Added to the logit of padding, whose probability is exactly 0 then. Finite, because it is multiplied by 0.
+# Added to the logit of padding, so that its probability is exactly 0. Finite, because it is multiplied by 0.
 _BARRED = -1e9
 
 
@@ -30,20 +30,20 @@ class Pairs(NamedTuple):
 
 
 class WeightedModel:
-    """Losses with their gradients, and samples, as functions of the model's weights in matrices.
+    """Computes losses, gradients and samples of a model as functions of its weights.
 
-    A loss is the sum over all tokens, a float32 scalar that is not scaled, and the gradients of the scaled losses,
-    float32 matrices as in `Layout`.
+    The methods take the weights as float32 matrices, see `Layout`. A loss is the unscaled sum over all tokens, a
+    float32 scalar. Gradients are those of the scaled loss, in the shapes of the matrices.
 
     Args:
-        model: built.
-        layout: of the model's trainable weights in matrices.
+        model: a built model.
+        layout: layout of the model's trainable weights in matrices.
         skip_padding: as in `fused_loss`.
         for_cpu: as in `fused_loss`.
-        frozen: names of weights whose gradients are 0; what only they need is not computed.
+        frozen: names of weights that are not trained: their gradients are 0 and are not computed.
 
     Raises:
-        ValueError: the matrix of the output head is none of the model's trainable variables.
+        ValueError: the table of the output head is not one of the model's trainable variables.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class WeightedModel:
         self._trained = [index for index, name in enumerate(weight_names(model)) if name not in frozen]
 
     def loss_sum(self, matrices: Sequence[Tensor], pairs: Pairs) -> Tensor:
-        """The sum of the token losses without label smoothing and dropout, float32 scalar."""
+        """Computes the sum of the token losses without label smoothing and dropout."""
         weights = self.layout.split(matrices)
         states = self._states(weights, pairs, seed=None, training=False)
         return self._fused_loss(states.hidden, self._head(weights), pairs.target, 0.0, 1.0).loss_sum
@@ -68,7 +68,15 @@ class WeightedModel:
     def likelihood(
         self, matrices: Sequence[Tensor], pairs: Pairs, scale: Tensor, label_smoothing: float, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """The sum of token losses and auxiliary loss with dropout; `scale` is a float32 scalar, `seed` int32 [2]."""
+        """Computes the sum of the token losses and the auxiliary loss, with dropout, and its gradients.
+
+        Args:
+            matrices: the weights.
+            pairs: sources and targets.
+            scale: float32 scalar, factor on the loss in the gradients.
+            label_smoothing: epsilon, in [0, 1).
+            seed: int32 [2], seed of the dropout.
+        """
         weights = self.layout.split(matrices)
         states = self._states(weights, pairs, seed=seed, training=True)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
@@ -77,7 +85,13 @@ class WeightedModel:
         return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
 
     def policy(self, matrices: Sequence[Tensor], pairs: Pairs, scales: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The sum of -log p(target), where p is the distribution of `samples`; `scales` are float32 [rows]."""
+        """Computes the sum of -log p(target), where p is the distribution of `samples`, and its gradients.
+
+        Args:
+            matrices: the weights.
+            pairs: sources, and sampled targets.
+            scales: float32 [rows], factors on the loss of each row in the gradients.
+        """
         weights = self.layout.split(matrices)
         states = self._states(weights, pairs, seed=None, training=False)
         head = self._head(weights)
@@ -89,9 +103,17 @@ class WeightedModel:
     def samples(
         self, matrices: Sequence[Tensor], source: Tensor, keys: Tensor, max_lengths: Tensor, num_samples: int
     ) -> Tensor:
-        """Draws targets token by token, without dropout: int32 [samples, rows, length], zeros after the end symbol.
+        """Samples targets token by token, without dropout.
 
-        `keys` are int32 [rows, 2], `max_lengths` int32 [rows]; length is that of the longest one drawn.
+        Args:
+            matrices: the weights.
+            source: int32 [rows, source_len], padded with 0.
+            keys: int32 [rows, 2], random keys of the sentences.
+            max_lengths: int32 [rows], limits of the targets' lengths.
+            num_samples: targets per source.
+
+        Returns:
+            int32 [samples, rows, length], with zeros after the end symbol; length is that of the longest sample.
         """
         settings = DecodeConfig(beam_size=num_samples, sampling=True)
         with self._scope(self.layout.split(matrices)):
@@ -104,7 +126,7 @@ class WeightedModel:
         return [variable is weight for variable in self._variables].index(True)
 
     def _scope(self, weights: list[Tensor]) -> keras.StatelessScope:
-        """Inside, the model's variables have these values."""
+        """Returns a context in which the model's variables have these values."""
         return keras.StatelessScope(zip(self._variables, weights, strict=True))
 
     def _states(self, weights: list[Tensor], pairs: Pairs, *, seed: Tensor | None, training: bool) -> States:
@@ -124,10 +146,16 @@ class WeightedModel:
     def _gradients(
         self, results: list[Tensor], upstream: list[Tensor], weights: list[Tensor], of_head: Head
     ) -> list[Tensor]:
-        """All gradients in matrices, with the loss's own share in those of the head; 0 of what is not trained.
+        """Returns the gradients of all weights as matrices; those of frozen weights are 0.
 
-        `upstream` has the gradient of each result. Where several gradients meet they are added one by one, because the
-        operation that adds them at once, which a tape takes, does so in an order that depends on which is done first.
+        Gradients of the same tensor are added pairwise. A gradient tape would use `AddN` instead, which adds them in
+        the order in which they become available, so that results would not be reproducible.
+
+        Args:
+            results: the tensors to differentiate.
+            upstream: the gradient of the loss with respect to each result.
+            weights: all weights.
+            of_head: the fused loss's own gradients of the head's weights, which are added.
         """
         gradients: list[Tensor | None] = [None] * len(weights)
         trained = tf.gradients(
@@ -145,6 +173,6 @@ class WeightedModel:
 
 
 def _whole(gradient: Tensor | None, weight: Tensor, of_loss: Tensor | None) -> Tensor:
-    """A weight's gradient with `of_loss`, the loss's own share of it; zeros where there is neither."""
+    """Adds `of_loss`, the fused loss's own part, to a weight's gradient; returns zeros if there is neither."""
     shares = [share for share in (of_loss, gradient) if share is not None]
     return sum(shares[1:], shares[0]) if shares else tf.zeros_like(weight)

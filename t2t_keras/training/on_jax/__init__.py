@@ -1,1 +1,1 @@
-"""Training with Keras on JAX: the same batches, loss, updates and checkpoints as on TensorFlow."""
+"""Training with Keras on JAX, with the same batches, loss, updates and checkpoints as on TensorFlow."""

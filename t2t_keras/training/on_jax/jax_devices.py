@@ -1,4 +1,4 @@
-"""The devices that JAX trains on; imports no TensorFlow."""
+"""The devices that JAX trains on; this module does not import TensorFlow."""
 
 import contextlib
 from collections.abc import Sequence
@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 
-BATCH, MODEL = "batch", "model"  # the axes of the mesh of devices
+BATCH, MODEL = "batch", "model"  # axes of the device mesh
 
 
 class JaxDevices:
-    """All devices of all processes, in rows: a row is a replica, whose devices share one copy of the weights.
+    """The device mesh of all processes. A row is a replica, whose devices share one copy of the weights.
+
+    Args:
+        devices: all devices, ordered by process.
+        model_parallel: number of devices per replica.
 
     Attributes:
-        mesh: [replicas, model_parallel].
-        num_replicas_in_sync: number of rows.
+        mesh: `jax.sharding.Mesh` of shape [replicas, model_parallel].
+        num_replicas_in_sync: number of replicas.
     """
 
     def __init__(self, devices: Sequence[Any], model_parallel: int = 1) -> None:
@@ -34,17 +38,20 @@ class JaxDevices:
 
 
 def in_host_memory() -> contextlib.AbstractContextManager[Any]:
-    """Inside, what JAX makes is in the host's memory, unless it is placed; or on a device if the host is hidden."""
+    """Returns a context in which JAX creates arrays in host memory unless they are placed explicitly.
+
+    If JAX_PLATFORMS excludes the CPU, the context does nothing.
+    """
     import jax
 
     try:
         return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # JAX_PLATFORMS names others only
+    except RuntimeError:  # JAX_PLATFORMS excludes the CPU
         return contextlib.nullcontext()
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error is JAX's of a device without memory."""
+    """Returns whether an error is JAX's error for a device that is out of memory."""
     import jax
 
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -1,9 +1,9 @@
-"""How weights are split among the devices of a replica; imports no TensorFlow.
+"""Shards weights over the devices of a replica (tensor parallelism); this module does not import TensorFlow.
 
-Of two matrices that follow each other the first is split by columns and the second by rows: so each device computes
-heads or inner units of its own from end to end, and one sum over the devices of a replica ends the layer (Shoeybi et
-al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019). The moments of a
-weight and its average are split as it is.
+Of two consecutive matrices, the first is split by columns and the second by rows. Each device then computes its own
+attention heads or inner units from start to end, and one sum over the devices of the replica completes the layer
+(Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019). The
+moments and the moving average of a weight are sharded like the weight.
 """
 
 import fnmatch
@@ -17,8 +17,8 @@ from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import weight_names
 from t2t_keras.training.on_jax.jax_devices import MODEL, JaxDevices
 
-_EMBEDDINGS = {"*embedding/table": 0, "*embedding/bias": 0}  # by entries of the vocabulary
-# The axis along which the weights of these names are split.
+_EMBEDDINGS = {"*embedding/table": 0, "*embedding/bias": 0}  # by vocabulary entries
+# The axis along which the weights with these names are split.
 _AXES = {
     **_EMBEDDINGS,
     **{f"*attention/{name}_kernel": 1 for name in ("query", "key", "value")},  # by heads
@@ -28,19 +28,21 @@ _AXES = {
     "*feed_forward/inner_kernel": 1,  # by d_ff
     "*feed_forward/inner_bias": 0,
     "*feed_forward/outer_kernel": 0,
-    "*feed_forward/inner_kernels": 2,  # by d_expert, of each expert
+    "*feed_forward/inner_kernels": 2,  # by d_expert, in every expert
     "*feed_forward/inner_biases": 1,
     "*feed_forward/outer_kernels": 1,
 }
 
 
 def weight_layout(model: SequenceModel, devices: JaxDevices) -> list[NamedSharding]:
-    """Where the parts of each of a built model's weights are; a weight that is not split is on every device.
+    """Returns the sharding of each weight of a built model; weights that are not split are replicated.
 
-    A warning names matrices of embeddings that stay whole because the devices of a replica do not divide their entries.
+    If the number of devices per replica does not divide the entries of an embedding, the embedding is replicated and a
+    warning is logged.
 
     Raises:
-        InputError: the devices do not divide the heads or an inner width, or most of the weights would not be split.
+        InputError: the number of devices does not divide the heads or an inner width, or more than half of the
+            parameters would not be split.
     """
     count = devices.model_parallel
     if (heads := getattr(model.config, "num_heads", 0)) % count:
@@ -63,7 +65,7 @@ def weight_layout(model: SequenceModel, devices: JaxDevices) -> list[NamedShardi
 
 
 def _axis(name: str, shape: tuple[int, ...], count: int) -> int | None:
-    """The axis along which a weight is split in so many parts."""
+    """Returns the axis along which a weight is split into `count` parts, or None if it is replicated."""
     pattern = next((pattern for pattern in _AXES if fnmatch.fnmatchcase(name, pattern)), None)
     if pattern is None:
         return None

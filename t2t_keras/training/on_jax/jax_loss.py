@@ -1,7 +1,7 @@
-"""Projection, softmax and label-smoothed loss in one on JAX: gradients are found in the forward pass, chunk by chunk.
+"""Fuses the output projection, softmax and label-smoothed loss on JAX, without storing all logits.
 
-What `training/fused_loss.py` is on TensorFlow, without the logits of all positions in memory. The formula is that of
-`t2t_keras.losses.token_losses`; tests hold the two equal.
+This is the counterpart of `training/fused_loss.py`: gradients are computed in the forward pass, one chunk of rows at a
+time. The loss equals `t2t_keras.losses.token_losses`; tests compare the two.
 """
 
 import functools
@@ -13,21 +13,24 @@ from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.updates import Head
 
-# Elements of a chunk of logits: half a GiB in float32. Its rows are a multiple of what matrix units take at once.
+# Logits per chunk: 512 MiB in float32. The rows of a chunk are a multiple of the tile size of matrix units.
 _CHUNK_ELEMENTS = 2**27
 _TILE = 64
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def scaled_loss(hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float) -> Tensor:
-    """`scale` times the sum of the token losses, float32 scalar, which has gradients by hidden states and head.
+    """Computes `scale` times the sum of the token losses; differentiable with respect to `hidden` and `head`.
 
     Args:
         hidden: float [batch, target_len, d_model].
-        head: weights; products are made in the hidden states' dtype.
+        head: weights of the output head; products are computed in the dtype of `hidden`.
         targets: int32 [batch, target_len], padded with 0.
         scale: float32 scalar.
         label_smoothing: epsilon, in [0, 1).
+
+    Returns:
+        A float32 scalar.
     """
     return _forward(hidden, head, targets, scale, label_smoothing)[0]
 
@@ -35,14 +38,14 @@ def scaled_loss(hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, labe
 def _forward(
     hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float
 ) -> tuple[Tensor, tuple[Tensor, Head]]:
-    """The scaled loss, and its gradients by hidden states and head."""
+    """Returns the scaled loss, and its gradients with respect to `hidden` and `head`."""
     rows = hidden.reshape(-1, hidden.shape[-1])  # --> [batch * target_len, d_model]
     labels, count = targets.reshape(-1), rows.shape[0]
     size = max(_CHUNK_ELEMENTS // head.table.shape[0] // _TILE, 1) * _TILE
     if count <= size:
         loss, d_head, d_rows = _chunk(rows, labels, head, scale, label_smoothing)
         return loss, (d_rows.reshape(hidden.shape), d_head)
-    missing = -count % size  # rows of padding, which have no loss and no gradient
+    missing = -count % size  # rows of padding, without loss and gradient
     rows = jnp.pad(rows, [(0, missing), (0, 0)]).reshape(-1, size, rows.shape[1])  # --> [chunks, size, d_model]
     labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)
 
@@ -50,7 +53,7 @@ def _forward(
         *found, d_rows = _chunk(*part, head, scale, label_smoothing)
         return jax.tree.map(jnp.add, sums, tuple(found)), d_rows
 
-    # A loop, since XLA would join the chunks' products, and with them the chunks.
+    # `scan`, because XLA would merge the matrix products of unrolled chunks, and so undo the chunking.
     nothing = jnp.zeros(()), jax.tree.map(jnp.zeros_like, head)
     (loss, d_head), d_rows = jax.lax.scan(add, nothing, (rows, labels))
     return loss, (d_rows.reshape(-1, rows.shape[-1])[:count].reshape(hidden.shape), d_head)
@@ -59,13 +62,16 @@ def _forward(
 def _chunk(
     rows: Tensor, labels: Tensor, head: Head, scale: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Head, Tensor]:
-    """The scaled loss of some rows, [rows, d_model], with labels, int32 [rows]; and its gradients by head and rows."""
+    """Computes the scaled loss of `rows`, [rows, d_model], with labels, int32 [rows].
+
+    Returns the loss, and its gradients with respect to the head and to the rows.
+    """
     table = head.table.astype(rows.dtype)  # --> [vocab, d_model]
     logits = (rows @ table.T).astype("float32")  # --> [rows, vocab]
     if head.bias is not None:
         logits += head.bias
     normalisers = jax.nn.logsumexp(logits, axis=1, keepdims=True)  # --> [rows, 1]
-    # A comparison, and no scatter, so that all of this is computed from the logits in one go.
+    # A comparison instead of a scatter, so that XLA can fuse the following operations.
     is_label = jnp.arange(table.shape[0]) == labels[:, None]  # --> [rows, vocab]
     expected = (1.0 - label_smoothing) * is_label + label_smoothing / table.shape[0]
     scales = scale * (labels != PAD_ID)[:, None]  # --> [rows, 1]

@@ -1,4 +1,4 @@
-"""The processes of JAX that train together, and how they find each other and their devices."""
+"""The JAX processes that train together: how they find each other and their devices."""
 
 import contextlib
 import itertools
@@ -15,13 +15,13 @@ from t2t_keras.training.devices.cluster import Cluster, WorkerLostError, find_cl
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
-_PATIENCE, _SILENCE = 3600, 30  # seconds, as the workers of TensorFlow have them
-# How errors begin that come again when the same is tried again, whatever the other processes do.
+_PATIENCE, _SILENCE = 3600, 30  # seconds, as for TensorFlow's workers in `meeting`
+# Prefixes of errors of this process, which would recur on a retry whatever the other processes do.
 _OWN_FAULTS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
 
 
 class JaxWorkers(Workers):
-    """The processes that JAX knows."""
+    """The `Workers` of JAX's distributed runtime."""
 
     def __init__(self, devices: JaxDevices) -> None:
         import jax
@@ -36,7 +36,7 @@ class JaxWorkers(Workers):
             return array
         from jax.experimental import multihost_utils
 
-        # JAX has no 64-bit integers unless a whole program asks for them.
+        # JAX has no 64-bit integers unless they are enabled for the whole program.
         halves = np.stack([array >> 31, array & (1 << 31) - 1]).astype(np.int32)
         high, low = np.asarray(multihost_utils.process_allgather(halves), np.int64).sum(axis=0)
         return (high << 31) + low
@@ -56,11 +56,18 @@ class JaxWorkers(Workers):
 def make_jax_devices(
     name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1
 ) -> JaxDevices:
-    """The devices of a training on JAX; call it before anything else of JAX. Arguments are those of `make_devices`.
+    """Creates the devices of a training on JAX; call it before any other use of JAX.
+
+    Args:
+        name: "auto" uses all of JAX's devices, "cpu" the CPU.
+        replicas: number of replicas per process; 0 means as many as the devices allow.
+        cluster: where to read the workers from; see `find_cluster`.
+        model_parallel: number of devices per replica.
 
     Raises:
-        InputError: a strategy that is TensorFlow's, more replicas than devices, devices that do not make up whole
-            replicas in each process, or an environment that describes no cluster.
+        InputError: `name` is a TensorFlow strategy, there are more replicas than devices, `model_parallel` does not
+            divide the devices of a process, or the environment describes no cluster.
+        WorkerLostError: the workers of the cluster do not meet.
     """
     if name not in ("auto", "cpu"):
         raise InputError(f"--strategy={name} is TensorFlow's; valid on JAX: auto, all its devices, and cpu")
@@ -69,17 +76,17 @@ def make_jax_devices(
     import jax
     import tensorflow as tf
 
-    tf.config.set_visible_devices([], "GPU")  # TensorFlow reads the data; memory is for JAX
+    tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads the data, and must not take GPU memory
     if name == "cpu":
         jax.config.update("jax_platforms", "cpu")
     workers = find_cluster(cluster)
-    wanted = replicas * model_parallel  # in each process; 0: all
+    wanted = replicas * model_parallel  # devices in each process; 0 means all
     if wanted:
         with contextlib.suppress(RuntimeError):  # too late if JAX has started
             jax.config.update("jax_num_cpu_devices", wanted)
     if workers and len(workers.addresses) > 1:
         _meet(workers)
-    elif os.environ.get("TPU_WORKER_HOSTNAMES", "").count(","):  # several hosts of a TPU, which JAX finds itself
+    elif os.environ.get("TPU_WORKER_HOSTNAMES", "").count(","):  # a TPU with several hosts, which JAX finds itself
         jax.distributed.initialize()
     devices = sorted(jax.devices(), key=lambda each: (each.process_index, each.id))
     of_processes = [list(own) for _, own in itertools.groupby(devices, lambda each: each.process_index)]
@@ -96,10 +103,13 @@ def make_jax_devices(
 
 
 def _meet(workers: Cluster) -> None:
-    """Joins the other processes; says so if that takes long, and raises a `WorkerLostError` if it takes too long.
+    """Joins the other processes; prints a line if that takes long.
 
-    JAX waits in C++, where no signal is heard, and ends the process when its own time is over: so it has more of it,
-    and waits in another thread.
+    JAX waits in C++, where no signal is handled, and ends the process after its own timeout. It therefore waits in a
+    separate thread, with a longer timeout than `_PATIENCE`.
+
+    Raises:
+        WorkerLostError: the processes did not meet within `_PATIENCE` seconds.
     """
     import jax
 
