@@ -59,13 +59,13 @@ def choose(
 
     Args:
         pairs: number of usable sentence pairs.
-        minutes: training time.
+        minutes: training time in minutes.
         updates_per_minute: speed of the machine, in units of work per minute.
         has_accelerator: whether there is a GPU or a TPU.
         has_tpu: whether the accelerator is a TPU.
         computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
-        given: choices of the user, which replace those of the rules. The number of updates follows from the given
-            layers and vocabulary size. Values may be strings, as flags hold them.
+        given: choices of the user, which replace those of the rules. The number of updates is adapted to a given number
+            of layers and vocabulary size. Values may be strings, as flags hold them.
 
     Raises:
         InputError: there are fewer than `FEWEST_PAIRS` pairs.

@@ -125,7 +125,10 @@ def hidden_score_seconds(config: Config, memory_rate: float, length: int) -> flo
 
 
 def activation_memory(config: Config, length: int) -> int:
-    """Returns the bytes of `ModelConfig.kept_activations` per source and target token, for sentences of `length`."""
+    """Returns the bytes of `ModelConfig.kept_activations` in the dtypes of the configuration.
+
+    They are per source and target token, for sentences of `length` tokens.
+    """
     kept = config.model.kept_activations(length)
     return (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * kept.computed + _FLOAT_BYTES * kept.float32
 

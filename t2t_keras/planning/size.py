@@ -13,7 +13,7 @@ def training_memory(config: Config) -> dict[str, int]:
     """
     weights = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     averages = {"averages": weights} if config.train.ema_decay else {}
-    # A batch in parts needs the sum of the gradients so far besides the gradients of the current part.
+    # A batch that is computed in parts needs the sum of the gradients so far besides the gradients of one part.
     gradients = weights * (2 if config.train.accumulation_steps > 1 or config.train.objective == "risk" else 1)
     return {"weights": weights, "gradients": gradients, "Adam": 2 * weights, **averages, "model, to validate": weights}
 

@@ -1,4 +1,4 @@
-"""Engines run a translator's searches: in a traced TensorFlow graph, or in a replacement for it."""
+"""Engines, which run a translator's searches in a traced TensorFlow graph or in a replacement for it."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

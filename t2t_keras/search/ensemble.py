@@ -101,7 +101,7 @@ class Ensemble:
     def logits_and_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Attentions]:
         """Returns the combined logits, float32 [batch, target_len, vocab], and the mean attention of the members.
 
-        A self-attention in whose layers or heads the members differ is omitted: it has 0 layers.
+        A kind of self-attention is omitted (0 layers) if the members differ in its layers or heads.
 
         Raises:
             InputError: the members differ in layers or heads of cross-attention.

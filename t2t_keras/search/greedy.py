@@ -70,7 +70,7 @@ class GreedyState(NamedTuple):
 
     Attributes:
         open: the open sentences.
-        fixed: their data that steps do not change.
+        fixed: data of the open sentences that steps do not change.
         results: the outputs of the removed sentences, as wide as the longest allowed output.
     """
 

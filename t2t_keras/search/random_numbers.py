@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a key and a counter, so that those of a sentence do not depend on its batch.
+"""Random numbers as a function of a key and a counter, so that a sentence's numbers do not depend on its batch.
 
 TensorFlow's stateless generators do not offer this: they take one seed per tensor, and a number depends on its position
 in the tensor.

@@ -120,7 +120,7 @@ class Searches:
         return self._search(source_ids, True, None, {}, seeds)
 
     def best(self, source_ids: tf.Tensor, num_best: tf.Tensor) -> SearchResult:
-        """Returns the `num_best` (int32 scalar) best hypotheses, or first samples; not compiled, like `sample`."""
+        """Returns the `num_best` best hypotheses or first samples, an int32 scalar; not compiled, like `sample`."""
         return self._search(source_ids, True, num_best, {})
 
     def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
@@ -232,7 +232,7 @@ def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.
 
 
 def _shared_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
-    """Splits [all, ...] into rows as long as those of `rows`, padded at the end: int32 [rows, longest, ...]."""
+    """Splits [all, ...] into rows with the lengths of `rows`, padded at the end: int32 [rows, longest, ...]."""
     array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
     place = 0
     for index, row in enumerate(rows):

@@ -57,7 +57,7 @@ class History(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """Tensors that options need of the open sentences, besides the model's cache.
+    """Tensors of the open sentences that options need besides the model's cache.
 
     Each field is a tuple of one tensor, or empty if no option needs it.
 
@@ -161,9 +161,9 @@ def gather_slots(values: Any, slots: tf.Tensor) -> Any:
 
 
 def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: float | int) -> tf.Tensor:
-    """Scatters rows [open, width] to the indices `sentences` of a batch as large as that of `like`.
+    """Scatters rows [open, width] to the indices `sentences` of a new batch, and fills all other rows with `default`.
 
-    All other rows are filled with `default`.
+    The new batch has as many rows as `like`.
     """
     empty = tf.fill([tf.shape(like)[0], values.shape[1]], tf.constant(default, values.dtype))
     return tf.tensor_scatter_nd_update(empty, sentences[:, tf.newaxis], values)

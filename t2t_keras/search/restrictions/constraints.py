@@ -42,7 +42,7 @@ _NOTHING = -1
 
 
 class Phrases(NamedTuple):
-    """The constraints' phrases for a batch of sentences, with everything about them that no step changes.
+    """The constraints' phrases for a batch of sentences, with everything about them that all steps share.
 
     All attributes but the first two are [open, constraints * phrases, phrase_len]. Their entry k refers to the phrase's
     first k tokens.
