@@ -1,1 +1,1 @@
-"""The systems that the paper is compared with (Table 2); nothing of the paper imports them."""
+"""The systems with which the paper compares its model (Table 2). The code of the paper's model imports none of them."""

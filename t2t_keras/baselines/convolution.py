@@ -1,4 +1,4 @@
-"""Convolutions over time, also in one step of a search, and the gate between two halves of their outputs."""
+"""Convolutions over time, in training and in search steps, and the gated linear unit."""
 
 from typing import Any
 
@@ -12,23 +12,24 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Convolution(Layer):
-    """A convolution over time: y_t = b + sum_i x_(t + i * dilation_rate - before) W_i. Beyond its ends a sequence is 0.
+    """A convolution over time: y_t = b + sum_i x_(t + i * dilation_rate - before) W_i.
 
-    With a `kernel_size` of 1 it is a linear layer. Weight normalisation takes W = g V / |V|, where |V| is a norm for
-    each output, and begins with g = |V|.
+    A sequence is 0 beyond its ends. With a `kernel_size` of 1, the layer is a linear layer. Weight normalisation
+    represents the kernel as W = g V / |V|, where |V| has a norm for each output channel. Initially g = |V|.
 
     Args:
         filters: width of the outputs.
-        kernel_size: number of positions that one output reads.
-        dilation_rate: distance between two of these positions.
-        causal: whether an output reads its own position and earlier ones. Otherwise its own is the middle one, and
+        kernel_size: number of positions that an output reads.
+        dilation_rate: distance between neighbouring ones of these positions.
+        causal: whether the last of these positions is the output's own. Otherwise its own is the middle one, and
             `kernel_size` must be odd.
-        weight_normalization: whether the kernel is a direction and a length.
-        kernel_initializer: of W, or of V.
+        weight_normalization: whether to normalise the kernel.
+        kernel_initializer: initializer of W, or of V.
 
     Call arguments:
         inputs: float [batch, length, d_in].
-        token_mask: bool [batch, length], True = token; other positions are read as 0. None means tokens only.
+        token_mask: bool [batch, length], True = token; other positions are read as 0. None means that all positions are
+            tokens.
 
     Returns:
         float [batch, length, filters].
@@ -63,7 +64,7 @@ class Convolution(Layer):
             shape=(self.kernel_size, inputs_shape[-1], self.filters),
             initializer=self.kernel_initializer,
             name="kernel",
-            autocast=False,  # a norm is taken of it
+            autocast=False,  # its norm needs float32
         )
         if self.weight_normalization:
             self.scale = self.add_weight(
@@ -75,7 +76,7 @@ class Convolution(Layer):
         self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
 
     def weight(self) -> Tensor:
-        """W, float32 [kernel_size, d_in, filters]."""
+        """Returns W, float32 [kernel_size, d_in, filters]."""
         if self.scale is None:
             return ops.convert_to_tensor(self.kernel)
         return self.kernel * (self.scale / _norms(self.kernel))
@@ -95,12 +96,12 @@ class Convolution(Layer):
 
 
 def _norms(kernel: Tensor) -> Tensor:
-    """The norm of what leads to each output: [kernel_size, d_in, filters] --> [filters]."""
+    """Returns the norm of each output channel's weights: [kernel_size, d_in, filters] --> [filters]."""
     return ops.sqrt(ops.sum(ops.square(kernel), axis=(0, 1)))
 
 
 def gated_linear_unit(inputs: Tensor) -> Tensor:
-    """a * sigmoid(b) of the halves a and b of the last axis: float [..., 2 width] --> [..., width].
+    """Returns a * sigmoid(b), where a and b are halves of the last axis: float [..., 2 width] --> [..., width].
 
     Reference: Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017.
     """
@@ -109,18 +110,24 @@ def gated_linear_unit(inputs: Tensor) -> Tensor:
 
 
 class LinearStep:
-    """A built `Convolution` of one position, its kernel made and cast to `dtype` once per search."""
+    """A built `Convolution` with a kernel size of 1, whose kernel is computed and cast to `dtype` once per search."""
 
     def __init__(self, layer: Convolution, dtype: str) -> None:
         self._kernel, self._bias = ops.cast(layer.weight()[0], dtype), layer.bias
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """The linear map of float [..., d_in]: float [..., filters]."""
+        """Applies the linear map: float [..., d_in] --> [..., filters]."""
         return kernels.linear(inputs, self._kernel, self._bias)
 
 
 class ConvolutionStep:
-    """A built causal `Convolution` at the newest position, its kernel made and cast to `dtype` once per search."""
+    """A built causal `Convolution` that computes only the newest position.
+
+    Its kernel is computed and cast to `dtype` once per search.
+
+    Raises:
+        ValueError: the convolution is not causal.
+    """
 
     def __init__(self, layer: Convolution, dtype: str) -> None:
         if not layer.causal:
@@ -132,14 +139,18 @@ class ConvolutionStep:
         self._kernel = ops.cast(kernel, dtype)  # [kernel_size * d_in, filters]
 
     def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
-        """What precedes the first position: zeros [batch, beam, past_len, d_in]."""
+        """Returns the past of the first position: zeros [batch, beam, past_len, d_in]."""
         return ops.zeros((batch, beam_size, self._past_len, self._d_in), dtype)
 
     def __call__(self, inputs: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """The output at one position, and the past of the next one.
+        """Computes one position.
 
-        Inputs are float [batch, beam, d_in], outputs [batch, beam, filters]; a past is [batch, beam, past_len, d_in],
-        oldest first.
+        Args:
+            inputs: float [batch, beam, d_in].
+            past: float [batch, beam, past_len, d_in], inputs at the preceding positions, oldest first.
+
+        Returns:
+            The outputs, float [batch, beam, filters], and the past of the next position.
         """
         span = ops.concatenate([past, inputs[..., None, :]], axis=-2)  # --> [batch, beam, past_len + 1, d_in]
         window = span[..., :: self._dilation_rate, :]  # --> [batch, beam, kernel_size, d_in]

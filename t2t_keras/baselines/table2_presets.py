@@ -1,4 +1,4 @@
-"""Configurations of the systems of Table 2, and a small one of each."""
+"""Presets for the systems of Table 2, each with a small version."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from t2t_keras.config import Config, DecodeConfig, ModelConfig, TrainConfig
 
 
 def _other(model: ModelConfig, train: dict[str, Any], decode: DecodeConfig | None = None) -> Config:
-    """A system of Table 2, with some fields of the paper's recipe changed."""
+    """Returns the configuration of a system of Table 2, with some fields of the paper's training recipe changed."""
     return Config(model=model, train=TrainConfig(**train), decode=decode or DecodeConfig())
 
 
-# The rate rises to 2e-4, 0.4048 * (1024 * 4000)^-0.5, and stays for 60,000 updates in all. Wu et al. went on with
-# stochastic gradient descent; here Adam goes on, its rate falling with the root of the step.
+# The rate rises to 2e-4, 0.4048 * (1024 * 4000)^-0.5, and stays there until update 60,000. Wu et al. then switched to
+# stochastic gradient descent; here Adam continues, with a rate that falls with the inverse square root of the step.
 _GNMT_TRAIN = {
     "tokens_per_batch": 4096,
     "max_steps": 300000,
@@ -47,12 +47,12 @@ _TINY_TRAIN = {
 }
 _RNN_TINY_TRAIN = {**_TINY_TRAIN, "max_steps": 6000, "clip_norm": 5.0}
 
-# Gehring et al. trained with Nesterov's momentum of 0.99 at a rate of 0.25, divided by 10 when validation stalls; here
-# this project's Adam does. Clipping is theirs. The rate rises to 5e-4: 0.876 * (768 * 4000)^-0.5.
+# Gehring et al. trained with Nesterov momentum of 0.99 at a rate of 0.25, divided by 10 when validation stalls. Here
+# this project's Adam is used, with their clipping. The rate rises to 5e-4: 0.876 * (768 * 4000)^-0.5.
 _CONV_TRAIN = {"learning_rate_scale": 0.876, "label_smoothing": 0.0, "clip_norm": 0.1}
 _CONV_TINY_TRAIN = {**_TINY_TRAIN, "max_steps": 8000, "clip_norm": 0.1}
-# Shazeer et al. had about 16,000 words on each of up to 64 GPUs. The rate rises for 2,000 updates to 0.001,
-# 1.012 * (512 * 2000)^-0.5, stays for 8,000, and falls with the root of the step after that.
+# Shazeer et al. trained with about 16,000 words on each of up to 64 GPUs. In 2,000 updates the rate rises to 0.001,
+# 1.012 * (512 * 2000)^-0.5. It stays there for 8,000, and then falls with the inverse square root of the step.
 _MOE_TRAIN = {
     "tokens_per_batch": 1024000,
     "learning_rate_scale": 1.012,
@@ -62,12 +62,12 @@ _MOE_TRAIN = {
     "adam_epsilon": 1e-8,
     "label_smoothing": 0.0,
 }
-# Wu et al. found these best, with 8 to 12 hypotheses.
+# Wu et al. found these penalties best, with 8 to 12 hypotheses.
 _GNMT_DECODE = DecodeConfig(beam_size=8, length_penalty=0.2, coverage_penalty=0.2)
 _CONV_DECODE = DecodeConfig(beam_size=5, length_normalization="average")
 
 PRESETS: dict[str, Config] = {
-    # Table 2: GNMT for English to German, and Deep-Att, whose paper trains word embeddings; each beside a small one.
+    # GNMT for English to German, and Deep-Att, whose paper has vocabularies of words. The small versions follow.
     "gnmt": _other(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN, _GNMT_DECODE),
     "deep_att": _other(
         RNNAttentionConfig(
@@ -80,12 +80,12 @@ PRESETS: dict[str, Config] = {
             d_attention=512,
             dropout_rate=0.1,
         ),
-        # At d_model 256 the same rate takes half the scale.
+        # With a d_model of 256, half the scale gives the same rate.
         {**_GNMT_TRAIN, "learning_rate_scale": 0.2024, "hold_steps": 0},
     ),
     "rnn_tiny": _other(RNNAttentionConfig(**_RNN_TINY), _RNN_TINY_TRAIN),
     "deep_att_tiny": _other(RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, d_memory=256), _RNN_TINY_TRAIN),
-    # ConvS2S for English to German, with the blocks of the released code, and a small one: that code's for IWSLT 2014.
+    # ConvS2S for English to German, and a small version for IWSLT 2014, both with the blocks of the released code.
     "conv_s2s": _other(ConvS2SConfig(), _CONV_TRAIN, _CONV_DECODE),
     "conv_tiny": _other(
         ConvS2SConfig(
@@ -99,7 +99,7 @@ PRESETS: dict[str, Config] = {
         _CONV_TINY_TRAIN,
         _CONV_DECODE,
     ),
-    # ByteNet for English to German, with about as many entries as a vocabulary of characters has, and a small one.
+    # ByteNet for English to German, with about as many entries as a character vocabulary has, and a small version.
     "bytenet": _other(
         ByteNetConfig(vocab_size=512),
         {
@@ -117,8 +117,9 @@ PRESETS: dict[str, Config] = {
         # The rate rises to 0.001 in 1,000 updates: 0.3578 * (128 * 1000)^-0.5.
         {**_TINY_TRAIN, "tokens_per_batch": 4096, "max_steps": 5000, "learning_rate_scale": 0.3578},
     ),
-    # MoE with 32 experts, and a small one, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5. Its matrices are
-    # not tied: added to what every layer makes of it, a token's own row would begin by predicting that token again.
+    # MoE with 32 experts, and a small version, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5. Its matrices
+    # are not tied: residual connections carry an input token's embedding to the projection to the vocabulary, so a tied
+    # model would begin by predicting that token again.
     "moe": _other(MoERNNConfig(vocab_size=32000), _MOE_TRAIN),
     "moe_rnn_tiny": _other(
         MoERNNConfig(

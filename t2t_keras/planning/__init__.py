@@ -1,1 +1,1 @@
-"""The cost of a model and its training, from the configuration alone."""
+"""The size and cost of a model and its training, computed from the configuration only."""

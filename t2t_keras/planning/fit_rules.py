@@ -1,8 +1,8 @@
-"""Chooses the settings of `launch.fit` from the size of the text and from the work that the time allows on a machine.
+"""Chooses the settings of `launch.fit` from the amount of text and the work that a machine can do in the given time.
 
-The unit of work is an update of the preset `tiny` (4 + 4 layers) with 8,000 vocabulary entries and batches of 2,048
-tokens. `t2t_keras.fitting.speed` measures how many of them a machine makes in a minute. docs/what_to_expect.md has the
-trainings behind the rules of depth and vocabulary.
+The unit of work is one update of the preset `tiny` (4 + 4 layers) with 8,000 vocabulary entries and batches of 2,048
+tokens. `t2t_keras.fitting.speed` measures how many units a machine does per minute. docs/what_to_expect.md lists the
+training runs behind the rules for depth and vocabulary.
 """
 
 import dataclasses
@@ -13,16 +13,16 @@ from t2t_keras.errors import InputError
 
 FEWEST_PAIRS = 200
 FEWEST_UPDATES = 400  # with fewer, outputs hardly depend on the source
-GIVEN = "given"  # the reason of a choice that the user has made
+GIVEN = "given"  # the reason of a choice that the user made
 
 _BATCH_TOKENS = 2048
-_TOKENS_OF_A_SIDE = 15  # of a usual sentence
-_FILL = 0.9  # of a batch; the rest is padding
+_TOKENS_OF_A_SIDE = 15  # of a typical sentence
+_FILL = 0.9  # share of a batch that is not padding
 
-# Fewer layers make more updates in a short time. On messages of programs, one layer a side is 2.4 BLEU points ahead of
-# two with a work of 600, and two layers are 1.9 points ahead of four with a work of 2,500.
+# A shallower model makes more updates in a short time. On program messages, one layer per side scores 2.4 BLEU more
+# than two after 600 units of work, and two layers score 1.9 BLEU more than four after 2,500 units.
 _WORK_FOR_TWO_LAYERS, _WORK_FOR_FOUR_LAYERS = 1_000, 5_000
-# With more work than this, the recipe of the preset (larger batches, longer warm-up) is better.
+# With more work than this, the preset's recipe (larger batches, longer warm-up) is better.
 _WORK_FOR_THE_PRESET = 12_000
 _PEAK_RATE = 0.0039  # of the short recipe: learning_rate_scale / sqrt(d_model * warmup_steps), with d_model 128
 _FEW_PASSES, _MANY_PASSES, _VERY_MANY_PASSES = 5, 30, 150
@@ -31,13 +31,13 @@ _FASTER_IN_BFLOAT16 = ("tiny", "base")  # as `benchmarks.train_step` measures it
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Something that was chosen.
+    """A chosen setting.
 
     Attributes:
-        name: "preset", "held_out_pairs" (of validation and of test, each), "updates" (that the time allows), or a
-            setting, "section.field".
-        value: what was chosen; a value of JSON.
-        reason: why, in a sentence.
+        name: "preset", "held_out_pairs" (size of the validation set, and of the test set), "updates" (number that the
+            time allows), or a setting as "section.field".
+        value: the chosen value, which JSON can represent.
+        reason: the reason, in one sentence.
     """
 
     name: str
@@ -55,20 +55,20 @@ def choose(
     computes_in_bfloat16: bool = False,
     given: Sequence[Choice] = (),
 ) -> tuple[Choice, ...]:
-    """Returns the choices for `pairs` of text and `minutes` of training.
+    """Returns the settings for an amount of text and a training time.
 
     Args:
-        pairs: usable pairs of sentences.
-        minutes: of training.
-        updates_per_minute: speed of the machine, in the unit of this module.
+        pairs: number of usable sentence pairs.
+        minutes: training time in minutes.
+        updates_per_minute: speed of the machine, in units of work per minute.
         has_accelerator: whether there is a GPU or a TPU.
-        has_tpu: whether it is a TPU.
+        has_tpu: whether the accelerator is a TPU.
         computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
-        given: choices of the user, which replace those of the rules. The number of updates follows the given layers and
-            vocabulary size. Values may be text, as flags have them.
+        given: choices of the user, which replace those of the rules. The number of updates is adapted to a given number
+            of layers and vocabulary size. Values may be strings, as flags hold them.
 
     Raises:
-        InputError: there are too few pairs.
+        InputError: there are fewer than `FEWEST_PAIRS` pairs.
     """
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
@@ -115,12 +115,12 @@ def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
 
 
 def _recipe(work: float, given: Mapping[str, Any]) -> list[Choice]:
-    """Chooses the number of layers, the batch, the learning rate and the moving average.
+    """Chooses the layers, the updates, the batch size, the learning rate and the moving average of `tiny`.
 
-    `given` has the size of the vocabulary, and the user's values of other settings.
+    `given` holds the vocabulary size, and the user's values of other settings.
     """
     if work >= _WORK_FOR_THE_PRESET:
-        return [_updates(work / 2)]  # of twice as many tokens
+        return [_updates(work / 2)]  # the preset's batches are twice as large
     layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
     sides = [int(given.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
     updates = _updates(work / cost(sum(sides) / 2, given["data.vocab_size"]))
@@ -139,9 +139,10 @@ def _recipe(work: float, given: Mapping[str, Any]) -> list[Choice]:
 
 
 def cost(layers: float, vocab_size: int) -> float:
-    """Returns the time of an update of `tiny` with `layers` a side and another vocabulary, in the unit of this module.
+    """Returns the cost of an update of `tiny` with `layers` per side and a vocabulary size, in units of work.
 
-    Processor time with 1, 2 and 4 layers and with 2,000, 4,000 and 8,000 entries is within 4 % of it (AMD EPYC, Zen 4).
+    Measured processor time with 1, 2 and 4 layers and with 2,000, 4,000 and 8,000 entries is within 4 % of this cost
+    (AMD EPYC, Zen 4).
     """
     return 0.16 * layers + 0.045 * vocab_size / 1000
 

@@ -1,6 +1,7 @@
-"""Estimates of a training's time, traffic, memory and disk on given devices, from the configuration alone.
+"""Estimates the time, network traffic, memory and disk space of a training run on given devices.
 
-Products run at a share of the peak known from experience, everything else at the rate of the wire or the memory.
+Only the configuration is needed. Matrix products are assumed to run at an empirical share of the peak, and everything
+else at the rate of the network or the memory.
 """
 
 import dataclasses
@@ -8,13 +9,13 @@ import dataclasses
 from t2t_keras.config import Config, ModelConfig
 from t2t_keras.planning.size import training_memory, two_columns
 
-# The share of a peak that a training reaches where nothing else is known: tensor cores wait for everything around them.
+# The default share of the peak that a training run reaches: tensor cores wait for everything around them.
 USUAL_UTILISATION = 0.2
 
 _FLOAT_BYTES = 4
-# An iteration of a loop starts some ten operations, each of which takes at least ten microseconds to start.
+# A loop iteration launches about ten operations, and a launch takes at least ten microseconds.
 _LOOP_SECONDS = 1e-4
-# Elements of an additive score's hidden layer are written and read so often, forward and backward.
+# How often elements of an additive score's hidden layer are written or read, forward and backward.
 _HIDDEN_PASSES = 8
 _OFFSET_BYTES = 8
 # Adam reads a gradient, a weight and two moments, and writes the latter three.
@@ -23,15 +24,15 @@ _ADAM_PASSES = 7
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """The devices of a training.
+    """The devices of a training run.
 
     Attributes:
         name: kind of device.
         count: number of devices.
-        flops: peak floating-point operations a second of one device in products of bfloat16.
-        float32_flops: the same in products of float32, as TensorFlow makes them: in TF32 on these GPUs.
-        utilisation: share of that peak that a training reaches.
-        memory: bytes of one device.
+        flops: peak FLOP/s of one device for bfloat16 products.
+        float32_flops: the same for float32 products as TensorFlow computes them, which is in TF32 on these GPUs.
+        utilisation: share of the peak that the training run reaches.
+        memory: memory of one device, in bytes.
         memory_rate: bytes per second that one device reads or writes in its memory.
         link_rate: bytes per second that one device sends to the others.
     """
@@ -46,8 +47,8 @@ class Devices:
     link_rate: float
 
 
-# From the makers' data sheets: products in bfloat16 and TF32 without sparsity, NVLink in one direction, or links
-# between chips. A TPU multiplies float32 as bfloat16 unless it is told otherwise.
+# From the manufacturers' data sheets: products in bfloat16 and TF32 without sparsity, and NVLink in one direction or
+# the links between TPU chips. A TPU multiplies float32 as bfloat16 unless told otherwise.
 KINDS = {
     "a100": {"flops": 312e12, "float32_flops": 156e12, "memory": 80e9, "memory_rate": 2.04e12, "link_rate": 300e9},
     "h100": {"flops": 989e12, "float32_flops": 494e12, "memory": 80e9, "memory_rate": 3.35e12, "link_rate": 450e9},
@@ -61,12 +62,12 @@ class Step:
     """The cost of one update on all devices.
 
     Attributes:
-        tokens: per side, padding included.
-        flops: floating-point operations of all devices.
+        tokens: tokens per side, padding included.
+        flops: FLOPs of all devices together.
         sent: bytes of gradients that each device sends.
-        products: seconds for the products.
-        loops: seconds for starting the iterations of loops over time.
-        hidden_scores: seconds for the hidden layers of additive scores.
+        products: seconds for matrix products.
+        loops: seconds for launching the iterations of loops over time.
+        hidden_scores: seconds for the hidden layers of additive attention scores.
         all_reduce: seconds for summing the gradients.
         update: seconds for Adam.
     """
@@ -82,12 +83,15 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Seconds in all; nothing overlaps, because the gradients are summed once all are there."""
+        """Total seconds. Nothing overlaps, because the gradients are summed only once all of them are computed."""
         return self.products + self.loops + self.hidden_scores + self.all_reduce + self.update
 
 
 def step(config: Config, devices: Devices, length: int) -> Step:
-    """The cost of one update. Float32 gradients go round a ring: each of n devices sends 2 (n - 1) / n of them."""
+    """Returns the cost of one update.
+
+    Float32 gradients are summed by a ring all-reduce, in which each of n devices sends 2 (n - 1) / n of their bytes.
+    """
     flops = update_flops(config, length)
     gradients = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     sent = 2 * (devices.count - 1) / devices.count * gradients
@@ -104,38 +108,42 @@ def step(config: Config, devices: Devices, length: int) -> Step:
 
 
 def update_flops(config: Config, length: int) -> float:
-    """The operations of one update, padding included."""
+    """Returns the FLOPs of one update, padding included."""
     train = config.train
     return train.tokens_per_batch * train.passes * sum(config.model.training_flops(length).values())
 
 
 def peak(config: Config, devices: Devices) -> float:
-    """The peak of one device in products of the configuration's dtype."""
+    """Returns the peak FLOP/s of one device for products in the configuration's dtype."""
     return devices.flops if config.train.mixed_bfloat16 else devices.float32_flops
 
 
 def hidden_score_seconds(config: Config, memory_rate: float, length: int) -> float:
-    """The time of an update for the hidden layers of additive scores, on one device."""
+    """Returns the seconds that the hidden layers of additive scores take in one update on one device."""
     elements = config.train.tokens_per_batch * config.train.passes * config.model.hidden_scores(length)
     return _HIDDEN_PASSES * (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * elements / memory_rate
 
 
 def activation_memory(config: Config, length: int) -> int:
-    """Bytes of `ModelConfig.kept_activations` for one source and one target token, in sentences of `length` tokens."""
+    """Returns the bytes of `ModelConfig.kept_activations` in the dtypes of the configuration.
+
+    They are per source and target token, for sentences of `length` tokens.
+    """
     kept = config.model.kept_activations(length)
     return (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * kept.computed + _FLOAT_BYTES * kept.float32
 
 
 def pair_bytes(model: ModelConfig, length: int) -> int:
-    """Bytes of a prepared pair on disk: ids of 16 or 32 bits, and the offset of each side."""
+    """Returns the bytes of a prepared pair on disk: token ids of 16 or 32 bits, and an offset for each side."""
     id_bytes = 2 if max(model.vocab_size, model.source_entries) <= 2**16 else 4
     return 2 * (length * id_bytes + _OFFSET_BYTES)
 
 
 def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
-    """A table of what a training costs on devices, as lines of text.
+    """Returns a table of the cost of a training run on given devices, as lines of text.
 
-    `length` is the tokens of a sentence, end symbol included; 0 `pairs` leave out the data.
+    `length` is the number of tokens of a sentence, end symbol included. If `pairs` is 0, the table has no section on
+    the data.
     """
     one = step(config, devices, length)
     steps = config.train.max_steps

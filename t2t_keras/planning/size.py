@@ -1,4 +1,4 @@
-"""The size and the cost of a model, counted from its configuration without making it."""
+"""The size and cost of a model, computed from its configuration without building it."""
 
 from t2t_keras.config import Config
 
@@ -7,16 +7,22 @@ _FLOPS = {"matrices": "matrices: 6 x their parameters", "attention": "attention,
 
 
 def training_memory(config: Config) -> dict[str, int]:
-    """Bytes of float32 that training holds for any batch; per device, but "model, to validate" once per worker."""
+    """Returns the bytes of float32 that training holds whatever the batch.
+
+    Every device holds them, except "model, to validate", which exists once per worker.
+    """
     weights = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     averages = {"averages": weights} if config.train.ema_decay else {}
-    # Of a batch in parts, the sum of the gradients so far is there beside those of a part.
+    # A batch that is computed in parts needs the sum of the gradients so far besides the gradients of one part.
     gradients = weights * (2 if config.train.accumulation_steps > 1 or config.train.objective == "risk" else 1)
     return {"weights": weights, "gradients": gradients, "Adam": 2 * weights, **averages, "model, to validate": weights}
 
 
 def describe(config: Config, length: int) -> str:
-    """A table of sizes, parameters, training cost for sentences of `length` tokens, and memory, as lines of text."""
+    """Returns a table of a model's sizes, parameters, training FLOPs and memory, as lines of text.
+
+    The FLOPs are those for sentences of `length` tokens.
+    """
     counts = config.model.parameter_counts()
     flops = config.model.training_flops(length)
     memory = training_memory(config)
@@ -45,7 +51,7 @@ def describe(config: Config, length: int) -> str:
 
 
 def two_columns(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
-    """Lines of text: each section's title, then its names and values in two columns."""
+    """Formats sections as lines of text: each section's title, then its names and values in two columns."""
     names = max(len(name) for _, rows in sections for name, _ in rows)
     texts = []
     for title, rows in sections:

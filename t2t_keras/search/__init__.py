@@ -1,1 +1,1 @@
-"""Beam search, greedy search and sampling over a step function; they know models only by their contract."""
+"""Beam search, greedy search and sampling over a step function. They know a model only by its contract."""

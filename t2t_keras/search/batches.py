@@ -11,11 +11,11 @@ Progress = Callable[[int, int], None]
 
 
 def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
-    """Yields the indices of each batch's items: items of similar length together, longest first.
+    """Yields batches of items of similar length as lists of their indices, longest items first.
 
     Args:
         lengths: length of each item.
-        tokens_per_batch: limit of a batch's number of items times its longest length; one item is always allowed.
+        tokens_per_batch: limit on a batch's number of items times its longest length; one item is always allowed.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
@@ -28,7 +28,7 @@ def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[li
 
 
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Pads rows of token ids at the end: int32 [rows, longest]."""
+    """Pads rows of token ids with zeros at the end: int32 [rows, longest]."""
     array = np.full((len(rows), max(map(len, rows), default=0)), PAD_ID, np.int32)
     for index, row in enumerate(rows):
         array[index, : len(row)] = row

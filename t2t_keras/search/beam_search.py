@@ -1,7 +1,8 @@
 """Beam search over a step function and its cache (`t2t_keras.models.contract`).
 
-N = batch * beam rows, the hypotheses of a sentence adjacent. Sentences that are done leave the computation, so the
-batch shrinks: everything a step function keeps about a sentence must be in the cache.
+A step function works on N = open * beam rows, the hypotheses of a sentence adjacent, where open is the number of
+sentences still in the batch. Sentences that are done are removed, so the batch shrinks during a search. A step function
+must therefore keep everything that it knows of a sentence in the cache.
 """
 
 from typing import Any, NamedTuple
@@ -22,13 +23,15 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 class SearchResult(NamedTuple):
-    """The best hypotheses of each sentence, best score first; empty slots have score -inf and length 0.
+    """The best hypotheses of each sentence, best score first. Empty slots have score -inf and length 0.
 
     Attributes:
-        token_ids: int32 [batch, num_best, length], end symbol included, then zeros; length = number of steps made.
+        token_ids: int32 [batch, num_best, length], end symbol included, padded with zeros; length is the number of
+            steps made.
         scores: float32 [batch, num_best], log-probability over length penalty, plus the coverage score if enabled.
-        log_probs: float32 [batch, num_best], total; NaN, like `scores`, after a greedy search without `Goal.scored`.
-        lengths: int32 [batch, num_best], tokens with the end symbol.
+        log_probs: float32 [batch, num_best], total log-probability; NaN, like `scores`, after a greedy search without
+            `Goal.scored`.
+        lengths: int32 [batch, num_best], number of tokens, end symbol included.
     """
 
     token_ids: tf.Tensor
@@ -40,30 +43,36 @@ class SearchResult(NamedTuple):
 def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
     """Searches for the hypotheses with the best length-normalised log-probability (section 6.1).
 
-    Each step extends every living hypothesis by every token and considers the 2 * beam_size best candidates: those that
-    end compete by score for the beam_size places among the finished; the beam_size best of the others live on. With
-    `ends_within_beam`, those that end without being among the beam_size best are dropped. With a beam of one only the
-    best candidate counts, which is greedy search. The beam may exceed the vocabulary.
+    Each step extends every living hypothesis by every token and considers the 2 * beam_size best candidates. Candidates
+    that end compete by score for the beam_size slots of finished hypotheses. The beam_size best of the others live on.
+    With `ends_within_beam`, a candidate that ends without being among the beam_size best is dropped. With a beam of
+    one, only the best candidate is considered, which is greedy search. The beam may be larger than the vocabulary.
 
-    A sentence is done when it has num_best finished hypotheses and no living one can overtake the worst of them within
-    the sentence's limit, or when that limit is reached. The result is the finished hypotheses or, if there are none,
-    the living ones, with their scores normalised alike. No sentence's result depends on another's.
+    A sentence is done when it has num_best finished hypotheses and no living one can overtake the worst of these within
+    the sentence's length limit, or when the limit is reached. The result is the finished hypotheses or, if there are
+    none, the living ones, scored alike. The result of a sentence does not depend on other sentences.
 
-    Log-probabilities are the model's, over the whole vocabulary; only then are padding and premature end symbols
-    barred. Ties go to the lower slot, then to the lower token id; among finished hypotheses, to the earlier one.
+    Log-probabilities are the model's, normalised over the whole vocabulary; padding and premature end symbols are
+    barred only afterwards. Ties go to the lower slot, then to the lower token id; among finished hypotheses, to the
+    earlier one.
+
+    Args:
+        step_fn: the model's step function.
+        cache: the cache of the first step.
+        goal: settings, limits and restrictions.
 
     Raises:
-        ValueError: a coverage penalty on a cache without coverage.
+        ValueError: a coverage penalty is set, but the cache has no coverage.
 
-    Reference: Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search. Kasai et al. 2024, "A Call
-    for Clarity in Beam Search: How It Works and When It Stops", for patience. Vijayakumar et al. 2018, "Diverse Beam
-    Search", for groups.
+    Reference: Wu et al. 2016, section 7, but with an exact stopping criterion instead of pruning. Kasai et al. 2024,
+    "A Call for Clarity in Beam Search: How It Works and When It Stops", for patience. Vijayakumar et al. 2018, "Diverse
+    Beam Search", for groups.
     """
     return result(make_steps(step_fn, start(cache, goal), goal), goal)
 
 
 def start(cache: Cache, goal: Goal) -> SearchState | GreedyState:
-    """The state of a search before its first step; arguments as in `beam_search`."""
+    """Returns the state of a search before its first step; see `beam_search` for the arguments."""
     goal = goal.with_tensors()
     return greedy_start(cache, goal.max_lengths, goal.min_lengths) if _is_greedy(goal) else _start(cache, goal)
 
@@ -71,7 +80,7 @@ def start(cache: Cache, goal: Goal) -> SearchState | GreedyState:
 def make_steps(
     step_fn: StepFunction, state: SearchState | GreedyState, goal: Goal, steps: tf.Tensor | None = None
 ) -> SearchState | GreedyState:
-    """The state after all steps that a search needs, or after at most so many more, int32 scalar."""
+    """Runs a search to its end, or for at most `steps` steps, an int32 scalar."""
     goal = goal.with_tensors()
     if isinstance(state, GreedyState):
         return greedy_steps(step_fn, state, goal.scored, steps)
@@ -88,10 +97,10 @@ def make_steps(
 
 
 def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -> SearchResult:
-    """The best hypotheses of a search that has made all of its steps.
+    """Returns the best hypotheses of a search that has made all of its steps.
 
-    With `so_far` it may have made any number of them. Of a sentence that is not done, these are then the finished
-    hypotheses or the living ones as they are: those of which the best one has the better score.
+    With `so_far`, the search may have made any number of steps. The result of a sentence that is not done is then
+    either its finished hypotheses or its living ones, whichever include the better score.
     """
     goal = goal.with_tensors()
     if isinstance(state, GreedyState):
@@ -104,24 +113,24 @@ def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -
 
 
 def done_sentences(state: SearchState | GreedyState, goal: Goal) -> tf.Tensor:
-    """The sentences whose result is final: bool [batch]."""
+    """Returns which results are final: bool [batch]."""
     if isinstance(state, GreedyState):
         return state.done_sentences()
     return search_state.sentences_done(state.done, goal.settings.num_groups)
 
 
 def shapes_of(state: SearchState | GreedyState) -> Any:
-    """The shapes that the tensors of a state may have during a search; what may grow has None."""
+    """Returns the shapes of a state's tensors during a search, with None for axes that change."""
     return state.shapes() if isinstance(state, GreedyState) else search_state.state_shapes(state)
 
 
 def _is_greedy(goal: Goal) -> bool:
-    """Whether this is the search with a beam of one and nothing that only a general search can do."""
+    """Whether a greedy search suffices: the beam is one, and no option needs the general search."""
     return goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty
 
 
 def _start(cache: Cache, goal: Goal) -> SearchState:
-    """The state before the first step; in a diverse search each group has the place of a sentence."""
+    """Returns the state before the first step. In a diverse search, each group takes the place of a sentence."""
     settings, batch = goal.settings, tf.shape(goal.max_lengths)[0]
     limits = _per_group(goal.max_lengths, settings.num_groups)
     tracked = first_tracked(goal, batch)
@@ -152,7 +161,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     num_finished = state.num_finished
     living, parents = _living_of(candidates, ends, goal)
     history = search_state.remember(state.history, state.length, living.token_ids, parents)
-    # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
+    # A sentence that is done keeps its log-probabilities, because it may have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
     if coverage:
         moved = search_state.gather_slots(coverage[0], parents)
@@ -160,11 +169,12 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     best = tf.reduce_max(log_probs, axis=1) if num_groups > 1 else log_probs[:, 0]
     limits = _per_group(goal.max_lengths, num_groups)
     count = finished.scores.shape[1]
-    # A group that is done no longer keeps others away from its tokens, so all of them go on as if all were returned.
+    # A group that is done no longer diverts the other groups from its tokens. All groups therefore continue as if all
+    # hypotheses were returned, whatever the value of num_best.
     wanted = count if num_groups > 1 else goal.num_returned
     wanted = min(wanted, count) if isinstance(wanted, int) else tf.minimum(wanted, count)
     last = finished.scores[:, wanted - 1]
-    done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # no living one can exceed that
+    done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # a bound on living scores
     if goal.settings.patience:
         num_finished += tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
         done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]
@@ -186,8 +196,10 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
 def _extend(
     step_fn: StepFunction, state: SearchState, goal: Goal
 ) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
-    """Calls the step function on the open sentences. Returns the candidates (DEAD in all other sentences), the living
-    hypotheses' coverage scores after this step if enabled, the new cache and the tracked tensors.
+    """Calls the step function on the open sentences.
+
+    Returns the candidates (DEAD in all other sentences), the coverage scores of the living hypotheses after this step
+    if enabled, the new cache, and the new tracked tensors.
     """
     num_groups = goal.settings.num_groups
     living = Living(*(tf.gather(diverse.together(values, num_groups), state.open_sentences) for values in state.living))
@@ -217,7 +229,7 @@ def _extend(
 def _restricted_candidates(
     logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor, state: SearchState, tracked: Tracked, goal: Goal
 ) -> Candidates:
-    """The candidates under rules, prefixes, constraints or groups, [open, candidates]."""
+    """Returns the candidates under rules, prefixes, constraints or groups: [open, candidates], or per group."""
     settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]
     log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     log_probs = tf.reshape(log_probs, [-1, beam, vocab])
@@ -240,7 +252,7 @@ def _restricted_candidates(
 def _finish(
     finished: Finished, candidates: Candidates, ends: tf.Tensor, scores: tf.Tensor, length: tf.Tensor
 ) -> Finished:
-    """The best of the finished hypotheses and of the candidates that end."""
+    """Returns the best among the finished hypotheses and the candidates that end."""
     scores = tf.where(ends, scores, DEAD)
     lengths = tf.where(scores > DEAD, length, 0)
     new = Finished(scores, candidates.log_probs, lengths, candidates.parents)
@@ -251,7 +263,7 @@ def _finish(
 
 
 def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
-    """The candidates that live on, and their parents' slots."""
+    """Returns the candidates that live on, and the slots of their parents."""
     first = first_live_on(candidates, ends)
     if goal.constraints is not None:
         log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
@@ -265,7 +277,7 @@ def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
 
 
 def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
-    """The finished hypotheses with their tokens, or the living ones of sentences where none finished; see `result`."""
+    """Returns the finished hypotheses of each sentence with their tokens, or its living ones; see `result`."""
     finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
     ended = diverse.one_ended(finished, num_groups)  # --> [batch * groups, 1]
     limits = _per_group(goal.max_lengths, num_groups)
@@ -276,13 +288,13 @@ def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
     if state.coverage_scores:
         living_scores += state.coverage_scores[0]
     if so_far:
-        best_living = tf.reduce_max(living_scores, axis=1, keepdims=True)  # not always that of the first: coverage
+        best_living = tf.reduce_max(living_scores, axis=1, keepdims=True)  # coverage may change the order
         ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= best_living)
     lengths = tf.where(ended, finished.lengths, living_lengths)
     log_probs = tf.where(ended, finished.log_probs, living.log_probs)
     scores = tf.where(ended, finished.scores, living_scores)
 
-    # Living hypotheses have no end symbol: it is appended to the parent's tokens.
+    # The history has only living hypotheses. A finished one is the tokens of its parent and an end symbol.
     text_lengths = tf.where(ended, tf.maximum(lengths - 1, 0), lengths)
     slots = tf.where(ended, finished.parents, tf.range(living.log_probs.shape[1]))
     history = tf.nest.map_structure(lambda steps: steps[: state.length], state.history)
@@ -297,7 +309,7 @@ def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
 def _best_first(
     token_ids: tf.Tensor, scores: tf.Tensor, log_probs: tf.Tensor, lengths: tf.Tensor, num_groups: int
 ) -> SearchResult:
-    """The hypotheses of all groups of a sentence, sorted by score."""
+    """Sorts the hypotheses of all groups of a sentence by score."""
     scores, log_probs, lengths = (diverse.together(values, num_groups) for values in (scores, log_probs, lengths))
     beam, steps = scores.shape[1], tf.shape(token_ids)[2]
     token_ids = tf.reshape(token_ids, [tf.shape(scores)[0], beam, steps])

@@ -1,4 +1,4 @@
-"""The candidates of a step: which continuations of the living hypotheses it considers, and which live on."""
+"""The candidates of a step: the continuations of living hypotheses that it considers, and those that live on."""
 
 from typing import NamedTuple
 
@@ -9,17 +9,17 @@ from t2t_keras.search.state import DEAD
 from t2t_keras.search.top_k import top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-# So many exponentials are computed sooner by one thread than a second one is woken.
+# One thread computes this many exponentials in less time than it takes to wake a second one.
 _FEW_LOGITS = 2**15
 
 
 class Candidates(NamedTuple):
-    """Continuations of all living hypotheses, [batch, candidates] each, in order of preference.
+    """Continuations of a sentence's living hypotheses, in order of preference.
 
     Attributes:
-        log_probs: float32, total log-probability; DEAD in an empty slot.
-        token_ids: int32, the token that each adds.
-        parents: int32, the slot of the hypothesis that each continues.
+        log_probs: float32 [batch, candidates], total log-probability; DEAD in an empty slot.
+        token_ids: int32 [batch, candidates], the token that is appended.
+        parents: int32 [batch, candidates], slot of the hypothesis that is continued.
     """
 
     log_probs: tf.Tensor
@@ -28,25 +28,33 @@ class Candidates(NamedTuple):
 
 
 def number_of_candidates(beam: int) -> int:
-    """The number of candidates of a step: 2 * beam, because at most beam of them end and beam must be left to live on.
+    """Returns the number of candidates of a step.
 
-    With a beam of one it is 1: greedy search.
+    It is 2 * beam: at most one continuation of each hypothesis ends, which leaves at least beam that live on. With a
+    beam of one it is 1, which is greedy search.
     """
     return 2 * beam if beam > 1 else 1
 
 
 def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor) -> Candidates:
-    """The most probable continuations without any restriction but length, [open, candidates].
+    """Returns the most probable continuations if only their length is restricted.
 
-    Takes logits, float32 [open * beam, vocab], the living hypotheses' totals, float32 [open, beam], and whether the end
-    symbol is allowed, bool [open]. Only the best entries of each row are considered: as many as there are candidates,
-    and two more because padding and the end symbol may be among them.
+    Only the best entries of each row are considered: as many as there are candidates, and two more because padding and
+    the end symbol may be among them.
+
+    Args:
+        logits: float32 [open * beam, vocab].
+        living_log_probs: float32 [open, beam], total log-probabilities of the living hypotheses.
+        may_end: bool [open], whether the end symbol is allowed.
+
+    Returns:
+        The candidates, [open, candidates].
     """
     beam, vocab = living_log_probs.shape[1], logits.shape[-1]
     num_candidates = number_of_candidates(beam)
     per_row = min(num_candidates + 2, vocab)
     best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
-    # log softmax = logit - largest + log(the largest probability).
+    # log(softmax(x)) = x - max(x) + log(max(softmax(x)))
     log_probs = best_logits + (
         log_largest_probability(logits, best_logits[:, :1], token_ids[:, :1]) - best_logits[:, :1]
     )
@@ -59,11 +67,15 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
 
 
 def log_largest_probability(logits: tf.Tensor, largest: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """The logarithm of the largest probability of each row, float32 [rows, 1], of logits, float32 [rows, vocab], whose
-    largest ones are given, with their places, int32, [rows, 1] both.
+    """Returns the logarithm of the largest probability of each row, float32 [rows, 1].
 
-    The largest probability is 1 / sum(exp(logits - largest)). oneDNN's softmax is faster for many rows, but wakes all
-    threads, which takes longer than a few rows do.
+    The largest probability is 1 / sum(exp(logits - largest)). oneDNN's softmax is faster for many rows, but it wakes
+    all threads, which takes longer than computing a few rows.
+
+    Args:
+        logits: float32 [rows, vocab].
+        largest: float32 [rows, 1], the largest logit of each row.
+        places: int32 [rows, 1], its index.
     """
 
     def of_few() -> tf.Tensor:
@@ -76,9 +88,10 @@ def log_largest_probability(logits: tf.Tensor, largest: tf.Tensor, places: tf.Te
 
 
 def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:
-    """The continuations with the best sum of log-probability and bias, [open, candidates].
+    """Returns the continuations with the best sum of log-probability and bias, [open, candidates].
 
-    Both are float32 [open, beam, vocab]; the bias may broadcast, and affects the choice only, not the resulting totals.
+    Log-probabilities and bias are float32 [open, beam, vocab], and the bias may be broadcast. It affects only the
+    choice, not the resulting log-probabilities.
     """
     beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
     num_candidates = number_of_candidates(beam)
@@ -94,7 +107,10 @@ def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: t
 
 
 def first_live_on(candidates: Candidates, ends: tf.Tensor) -> Candidates:
-    """The first candidates that do not end, in their order; `ends` is bool [open, candidates]."""
+    """Returns the first candidates that do not end, in order: half of the candidates, but at least one.
+
+    `ends` is bool [open, candidates]. Slots that remain are DEAD.
+    """
     count = candidates.log_probs.shape[1]
     keys = tf.where(ends, -count, -tf.range(count))
     _, places = tf.math.top_k(keys, max(1, count // 2))

@@ -1,8 +1,8 @@
 """Diverse beam search: groups of hypotheses that avoid each other's tokens (Vijayakumar et al. 2018).
 
-The beam is split into groups of equal size. Each is a beam search with separate finished hypotheses and a separate
-stop: in the search state a group has the place of a sentence, [batch * groups, beam / groups]. The step function and
-its caches see all groups of a sentence side by side, [batch, beam].
+The beam is split into groups of equal size. Each group is a separate beam search that finishes hypotheses and stops
+separately. In the search state, a group takes the place of a sentence: [batch * groups, beam / groups]. The step
+function and its caches have all groups of a sentence side by side: [batch, beam].
 """
 
 import tensorflow as tf
@@ -19,11 +19,17 @@ def diverse_candidates(
     group_done: tf.Tensor,
     strength: float,
 ) -> Candidates:
-    """The candidates of all groups, chosen one group after the other, [open * groups, candidates].
+    """Chooses the candidates of all groups, one group after the other: [open * groups, candidates].
 
-    A group ranks by log-probability - strength * the number of living hypotheses of earlier groups that took the same
-    token; groups that are done (`group_done`, bool [open, groups]) do not count. Both `log_probs` and `bias` are
-    float32 [open, beam, vocab]; the bias may broadcast, and affects the choice only.
+    A group ranks tokens by log-probability - strength * n, where n is the number of living hypotheses of earlier groups
+    that took the same token at this step. Groups that are done do not count.
+
+    Args:
+        log_probs: float32 [open, beam, vocab], of each next token.
+        living_log_probs: float32 [open, beam], total log-probabilities of the living hypotheses.
+        bias: float32 [open, beam, vocab], or broadcastable to it; affects only the choice.
+        group_done: bool [open, groups].
+        strength: penalty for each earlier hypothesis with the same token.
     """
     num_groups, vocab = group_done.shape[1], log_probs.shape[-1]
     bias = tf.broadcast_to(bias, tf.shape(log_probs))
@@ -42,14 +48,14 @@ def diverse_candidates(
 
 
 def together(values: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """The slots of a sentence's groups side by side: [batch * groups, slots] --> [batch, groups * slots]."""
+    """Joins the slots of each sentence's groups: [batch * groups, slots] --> [batch, groups * slots]."""
     if num_groups == 1:
         return values
     return tf.reshape(values, [-1, num_groups * values.shape[1]])
 
 
 def apart(values: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """The inverse of `together`."""
+    """Splits the slots of each sentence into groups; the inverse of `together`."""
     if num_groups == 1:
         return values
     return tf.reshape(values, [-1, values.shape[1] // num_groups])

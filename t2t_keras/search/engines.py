@@ -1,4 +1,4 @@
-"""What runs a translator's searches: the traced TensorFlow graph, or a replacement."""
+"""Engines, which run a translator's searches in a traced TensorFlow graph or in a replacement for it."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from t2t_keras.search.searches import OPTIONS, Searches
 
 
 class SearchFunction(Protocol):
-    """Searches for a batch of sentences; arguments and result are those of `Searches`."""
+    """Searches for the outputs of a batch of sentences, with the arguments and results of `Searches.__call__`."""
 
     def __call__(
         self, source_ids: Any, only_best: bool = False, scored: bool = True, **options: Any
@@ -19,10 +19,10 @@ class SearchFunction(Protocol):
 
 
 class Engine(Protocol):
-    """Makes the searches of a model.
+    """Makes the search function of a model.
 
     Attributes:
-        options: what a sentence may ask for, of `searches.OPTIONS`.
+        options: the options of `searches.OPTIONS` that the engine supports.
     """
 
     @property
@@ -36,11 +36,11 @@ class Engine(Protocol):
         form: Form | None = None,
         continuations: Sequence[int] = (),
     ) -> SearchFunction:
-        """The searches with these settings; see `Searches` for the arguments, and for what is refused."""
+        """Returns the search function for these settings; see `Searches` for the arguments and errors."""
 
 
 class TensorFlowEngine:
-    """Runs every search in the graph."""
+    """Runs every search in a TensorFlow graph."""
 
     options = frozenset(OPTIONS)
     searches = Searches

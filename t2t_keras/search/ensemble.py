@@ -15,15 +15,17 @@ _SMALLEST_PROBABILITY = 1e-37  # a normal float32, whose logarithm is finite
 
 
 def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf.Tensor:
-    """Averages the members' predictions, in few passes over memory because a large batch's logits fit no CPU cache.
+    """Averages the members' predictions.
+
+    It makes few passes over memory, because the logits of a large batch do not fit into a CPU's cache.
 
     Args:
         logits: float [..., vocab] of each member.
-        combination: "probabilities", their mean (a sum below 1e-37 counts as 1e-37), or "log_probabilities", the
-            geometric mean.
+        combination: "probabilities" for the arithmetic mean of the probabilities (a sum below 1e-37 counts as 1e-37),
+            or "log_probabilities" for the geometric mean.
 
     Returns:
-        float32 [..., vocab], logarithms of the combined probabilities up to a constant per row: not normalised.
+        float32 [..., vocab], logarithms of the combined probabilities up to a constant per row (not normalised).
 
     Raises:
         ValueError: the members' vocabularies differ in size.
@@ -33,19 +35,23 @@ def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf
         raise ValueError(f"logits must be over one vocabulary, got sizes {sizes}")
     logits = [tf.cast(member, tf.float32) for member in logits]
     if combination == "log_probabilities":
-        return tf.add_n(logits) / len(logits)  # each member's normaliser is constant within a row
+        return tf.add_n(logits) / len(logits)  # softmax normalisers are constant within a row
     total = tf.add_n([tf.nn.softmax(member) for member in logits])  # --> [..., vocab]
     return tf.math.log(tf.maximum(total, _SMALLEST_PROBABILITY))
 
 
 class Ensemble:
-    """Several models with one vocabulary as one `StepModel`; families and sizes may differ.
+    """Several models with one vocabulary that decode as one model.
 
-    It offers what all members offer. Each nest of its cache is a tuple of the members' nests, so a search moves them
-    alike; the coverage is their mean. For `combination` see `combined_logits`.
+    An ensemble offers what all of its members offer. Each nest of its cache is a tuple of the members' nests, so a
+    search reorders them together. Its coverage is the mean of the members' coverage.
+
+    Args:
+        models: the members; their families and sizes may differ.
+        combination: how predictions are averaged; see `combined_logits`.
 
     Raises:
-        ValueError: no model, or an unknown combination.
+        ValueError: `models` is empty, or `combination` is unknown.
 
     Reference: Sutskever et al., "Sequence to Sequence Learning with Neural Networks", 2014.
     """
@@ -65,7 +71,7 @@ class Ensemble:
         )
 
     def logits(self, hidden: tuple[Any, ...]) -> tf.Tensor:
-        """The combined logits of the members' hidden states, float32 [..., vocab]."""
+        """Returns the combined logits of the members' hidden states, float32 [..., vocab]."""
         members = zip(self.models, hidden, strict=True)
         return combined_logits([model.logits(member_hidden) for model, member_hidden in members], self.combination)
 
@@ -81,7 +87,7 @@ class Ensemble:
     ) -> Search:
         pairs = zip(self.models, memory, strict=True)
         searches = [model.begin(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs]
-        steps = [HoistedWeights().around(search.step) for search in searches]  # members may have weights of one name
+        steps = [HoistedWeights().around(search.step) for search in searches]  # one each: names of weights may clash
 
         def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
             nests = zip(cache.per_hypothesis, cache.per_sentence, cache.source, strict=True)
@@ -93,9 +99,9 @@ class Ensemble:
         return Search(step, _joined([search.cache for search in searches]))
 
     def logits_and_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Attentions]:
-        """The combined logits, float32 [batch, target_len, vocab], and the means of the members' attention.
+        """Returns the combined logits, float32 [batch, target_len, vocab], and the mean attention of the members.
 
-        Self-attention of which the members differ in layers or heads is left out: it has 0 layers.
+        A kind of self-attention is omitted (0 layers) if the members differ in its layers or heads.
 
         Raises:
             InputError: the members differ in layers or heads of cross-attention.
@@ -111,21 +117,24 @@ class Ensemble:
         return combined_logits(logits, self.combination), Attentions(*map(_mean_attention, kinds))
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The mean of the members' `AttentionViews.alignment_attention`, float32 [batch, target_len, source_len]."""
+        """Returns the mean of the members' alignment attention, float32 [batch, target_len, source_len]."""
         return tf.add_n([attention_views(model).alignment_attention(inputs) for model in self.models]) / len(
             self.models
         )
 
 
 def _mean_attention(members: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The mean of float32 [batch, layers, heads, query_len, key_len]; 0 layers if the members' differ."""
+    """Returns the mean of the members' attention, float32 [batch, layers, heads, query_len, key_len].
+
+    It has 0 layers if the members differ in layers or heads.
+    """
     if len({(member.shape[1], member.shape[2]) for member in members}) > 1:
         return members[0][:, :0]
     return tf.add_n(members) / len(members)
 
 
 def _joined(caches: Sequence[Cache]) -> Cache:
-    """Joins the members' caches, which are all at the same position."""
+    """Joins the caches of the members, which are all at the same position."""
     return Cache(
         position=caches[0].position,
         per_hypothesis=tuple(cache.per_hypothesis for cache in caches),

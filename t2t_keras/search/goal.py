@@ -1,4 +1,4 @@
-"""The goal of a search: decoding settings, and the limits and restrictions of each sentence."""
+"""The goal of a search: its decoding settings, and each sentence's limits and restrictions."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,29 +13,34 @@ from t2t_keras.search.scoring import normalised_score
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Goal:
-    """The goal of one search. Disabled options add no operations; only the tensors may change after tracing.
+    """The goal of one search.
+
+    Disabled options add no operations to the graph. Tracing fixes every field that is not a tensor.
 
     Attributes:
         settings: the decoding settings.
-        max_lengths: int32 [batch], most tokens of an output, end symbol included; 0 skips a sentence (empty, score 0).
-        min_lengths: int32 [batch], tokens required before the end symbol; None means `settings.min_length`. A sentence
-            whose minimum is not below its maximum has no finished hypotheses.
+        max_lengths: int32 [batch], maximum number of output tokens, end symbol included; 0 skips a sentence, whose
+            output is then empty, with score 0.
+        min_lengths: int32 [batch], number of tokens required before the end symbol; None means `settings.min_length`.
+            A sentence whose minimum is not below its maximum has no finished hypotheses.
         rules: rules that bar tokens; see `restrictions.rules`.
-        prefixes: int32 [batch, prefix_len], how each output begins, then zeros; an earlier zero leaves its position
-            free. Its log-probability counts. Neither rules nor the minimum length apply within it.
-        constraints: int32 [batch, constraints, phrases, phrase_len], of each constraint the phrases of which an output
-            must contain one, zeros after each; all zeros mean no constraint.
-        excluded: int32 [batch, phrases, phrase_len], phrases that each output must not contain, zeros before each.
-        continuations: tokens that go on a word; a constraint's phrase that is followed by one is not contained, an
-            excluded one is barred all the same.
+        prefixes: int32 [batch, prefix_len], the tokens that each output begins with, padded with zeros at the end. A
+            zero before the last token leaves its position free. The log-probabilities of prefixes count. Rules and the
+            minimum length do not apply to the given tokens.
+        constraints: int32 [batch, constraints, phrases, phrase_len], alternative phrases of each constraint, padded
+            with zeros at the end. An output must contain a phrase of each constraint. A constraint of zeros is padding.
+        excluded: int32 [batch, phrases, phrase_len], phrases that no output may contain, padded with zeros at the
+            front.
+        continuations: tokens that continue a word. If one follows a phrase, the phrase does not meet its constraint; an
+            excluded phrase is barred whatever follows.
         num_best: number of hypotheses to return, an int or an int32 scalar; a sentence is done once they are settled.
             None means all.
-        scored: whether scores and log-probabilities are needed. Without them a greedy search that has no restriction
-            but lengths is faster and returns NaN; all other searches compute them anyway.
-        ends_at_minimum: whether an output ends as soon as it has the required tokens.
+        scored: whether scores and log-probabilities are needed. Without them, a greedy search that is restricted only
+            in length is faster and returns NaN; all other searches compute them anyway.
+        ends_at_minimum: whether an output ends as soon as it has the required number of tokens.
 
     Raises:
-        ValueError: `num_best` not between 1 and the beam, or constraints together with groups or sampling.
+        ValueError: `num_best` is not between 1 and the beam size, or constraints are combined with groups or sampling.
     """
 
     settings: DecodeConfig
@@ -59,7 +64,7 @@ class Goal:
             raise ValueError("constraints do not go together with sampling: only a beam search can keep them")
 
     def with_tensors(self) -> "Goal":
-        """The same goal, with both lengths as int32 tensors [batch]."""
+        """Returns this goal with `max_lengths` and `min_lengths` as int32 tensors [batch]."""
         max_lengths = tf.cast(tf.convert_to_tensor(self.max_lengths), tf.int32)
         minimum = self.settings.min_length if self.min_lengths is None else self.min_lengths
         min_lengths = tf.broadcast_to(tf.cast(minimum, tf.int32), tf.shape(max_lengths))
@@ -76,9 +81,9 @@ class Goal:
 
     @property
     def restricts(self) -> bool:
-        """Whether anything but log-probability affects the choice of tokens."""
+        """Whether anything besides log-probabilities and length limits affects the choice of tokens."""
         return self.needs_texts or self.ends_at_minimum or self.prefixes is not None or self.settings.num_groups > 1
 
     def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """The scores of hypotheses with these log-probabilities and lengths; see `scoring.normalised_score`."""
+        """Returns the scores of hypotheses; see `scoring.normalised_score`."""
         return normalised_score(log_probs, lengths, self.settings.length_penalty, self.settings.length_normalization)

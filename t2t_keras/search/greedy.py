@@ -1,7 +1,7 @@
 """Greedy search: beam search with a beam of one, without the operations that only wider beams need.
 
-The inner of two loops makes steps on the open sentences; the outer one removes sentences that are done. Removing copies
-the whole state, so it is kept out of the steps.
+Two loops are nested. The inner loop makes steps on the open sentences, and the outer loop removes sentences that are
+done. Removing sentences copies the whole state, so it is not part of a step.
 """
 
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ class GreedyResult(NamedTuple):
     """The output of each sentence.
 
     Attributes:
-        token_ids: int32 [batch, length], end symbol included, then zeros; length = number of steps made.
-        log_probs: float32 [batch], total log-probability; -inf where no output is possible, NaN if not scored.
-        lengths: int32 [batch], tokens with the end symbol.
+        token_ids: int32 [batch, length], end symbol included, padded with zeros; length is the number of steps made.
+        log_probs: float32 [batch], total log-probability; -inf if no output is possible, NaN if not scored.
+        lengths: int32 [batch], number of tokens, end symbol included.
     """
 
     token_ids: tf.Tensor
@@ -30,8 +30,15 @@ class GreedyResult(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """The sentences that the step function works on: whether each is done, its newest token and total log-probability,
-    [open], its tokens, int32 [open, length], with zeros after an end symbol, and the cache without its source.
+    """The open sentences, on which the step function works.
+
+    Attributes:
+        length: int32 scalar, number of steps made.
+        done: bool [open], whether the output is complete.
+        token_ids: int32 [open], the newest tokens.
+        log_probs: float32 [open], total log-probabilities.
+        texts: int32 [open, length], the output tokens, with zeros after an end symbol.
+        cache: the step function's cache without its `source`.
     """
 
     length: tf.Tensor
@@ -43,8 +50,13 @@ class _Open(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """Data of the open sentences that steps do not change: their indices in the batch and both limits, int32 [open],
-    and the source of the cache.
+    """Data of the open sentences that steps do not change.
+
+    Attributes:
+        sentences: int32 [open], indices in the batch.
+        max_lengths: int32 [open], maximum numbers of output tokens.
+        min_lengths: int32 [open], numbers of tokens required before the end symbol.
+        source: the `source` of the step function's cache.
     """
 
     sentences: tf.Tensor
@@ -54,12 +66,12 @@ class _Fixed(NamedTuple):
 
 
 class GreedyState(NamedTuple):
-    """The state of a search between two steps; sentences that are done may still be among the open ones.
+    """The state of a search between two steps. Sentences that are done may still be among the open ones.
 
     Attributes:
         open: the open sentences.
-        fixed: what does not change of them.
-        results: the outputs of the sentences that have left, with room for all tokens.
+        fixed: data of the open sentences that steps do not change.
+        results: the outputs of the removed sentences, as wide as the longest allowed output.
     """
 
     open: _Open
@@ -67,7 +79,7 @@ class GreedyState(NamedTuple):
     results: GreedyResult
 
     def done_sentences(self) -> tf.Tensor:
-        """The sentences whose outputs are final: bool [batch]."""
+        """Returns which outputs are final: bool [batch]."""
         left = tf.fill(tf.shape(self.results.lengths), True)
         return tf.tensor_scatter_nd_update(left, self.fixed.sentences[:, tf.newaxis], self.open.done)
 
@@ -77,14 +89,14 @@ class GreedyState(NamedTuple):
 
 
 def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyState:
-    """The state before the first step of a search that takes the most probable token at every step.
+    """Returns the state before the first step of a greedy search.
 
-    The search equals a general one with a beam of one and no options.
+    The search takes the most probable token at every step, like a beam search with a beam of one and no options.
 
     Args:
         cache: the cache of the first step, with one row per sentence.
-        max_lengths: int32 [batch], most tokens of an output; 0 skips a sentence.
-        min_lengths: int32 [batch], tokens required before the end symbol.
+        max_lengths: int32 [batch], maximum number of output tokens; 0 skips a sentence.
+        min_lengths: int32 [batch], number of tokens required before the end symbol.
     """
     batch = tf.shape(max_lengths)[0]
     start = _Open(
@@ -96,7 +108,7 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
         cache=cache._replace(source=()),
     )
     fixed = _Fixed(tf.range(batch), max_lengths, min_lengths, cache.source)
-    room = tf.maximum(tf.reduce_max(max_lengths), 1)  # TensorFlow refuses to scatter into nothing
+    room = tf.maximum(tf.reduce_max(max_lengths), 1)  # TensorFlow cannot scatter into an empty tensor
     results = GreedyResult(tf.zeros([batch, room], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
     return GreedyState(start, fixed, results)
 
@@ -104,9 +116,9 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
 def greedy_steps(
     step_fn: StepFunction, state: GreedyState, scored: bool, steps: tf.Tensor | None = None
 ) -> GreedyState:
-    """The state after all steps that are needed, or after at most so many more, int32 scalar.
+    """Runs a search to its end, or for at most `steps` steps, an int32 scalar.
 
-    Without `scored`, log-probabilities are not needed, and the steps are faster.
+    Without `scored`, log-probabilities are not computed, and the steps are faster.
     """
     until = None if steps is None else state.open.length + steps
 
@@ -122,9 +134,9 @@ def greedy_steps(
 
 
 def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
-    """The outputs of a search that has made all of its steps; with `so_far`, of one that may have more to make.
+    """Returns the outputs of a search that has made all of its steps, or of an unfinished one with `so_far`.
 
-    Without `scored`, finite log-probabilities are NaN.
+    Without `scored`, finite log-probabilities are replaced by NaN.
     """
     results = state.results
     if so_far:
@@ -136,7 +148,7 @@ def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> Greedy
 
 
 def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool, until: tf.Tensor | None) -> _Open:
-    """Makes steps until it is time for sentences to leave, or until outputs have the length `until`."""
+    """Makes steps until enough sentences are done to be removed, or until outputs reach the length `until`."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
         stays = ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
@@ -161,8 +173,10 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool, unt
 
 
 def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """The most probable allowed token of logits, float32 [open, vocab], and its log-probability, [open] each. `may_end`
-    is bool [open]. Without `scored`, the log-probability is replaced by another number, infinite where the true one is.
+    """Returns the most probable allowed token of each row and its log-probability, [open] each.
+
+    The logits are float32 [open, vocab], and `may_end` is bool [open]. Without `scored`, the second result is not the
+    log-probability, but it is infinite wherever the log-probability is.
     """
     best, token_ids = largest(logits)
 
@@ -179,12 +193,12 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
     chosen, token_ids = tf.cond(barred, best_allowed, lambda: (best, token_ids))
     if not scored:
         return token_ids, chosen - best
-    # log softmax = logit - largest + log(the largest probability).
+    # log(softmax(x)) = x - max(x) + log(max(softmax(x)))
     return token_ids, chosen - best + tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
 
 
 def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
-    """Writes complete outputs into the results, and keeps the other sentences."""
+    """Moves the outputs of sentences that are done into the results, and keeps the other sentences."""
     gone, kept = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]  # --> [gone], [open]
     rows = tf.gather(fixed.sentences, gone)[:, tf.newaxis]
     texts, log_probs = tf.gather(state.texts, gone), tf.gather(state.log_probs, gone)

@@ -1,4 +1,4 @@
-"""Tensors that are made of weights only, made once for all steps of a search."""
+"""Tensors that depend only on weights, computed once for all steps of a search."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from t2t_keras.tensor import Tensor
 
 
 class HoistedWeights(ReadyWeights):
-    """Makes tensors outside of the loop of a search, in the graph in which this object was made."""
+    """Computes tensors outside the loop of a search, in the graph in which this object was created."""
 
     def __init__(self) -> None:
         self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -28,7 +28,7 @@ class HoistedWeights(ReadyWeights):
         return self._kept[name]
 
     def around(self, step: StepFunction) -> StepFunction:
-        """Returns the same step function, for which this object makes the tensors."""
+        """Wraps a step function so that this object computes the tensors that depend only on weights."""
 
         def hoisting_step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             with self:

@@ -1,6 +1,7 @@
 """Random numbers as a function of a key and a counter, so that a sentence's numbers do not depend on its batch.
 
-TensorFlow's stateless generators take one seed per tensor, and the numbers depend on the position in it.
+TensorFlow's stateless generators do not offer this: they take one seed per tensor, and a number depends on its position
+in the tensor.
 
 Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3" (Threefry-2x32, 20 rounds).
 """
@@ -17,7 +18,8 @@ _MASK = 0xFFFFFFFF  # 32-bit words are kept in int64, which every device can add
 def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """Threefry-2x32: maps a key and a counter, two integer words each, to 64 pseudo-random bits.
 
-    Of a key's words the lower 32 bits count; counters broadcast against keys. Returns two words in [0, 2 ** 32), int64.
+    Only the lower 32 bits of each word are used, and counters broadcast against keys. Returns two words in
+    [0, 2 ** 32), int64.
     """
     key = [_word(part) for part in keys]
     key.append(key[0] ^ key[1] ^ _PARITY)
@@ -25,7 +27,7 @@ def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Te
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
             x = (x + y) & _MASK
-            turned = y * 2**rotation  # of at most 61 bits
+            turned = y * 2**rotation  # at most 61 bits
             y = ((turned & _MASK) | tf.bitwise.right_shift(y, tf.constant(32 - rotation, tf.int64))) ^ x
         x = (x + key[(block + 1) % 3]) & _MASK
         y = (y + key[(block + 2) % 3] + block + 1) & _MASK
@@ -33,9 +35,9 @@ def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Te
 
 
 def uniform(keys: tf.Tensor, steps: tf.Tensor, num_samples: int) -> tf.Tensor:
-    """Uniform numbers in [0, 1), multiples of 2 ** -24, float32 [steps, batch, samples].
+    """Returns uniform numbers in [0, 1), multiples of 2 ** -24: float32 [steps, batch, samples].
 
-    Each is a function of its sentence's key, int32 [batch, 2], its step and its sample alone.
+    Each number is a function of only its sentence's key, int32 [batch, 2], its step and its sample.
     """
     words = keys[:, :1], keys[:, 1:]  # --> [batch, 1]
     first, _ = threefry(words, (tf.range(steps)[:, tf.newaxis, tf.newaxis], tf.range(num_samples)))
@@ -43,9 +45,9 @@ def uniform(keys: tf.Tensor, steps: tf.Tensor, num_samples: int) -> tf.Tensor:
 
 
 def sentence_keys(seed: int | tf.Tensor, source_ids: tf.Tensor) -> tf.Tensor:
-    """A key for each sentence, int32 [batch, 2], that depends on the seed and the sentence's tokens alone.
+    """Returns a key for each sentence, int32 [batch, 2], that depends only on the seed and the sentence's tokens.
 
-    The seed is any integer, or int64 [batch]; source ids are int32 [batch, source_len], padded at the end.
+    The seed is any integer or a tensor, int64 [batch]. Source ids are int32 [batch, source_len], padded at the end.
     """
     if isinstance(seed, tf.Tensor):
         column = seed[:, tf.newaxis]  # --> [batch, 1]

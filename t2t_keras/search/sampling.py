@@ -1,6 +1,6 @@
 """Sampling from a step function, reproducible for each sentence.
 
-The samples of a sentence take the place of the beam; each continues itself, so nothing is ever reordered.
+The samples of a sentence take the place of the beam. Each sample only extends itself, so samples are never reordered.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bi
 from t2t_keras.search.state import DEAD, Living, SearchState
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-# A token is drawn as a place in a cube, one coordinate after the other, each with a separate random number.
+# The tokens are arranged in a cube. A token is drawn one coordinate at a time, each with a separate random number.
 _AXES = 3
 
 # Keeps a draw below the total despite rounding.
@@ -25,19 +25,20 @@ _ALMOST_ONE = 1.0 - 2.0**-20
 
 
 def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> SearchResult:
-    """Draws outputs token by token; logits are divided by the temperature, then cut by top_k, then by top_p.
+    """Draws outputs token by token.
 
-    Rules and prefixes bar tokens first. A draw depends on its sentence's key, the step and the sample's number alone.
+    Rules and prefixes bar tokens first. The logits are then divided by the temperature and restricted by top_k and
+    top_p, in this order. A draw depends only on the sentence's key, the step and the sample's number.
 
     Args:
-        step_fn: the step function; see `beam_search`.
+        step_fn: the model's step function.
         cache: the cache of the first step, with samples in place of the beam.
-        goal: the goal; `goal.settings.beam_size` is the number of samples per sentence.
+        goal: settings, limits and restrictions; `goal.settings.beam_size` is the number of samples per sentence.
         keys: int32 [batch, 2], for example from `random_numbers.sentence_keys`.
 
     Returns:
-        The samples in order, with the model's log-probabilities at temperature 1 over the whole vocabulary. A sample
-        without an allowed token at some step is an empty slot.
+        The samples in order of their numbers, with the model's log-probabilities at temperature 1 over the whole
+        vocabulary. A sample without an allowed token at some step is an empty slot.
 
     Raises:
         ValueError: `goal.settings.sampling` is off.
@@ -79,11 +80,11 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
 
 
 def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.Tensor:
-    """Draws a token of each row of logits, float32 [..., vocab]: int32 [...], 0 where all are barred (-inf) or NaN.
+    """Draws a token from each row of logits, float32 [..., vocab]: int32 [...], 0 if all are barred (-inf) or NaN.
 
-    Inverts the distribution function with uniforms, float32 [..., 3] in [0, 1), over tokens ordered by id, or by
-    probability where some are cut off. Rounding, which depends on the batch, shifts the borders between tokens, and a
-    number near a border then draws another token; a cube of tokens has far fewer borders than one row of all tokens.
+    Inverts the cumulative distribution with uniforms, float32 [..., 3] in [0, 1). Tokens are ordered by id, or by
+    probability with top_k or top_p. Rounding depends on the batch and shifts the boundaries between tokens, so a number
+    near a boundary may draw a different token. A cube of tokens has far fewer boundaries than one row of all tokens.
     """
     token_ids = None
     if settings.top_k or settings.top_p < 1:
@@ -100,7 +101,10 @@ def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.T
 
 
 def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draws a place by masses [..., places]: whether any mass is positive, and the place, both [...]."""
+    """Draws an index in proportion to masses [..., count].
+
+    Returns whether any mass is positive, bool [...], and the index, int32 [...].
+    """
     count, leading = masses.shape[-1], masses.shape.rank - 1
     side = round(count ** (1 / _AXES))
     side += side**_AXES < count
@@ -116,7 +120,10 @@ def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, t
 
 
 def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whether any mass [..., side] is positive, and the one in whose share of the sum a number [...] falls."""
+    """Draws an index in proportion to masses [..., side], with uniforms [...].
+
+    Returns whether any mass is positive, bool [...], and the index, int32 [...].
+    """
     below = tf.cumsum(masses, axis=-1)
     wanted = uniforms[..., tf.newaxis] * below[..., -1:] * _ALMOST_ONE
     hits = (below > wanted) & (masses > 0)
@@ -124,7 +131,10 @@ def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.T
 
 
 def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max_lengths: tf.Tensor) -> SearchState:
-    """The state after the open sentences drew tokens, [open, samples]; its caches are already up to date."""
+    """Returns the state after the open sentences have drawn tokens, [open, samples].
+
+    The caches of `state` must already include this step.
+    """
     length, ended = state.length + 1, state.finished.lengths
     token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
     log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)

@@ -1,23 +1,25 @@
-"""Scores that compare hypotheses of different lengths, and when sentences that are done leave a search."""
+"""Scores that make hypotheses of different lengths comparable, and the rule for removing sentences that are done."""
 
 from typing import Any
 
 import tensorflow as tf
 
-# Lower bound of the coverage, so that a source token without attention does not give -inf.
+# Lower bound on the coverage, so that a source token without attention does not give -inf.
 _LEAST_COVERAGE = 1e-6
 
 
 def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
-    """The divisor of log-probabilities, by default lp(length) = ((5 + length) / 6) ** alpha. It never falls.
+    """Returns the divisor of log-probabilities, by default lp(length) = ((5 + length) / 6) ** alpha.
+
+    It never decreases as the length grows.
 
     Args:
-        lengths: integers of any shape: tokens of a hypothesis, end symbol included.
-        alpha: strength of "gnmt", not negative; 0 compares plain log-probabilities.
-        normalization: "gnmt", the formula above; "average", the length itself; "none", 1.
+        lengths: integers of any shape, number of tokens of a hypothesis, end symbol included.
+        alpha: exponent of "gnmt", at least 0; 0 compares plain log-probabilities.
+        normalization: "gnmt" for the formula above, "average" for the length itself, or "none" for 1.
 
     Returns:
-        float32, the shape of `lengths`.
+        float32 of the shape of `lengths`.
 
     Reference: Wu et al. 2016, "Google's Neural Machine Translation System", equation 14.
     """
@@ -30,20 +32,25 @@ def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
 
 
 def normalised_score(log_probs: tf.Tensor, lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
-    """The score of a hypothesis: its log-probability over its length penalty, float32 of the broadcast shape.
+    """Returns the scores of hypotheses, log-probability over length penalty: float32 of the broadcast shape.
 
-    With the longest length that is allowed, a living hypothesis cannot exceed it: log-probabilities are never positive
-    and only fall as tokens are added, and the penalty only grows. Nor can it with a coverage penalty, which is never
-    positive.
+    With the longest allowed length, this is an upper bound on the final score of a living hypothesis: log-probabilities
+    are never positive and only fall as tokens are added, and the length penalty never decreases. The bound also holds
+    with coverage scores, which are never positive.
     """
     return log_probs / length_penalty(lengths, alpha, normalization)
 
 
 def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
-    """beta * sum_i log(min(sum_j p_ij, 1)): the penalty for source tokens that got little attention, added to a score.
+    """Returns beta * sum_i log(min(sum_j p_ij, 1)), a penalty for source tokens that received little attention.
 
-    Takes coverage, float [..., source_len]: sum_j p_ij, each source token's attention from all output tokens, 1 or more
-    for padding. Returns float32 [...], never positive and always finite.
+    Args:
+        coverage: float [..., source_len], sum_j p_ij: attention to each source token, summed over the output tokens; at
+            least 1 for padding.
+        beta: weight of the penalty.
+
+    Returns:
+        float32 [...], to be added to scores; never positive and always finite.
 
     Reference: Wu et al. 2016, equation 14.
     """
@@ -52,5 +59,5 @@ def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
 
 
 def is_time_to_leave(num_done: Any, num_open: Any) -> Any:
-    """Whether at least a quarter of the open sentences is done: leaving copies the whole state, so it must pay off."""
+    """Whether enough sentences are done (a quarter of the open ones) to be worth the copy that removes them."""
     return 4 * num_done >= num_open

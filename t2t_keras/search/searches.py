@@ -24,18 +24,21 @@ from t2t_keras.search.sampling import sample
 from t2t_keras.search.state import SearchState
 from t2t_keras.symbols import PAD_ID
 
-# Optional inputs of a search, and the fields of a `Goal` that they become.
+# Optional inputs of a search, and the fields of `Goal` that hold them.
 OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
 
 
 def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
-    """Most tokens of outputs, int32 [batch], end symbols included: source lengths times the factor, plus the offset."""
+    """Returns the maximum numbers of output tokens, int32 [batch], end symbols included.
+
+    They are the source lengths times the factor, rounded up, plus the offset.
+    """
     scaled = tf.math.ceil(config.max_length_factor * tf.cast(source_lengths, tf.float32))
     return tf.cast(scaled, tf.int32) + config.max_length_offset
 
 
 def wanted(config: DecodeConfig) -> frozenset[str]:
-    """The capabilities that a search with this configuration requires of a model."""
+    """Returns the capabilities that a search with this configuration requires of a model."""
     requested = {COVERAGE: config.coverage_penalty > 0, BFLOAT16: config.bfloat16}
     return frozenset(name for name, is_requested in requested.items() if is_requested)
 
@@ -43,15 +46,15 @@ def wanted(config: DecodeConfig) -> frozenset[str]:
 class Searches:
     """The searches of one model with one configuration.
 
-    Each kind is traced once, at its first use, and serves every batch; a batch without options runs a graph without
-    them.
+    Each kind of search is traced at its first use and then serves every batch. A batch without options runs a graph
+    without them.
 
     Args:
         model: the model.
         config: the decoding settings.
         excluded: token sequences that no output may contain.
-        form: what every output looks like; None means any.
-        continuations: tokens that go on a word; see `Goal`.
+        form: the form of every output; None means any.
+        continuations: tokens that continue a word; see `Goal`.
 
     Raises:
         InputError: the configuration requires a capability that the model does not offer.
@@ -79,7 +82,7 @@ class Searches:
         if form:
             self._rules.append(form.rule)
         self._has_options = bool(config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules)
-        # All variants are created here, untraced, so that threads share them.
+        # All variants are created here, before they are traced, so that threads share them.
         kinds = itertools.chain.from_iterable(
             itertools.combinations(OPTIONS, count) for count in range(len(OPTIONS) + 1)
         )
@@ -90,22 +93,24 @@ class Searches:
         }
 
     def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **options: Any) -> SearchResult:
-        """Returns one or `config.beam_size` hypotheses per sentence, best first, or samples in the order drawn.
+        """Returns one or `config.beam_size` hypotheses per sentence, best first, or samples in order of their numbers.
 
         Args:
-            source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
-            only_best: whether to return one of them per sentence; a beam search then ends as soon as it is settled.
-            scored: whether scores are needed; without them greedy search without options is faster and returns NaN.
+            source_ids: int32 [batch, source_len], each sentence with its end symbol, padded at the end.
+            only_best: whether to return one hypothesis per sentence; a beam search then ends as soon as it is settled.
+            scored: whether scores are needed; without them, a greedy search without options is faster and returns NaN.
             options: any of "prefix", int32 [batch, prefix_len], "constraints", int32 [batch, constraints, phrases,
                 phrase_len], and "excluded", int32 [batch, phrases, phrase_len]; see `Goal`.
         """
         is_plain = not options and not self._has_options
-        always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both
+        always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both values
         kind = frozenset(options), scored or always_scored, only_best
         return self._compiled[kind](source_ids, *(options[name] for name in OPTIONS if name in options))
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
-        """Draws samples with a seed per sentence, int64 [batch]; not compiled, for a graph that the caller traces.
+        """Draws samples with one seed per sentence, int64 [batch].
+
+        This function is not compiled: it becomes part of a graph that the caller traces.
 
         Raises:
             ValueError: `config.sampling` is off.
@@ -115,21 +120,27 @@ class Searches:
         return self._search(source_ids, True, None, {}, seeds)
 
     def best(self, source_ids: tf.Tensor, num_best: tf.Tensor) -> SearchResult:
-        """So many of the best hypotheses, an int32 scalar, or of the first samples; not compiled, as `sample`."""
+        """Returns the `num_best` best hypotheses or first samples, an int32 scalar; not compiled, like `sample`."""
         return self._search(source_ids, True, num_best, {})
 
     def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
-        """The state of a search for one hypothesis per sentence before its first step; not compiled, as `sample`."""
+        """Returns the state before the first step of a search for the best hypothesis; not compiled, like `sample`."""
         search = self._begun(source_ids, self._model.encode(source_ids))
         return searching.start(search.cache, self._goal(source_ids, num_best=1))
 
     def advance(
         self, source_ids: tf.Tensor, state: SearchState | GreedyState, steps: tf.Tensor
     ) -> tuple[SearchState | GreedyState, SearchResult, tf.Tensor]:
-        """Makes at most so many steps, int32 scalar, from a state that `start` or this gave; not compiled.
+        """Continues a search; not compiled, like `sample`.
 
-        Returns the state after them, the best hypotheses so far, and the sentences whose hypotheses are final, bool
-        [batch]: those that a call of this object with `only_best` gives.
+        Args:
+            source_ids: int32 [batch, source_len], as given to `start`.
+            state: the state that `start` or an earlier call of this method returned.
+            steps: int32 scalar, maximum number of steps to make.
+
+        Returns:
+            The state after the steps, the best hypotheses so far, and whether each sentence's hypothesis is final, bool
+            [batch]. A final hypothesis is the one that a search with `only_best` returns.
         """
         goal = self._goal(source_ids, num_best=1)
         search = self._begun(source_ids, self._unread_memory())
@@ -137,13 +148,13 @@ class Searches:
         return state, searching.result(state, goal, so_far=True), searching.done_sentences(state, goal)
 
     def _unread_memory(self) -> Any:
-        """Zeros in the form of a memory: all that steps read of a sentence is in their cache."""
+        """Returns zeros in the structure of a memory, because steps read a sentence only from their cache."""
         encode = tf.function(self._model.encode, autograph=False)
         form = encode.get_concrete_function(tf.TensorSpec([None, None], tf.int32)).structured_outputs
         return tf.nest.map_structure(lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), form)
 
     def num_traces(self) -> int:
-        """The number of traces so far."""
+        """Returns the number of traces so far."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
 
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
@@ -194,7 +205,11 @@ class Searches:
     def _held_to(
         self, source_ids: tf.Tensor, prefixes: tf.Tensor | None
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
-        """The least tokens of each output before its end symbol, None as configured, the most with it, the prefixes."""
+        """Returns the lengths and prefixes that restrict each output.
+
+        These are the minimum numbers of tokens before the end symbol (None for the configured one), the maximum numbers
+        with it, and the prefixes.
+        """
         if self._form:
             layout = self._form.layout(source_ids)
             return layout.lengths, layout.lengths + 1, layout.prefixes(prefixes)
@@ -203,18 +218,21 @@ class Searches:
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:
-    """Pads sentences' phrases, at the end or `at_front`, to int32 [batch, phrases, phrase_len], both at least 1."""
+    """Pads the phrases of sentences with zeros to int32 [batch, phrases, phrase_len], phrase axes at least 1 long.
+
+    Each phrase is padded at the end or, with `at_front`, at the front.
+    """
     flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
     return _shared_out(flat[1:, ::-1] if at_front else flat[1:], rows)
 
 
 def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.ndarray:
-    """Pads sentences' constraints, which are lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
+    """Pads the constraints of sentences, lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
     return _shared_out(padded_phrases([phrases for row in rows for phrases in row]), rows)
 
 
 def _shared_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
-    """Puts [all, ...] into rows of as many as `rows` have, padded at the end: int32 [rows, most, ...]."""
+    """Splits [all, ...] into rows with the lengths of `rows`, padded at the end: int32 [rows, longest, ...]."""
     array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
     place = 0
     for index, row in enumerate(rows):

@@ -1,7 +1,7 @@
 """The state of a search, and how hypotheses move in it.
 
-Axes: batch (sentences), beam (hypotheses per sentence), open (sentences that the step function still works on); N =
-open * beam rows of the step function, the hypotheses of a sentence adjacent.
+Axes: batch (sentences), beam (hypotheses per sentence), open (sentences that the step function still works on). The
+step function works on N = open * beam rows, the hypotheses of a sentence adjacent.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ class Finished(NamedTuple):
     Attributes:
         scores: float32 [batch, beam]; DEAD in an empty slot.
         log_probs: float32 [batch, beam], total log-probability.
-        lengths: int32 [batch, beam], tokens with the end symbol; 0 in an empty slot.
-        parents: int32 [batch, beam], the slot of the living hypothesis that the end symbol was added to.
+        lengths: int32 [batch, beam], number of tokens, end symbol included; 0 in an empty slot.
+        parents: int32 [batch, beam], slot of the living hypothesis to which the end symbol was appended.
     """
 
     scores: tf.Tensor
@@ -48,8 +48,8 @@ class History(NamedTuple):
     """The tokens of the living hypotheses, as a tree of back pointers.
 
     Attributes:
-        token_ids: int32 [steps, batch, beam], the token that each step put into each slot.
-        parents: int32 [steps, batch, beam], the slot, one step earlier, that it was added to.
+        token_ids: int32 [steps, batch, beam], the token that each step appended in each slot.
+        parents: int32 [steps, batch, beam], slot, one step earlier, of the hypothesis to which it was appended.
     """
 
     token_ids: tf.Tensor
@@ -57,10 +57,12 @@ class History(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """Tensors of open sentences besides the model's cache; each field is empty, or one tensor if options need it.
+    """Tensors of the open sentences that options need besides the model's cache.
+
+    Each field is a tuple of one tensor, or empty if no option needs it.
 
     Attributes:
-        texts: int32 [open, beam, length], the start symbol and the living hypotheses' earlier tokens.
+        texts: int32 [open, beam, length], the start symbol and the earlier tokens of the living hypotheses.
         prefixes: int32 [open, prefix_len]; see `Goal`.
         constraints: int32 [open, constraints, phrases, phrase_len].
         excluded: int32 [open, phrases, phrase_len].
@@ -73,19 +75,21 @@ class Tracked(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """The state between two steps.
+    """The state of a search between two steps.
 
     Attributes:
-        length: int32 scalar, tokens in every living hypothesis = steps made.
-        done: bool [batch], sentences whose result is final.
+        length: int32 scalar, number of steps made, which is the number of tokens of every living hypothesis.
+        done: bool [batch], whether the sentence's result is final.
         living: the living hypotheses.
         finished: the finished hypotheses.
-        num_finished: int32 [batch], with patience, how many have finished, including those dropped later; else 0.
-        history: the living hypotheses' earlier tokens.
-        open_sentences: int32 [open], indices of the sentences in the caches: all that are not done, and perhaps others.
+        num_finished: int32 [batch], number of hypotheses that have finished, including dropped ones; 0 without
+            patience.
+        history: the tokens of the living hypotheses.
+        open_sentences: int32 [open], batch indices of the sentences in the caches: all that are not done, and possibly
+            some that are.
         cache: the step function's cache, in the order of `open_sentences` and `living`.
-        tracked: the options' tensors, in the same order.
-        coverage_scores: empty, or one float32 [batch, beam]: those of the living hypotheses.
+        tracked: tensors that options need, in the same order.
+        coverage_scores: empty, or one tensor, float32 [batch, beam], of the living hypotheses.
     """
 
     length: tf.Tensor
@@ -101,11 +105,14 @@ class SearchState(NamedTuple):
 
 
 def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_size: int) -> SearchState:
-    """The state before the first step, with one empty living hypothesis per sentence and the limits int32 [batch]."""
+    """Returns the state before the first step, with one empty living hypothesis per sentence.
+
+    `max_lengths` is int32 [batch].
+    """
     shape = [tf.shape(max_lengths)[0], beam_size]
-    steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # an empty batch has no largest limit
+    steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # the maximum over an empty batch is negative
     empty = tf.zeros([steps, *shape], tf.int32)
-    first_alive = tf.where(tf.range(beam_size) == 0, 0.0, DEAD)  # identical hypotheses would fill the beam
+    first_alive = tf.where(tf.range(beam_size) == 0, 0.0, DEAD)  # else copies would fill the beam
     return SearchState(
         length=tf.constant(0),
         done=max_lengths <= 0,
@@ -122,24 +129,24 @@ def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_siz
 
 
 def any_rows(value: tf.Tensor) -> tf.TensorShape:
-    """The value's shape with any number of sentences; a scalar's shape is kept."""
+    """Returns the shape of a value for any number of sentences; scalars keep their shape."""
     return tf.TensorShape([None, *value.shape[1:]]) if value.shape.rank else value.shape
 
 
 def growing(value: tf.Tensor) -> tf.TensorShape:
-    """The value's shape with any number of sentences, and with axes of length 0 free to grow."""
+    """Returns the shape of a value for any number of sentences, with axes of length 0 free to grow."""
     return tf.TensorShape([size or None for size in any_rows(value)])
 
 
 def cache_shapes(cache: Cache) -> Cache:
-    """Shape invariants of a step function's cache for `tf.while_loop`."""
+    """Returns shape invariants of a step function's cache for `tf.while_loop`."""
     shapes = tf.nest.map_structure(any_rows, cache)
     grow = {name: tf.nest.map_structure(growing, getattr(cache, name)) for name in ("per_hypothesis", "per_sentence")}
     return shapes._replace(**grow)
 
 
 def state_shapes(state: SearchState) -> SearchState:
-    """Shape invariants of the state for `tf.while_loop`."""
+    """Returns shape invariants of the state for `tf.while_loop`."""
     steps = tf.TensorShape([None, None, state.living.log_probs.shape[1]])
     return tf.nest.map_structure(any_rows, state)._replace(
         history=History(steps, steps),
@@ -149,20 +156,25 @@ def state_shapes(state: SearchState) -> SearchState:
 
 
 def gather_slots(values: Any, slots: tf.Tensor) -> Any:
-    """Picks slots, int32 [batch, picked], of each tensor [batch, slots] of a nest."""
+    """Gathers slots, int32 [batch, picked], from each tensor [batch, slots, ...] of a nest."""
     return tf.nest.map_structure(lambda value: tf.gather(value, slots, batch_dims=1), values)
 
 
 def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: float | int) -> tf.Tensor:
-    """Puts rows [open, width] at places `sentences` of a batch as large as that of `like`, and `default` elsewhere."""
+    """Scatters rows [open, width] to the indices `sentences` of a new batch, and fills all other rows with `default`.
+
+    The new batch has as many rows as `like`.
+    """
     empty = tf.fill([tf.shape(like)[0], values.shape[1]], tf.constant(default, values.dtype))
     return tf.tensor_scatter_nd_update(empty, sentences[:, tf.newaxis], values)
 
 
 def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
-    """Moves caches and texts along with their hypotheses.
+    """Reorders caches and texts like their hypotheses.
 
-    `state` is that after a step, except for its caches; `parents`, int32 [batch, beam], are the slots before the step.
+    Args:
+        state: the state after a step, but with caches and texts in the order before it.
+        parents: int32 [batch, beam], slots of the hypotheses before the step.
     """
     if parents.shape[1] == 1:
         return state
@@ -180,11 +192,11 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
 def make_steps(
     goes_on: Callable[..., tf.Tensor], step: Callable[..., SearchState], state: SearchState, num_groups: int = 1
 ) -> SearchState:
-    """The state after all steps: `tf.while_loop(goes_on, step, state)`, and sentences that are done leave on the way.
+    """Computes `tf.while_loop(goes_on, step, state)`, removing sentences that are done on the way.
 
-    As in a greedy search the inner of two loops makes steps, and the outer one removes sentences that are done:
-    removing takes the whole state along, so it is kept out of the steps. In a diverse search each group has the place
-    of a sentence in `state.done`, and a sentence leaves when all of its groups are done.
+    Two loops are nested, as in a greedy search. The inner loop makes steps, and the outer loop removes sentences that
+    are done. Removing sentences copies the whole state, so it is not part of a step. In a diverse search, each group
+    takes the place of a sentence in `state.done`, and a sentence is removed when all of its groups are done.
     """
     shapes = state_shapes(state)
 
@@ -208,12 +220,12 @@ def make_steps(
 
 
 def sentences_done(done: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """The sentences all of whose groups are done: bool [batch * groups] --> [batch]."""
+    """Returns whether all groups of each sentence are done: bool [batch * groups] --> [batch]."""
     return done if num_groups == 1 else tf.reduce_all(tf.reshape(done, [-1, num_groups]), axis=1)
 
 
 def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:
-    """Writes one step, [batch, beam] each, into the history."""
+    """Writes the token ids and parents of one step, int32 [batch, beam] each, into the history."""
     place = tf.reshape(step, [1, 1])
     return History(
         tf.tensor_scatter_nd_update(history.token_ids, place, token_ids[tf.newaxis]),
@@ -222,9 +234,15 @@ def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: t
 
 
 def trace_back(history: History, slots: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Reads texts, int32 [batch, beam, steps], from last token to first out of a history cut to the steps made.
+    """Reads the tokens of hypotheses out of a history, from the last token to the first.
 
-    `slots` and `lengths` are int32 [batch, beam]: each text's slot after its last step, and its tokens; zeros follow.
+    Args:
+        history: the history, cut to the steps made.
+        slots: int32 [batch, beam], slot of each hypothesis at its last token.
+        lengths: int32 [batch, beam], number of tokens of each hypothesis.
+
+    Returns:
+        int32 [batch, beam, steps], padded with zeros.
     """
 
     def body(step: tf.Tensor, slots: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -243,7 +261,7 @@ def trace_back(history: History, slots: tf.Tensor, lengths: tf.Tensor) -> tf.Ten
 def steps_last(token_ids: tf.Tensor) -> tf.Tensor:
     """Transposes token ids, int32 [steps, batch, beam], to [batch, beam, steps].
 
-    Not with `tf.transpose`, which reports on standard error that oneDNN has no int32 kernel for it.
+    `tf.transpose` is avoided: it reports on standard error that oneDNN has no int32 kernel for it.
     """
     steps, batch, beam = tf.unstack(tf.shape(token_ids))
     hypotheses = tf.reshape(tf.range(batch * beam), [batch, beam, 1])

@@ -1,4 +1,4 @@
-"""A model of dilated convolutions alone: the system of Kalchbrenner et al. that the paper's Table 2 calls ByteNet."""
+"""A model of dilated convolutions without attention: ByteNet in the paper's Table 2, by Kalchbrenner et al."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,11 +18,12 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class ByteNet(EncoderDecoder):
-    """A stack of dilated convolutions reads the source, and a causal one writes the target on top of it.
+    """A stack of dilated convolutions over the source, and a stack of causal ones over the target on top of it.
 
-    There is no attention: at position t the decoder reads the memory at position t, beside the embedding of the token
-    before. The source is unfolded to the length `config.unfolded_length`, with a learned embedding behind its tokens,
-    before it is encoded; beyond that length the decoder reads zeros. See `EncoderDecoder` for the call.
+    There is no attention. At position t, the decoder reads the memory at position t, concatenated to the embedding of
+    the previous token. Before it is encoded, the source is unfolded to `config.unfolded_length`: a learned embedding
+    fills the positions after its tokens. Beyond that length, the decoder reads zeros. See `EncoderDecoder` for the
+    call.
 
     Args:
         config: sizes and choices.
@@ -36,7 +37,7 @@ class ByteNet(EncoderDecoder):
 
     def __init__(self, config: ByteNetConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        if self.source_embedding is self.target_embedding:  # the source's is wider, and so never tied
+        if self.source_embedding is self.target_embedding:  # the source's is twice as wide, so never tied
             self.source_embedding = self.make_embedding("source_embedding")
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=self.dtype_policy)
         self.encoder_layers = self._blocks("encoder", config.num_encoder_layers, causal=False)
@@ -71,7 +72,7 @@ class ByteNet(EncoderDecoder):
         ]
 
     def build_layers(self) -> None:
-        # Zeros in its place would be normalised: their gradient is a thousand times that of others, in every layer.
+        # Zeros in its place would be normalised too, which multiplies their gradient by a thousand in every layer.
         self.unfolding = self.add_weight(
             shape=(2 * self.config.d_model,),
             initializer=keras.initializers.RandomNormal(stddev=1.0),
@@ -99,9 +100,9 @@ class ByteNet(EncoderDecoder):
         return States(self.decoder_readout(ops.relu(self.decoder_norm(x))), ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
-        """The memory of a source, int [batch, source_len]: float [batch, unfolded_len, d_model].
+        """Returns the memory of a source, int [batch, source_len]: float [batch, unfolded_len, d_model].
 
-        Its length is that of the batch's padded length. In each sentence it is 0 beyond the sentence's own.
+        The padded source_len determines unfolded_len. Beyond the unfolded length of each sentence, the memory is 0.
         """
         self.ensure_built()
         batch, length = ops.shape(source)[:2]
@@ -123,14 +124,14 @@ class ByteNet(EncoderDecoder):
         seed: Tensor | None,
         training: bool | None,
     ) -> Tensor:
-        """The outputs of a stack, float [batch, length, 2 d_model] as its inputs, to which dropout is applied first."""
+        """Applies dropout and then a stack of blocks. Inputs and outputs are float [batch, length, 2 d_model]."""
         x = self.dropout(x, seed=fold_in(seed, 0), training=training)
         for number, block in enumerate(blocks, start=1):
             x = block(x, token_mask, seed=fold_in(seed, number), training=training)
         return x
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
-        """Prepares a search; see `StepModel`. A step takes as long whatever was written before."""
+        """Prepares a search; see `StepModel`. The time of a step does not depend on the number of earlier tokens."""
         dtype, logits_of = self.step_products(wanted)
         blocks = [DilatedBlockStep(block, dtype) for block in self.decoder_layers]
         readout = LinearStep(self.decoder_readout, dtype)
@@ -151,6 +152,6 @@ class ByteNet(EncoderDecoder):
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.begin(batch, beam_size, self.compute_dtype) for block in blocks)
-        memory = ops.pad(memory, ((0, 0), (0, 1), (0, 0)))  # what is read beyond its end
+        memory = ops.pad(memory, ((0, 0), (0, 1), (0, 0)))  # zeros to read beyond its end
         coverage = first_coverage(source, beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))

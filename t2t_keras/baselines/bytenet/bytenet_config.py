@@ -1,4 +1,4 @@
-"""The settings of a ByteNet, and what they say of its size and cost."""
+"""The settings of a ByteNet, and the size and cost that follow from them."""
 
 import dataclasses
 from fractions import Fraction
@@ -8,7 +8,7 @@ from t2t_keras.config.checks import check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
-# A factor is taken as a fraction with at most this denominator, so that lengths are exact: 1.2 is 6/5.
+# The factor is converted to a fraction with at most this denominator, so that lengths are exact: 1.2 becomes 6/5.
 _LARGEST_DENOMINATOR = 1000
 _LARGEST_FACTOR = 100
 
@@ -16,20 +16,20 @@ _LARGEST_FACTOR = 100
 @register_config
 @dataclasses.dataclass(frozen=True)
 class ByteNetConfig(ModelConfig):
-    """Stacks of dilated convolutions (Kalchbrenner et al., 2016); the defaults are that paper's for translation.
+    """Stacks of dilated convolutions; the defaults are those for translation of Kalchbrenner et al., 2016.
 
-    `d_model`, the paper's d, is the width of the target's embeddings, of the memory and within a block. Between blocks
-    and in the source's embeddings the width is twice that.
+    `d_model`, d in their paper, is the width of the target embeddings, of the memory and within a block. The source
+    embeddings, and the inputs and outputs of blocks, are twice as wide.
 
     Attributes:
-        num_encoder_layers: residual blocks of the encoder.
-        num_decoder_layers: residual blocks of the decoder.
-        kernel_size: positions that a dilated convolution reads, an odd number.
-        dilation_rates: distances between these positions in the first blocks, repeated for those above.
-        unfolding_factor: a of the memory's length a * source length + b; at least 1.
-        unfolding_offset: b of the memory's length.
+        num_encoder_layers: number of residual blocks of the encoder.
+        num_decoder_layers: number of residual blocks of the decoder.
+        kernel_size: number of positions that a dilated convolution reads, an odd number.
+        dilation_rates: distances between these positions in the first blocks, repeated for the blocks above.
+        unfolding_factor: a in the memory's length, a * source length + b; from 1 to 100.
+        unfolding_offset: b in the memory's length, at least 0.
         dropout_rate: dropout on the inputs of each stack and on what each block adds; the paper mentions none.
-        tie_embeddings: one matrix for the target and the pre-softmax projection.
+        tie_embeddings: whether target and pre-softmax projection share one matrix.
         layer_norm_epsilon: added to the variance in layer normalisation.
     """
 
@@ -60,7 +60,7 @@ class ByteNetConfig(ModelConfig):
             raise InputError(f"model.unfolding_offset must not be negative, got {self.unfolding_offset}")
 
     def unfolded_length(self, source_length: Any) -> Any:
-        """The length of the memory of a source, rounded down; both are integers, or tensors of integers."""
+        """Returns the length of the memory for a source length, rounded down; both are integers or integer tensors."""
         factor = self._factor
         return source_length * factor.numerator // factor.denominator + self.unfolding_offset
 
@@ -69,19 +69,19 @@ class ByteNetConfig(ModelConfig):
         return Fraction(self.unfolding_factor).limit_denominator(_LARGEST_DENOMINATOR)
 
     def dilation_rate(self, layer: int) -> int:
-        """The dilation rate of a block of either stack, counted from 0."""
+        """Returns the dilation rate of a block of either stack; blocks are counted from 0."""
         return self.dilation_rates[layer % len(self.dilation_rates)]
 
     def receptive_field(self, num_layers: int) -> int:
-        """The number of positions that an output of so many blocks depends on, as long as none lies beyond an end."""
+        """Returns the number of positions on which an output of `num_layers` blocks depends, far from both ends."""
         return 1 + (self.kernel_size - 1) * sum(map(self.dilation_rate, range(num_layers)))
 
     def parameter_counts(self) -> dict[str, int]:
-        """Those of "embedding" (tokens, unfolding, pre-softmax projection and its bias), "encoder" and "decoder"."""
+        """Counts "embedding" (tokens, unfolding, pre-softmax projection and its bias), "encoder" and "decoder"."""
         d_model = self.d_model
         block = (
             self._block_matrices() + 12 * d_model
-        )  # a bias and a normalisation, 3 vectors, of 2d once and of d twice
+        )  # 3 vectors, a bias and a normalisation's two, for each of the widths 2d, d and d
         readout = 2 * d_model * d_model + d_model + 4 * d_model
         token_rows = self.vocab_size * (1 if self.tie_embeddings else 2) + 2 * self.source_entries  # twice as wide
         return {
@@ -91,7 +91,7 @@ class ByteNetConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Those of "matrices", and of the encoder's at the positions that "unfolding" adds to the source."""
+        """Counts "matrices", and "unfolding" for the encoder's matrices at the positions added to the source."""
         encoder, decoder = (
             layers * self._block_matrices() + 2 * self.d_model**2
             for layers in (self.num_encoder_layers, self.num_decoder_layers)
@@ -102,7 +102,7 @@ class ByteNetConfig(ModelConfig):
         }
 
     def kept_activations(self, length: int) -> Activations:
-        """The inputs of every product, and what is normalised, in each block."""
+        """Counts the inputs of all products and normalisations of each block."""
         blocks = self.num_encoder_layers * self.unfolded_length(length) // length + self.num_decoder_layers
         dropped = 2 if self.dropout_rate else 0  # the mask
         return Activations(
@@ -110,7 +110,7 @@ class ByteNetConfig(ModelConfig):
         )
 
     def sizes(self) -> dict[str, str]:
-        """The settings that change the number of parameters, and what the stacks can see."""
+        """Returns the settings that `launch.describe` lists, and the receptive fields of both stacks."""
         stacks = (self.num_encoder_layers, self.num_decoder_layers)
         return {
             "vocab_size": self.entries,
@@ -125,5 +125,5 @@ class ByteNetConfig(ModelConfig):
         }
 
     def _block_matrices(self) -> int:
-        """Parameters of a block's three products: 2d to d, d to d at each position of the kernel, d to 2d."""
+        """Counts the weights of a block's three products: 2d to d, d to d for each position of the kernel, d to 2d."""
         return (4 + self.kernel_size) * self.d_model**2

@@ -1,4 +1,4 @@
-"""A residual block around a dilated convolution, also in one step of a search."""
+"""A residual block around a dilated convolution, in training and in search steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,22 +16,23 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class DilatedBlock(Layer):
-    """x + W_3 f(W_2 * f(W_1 f(x))), where f(y) = max(0, LayerNorm(y)), and W_2 * is a dilated convolution.
+    """A residual block: x + W_3 f(W_2 * f(W_1 f(x))), where f(y) = max(0, LayerNorm(y)).
 
-    W_1 narrows each position to `d_inner`, and W_3 widens it again. All three have biases.
+    W_1 narrows each position to `d_inner`, W_2 is the kernel of a dilated convolution, and W_3 widens each position
+    again. All three products have biases.
 
     Args:
         d_inner: width within the block.
-        kernel_size: number of positions that the convolution reads.
-        dilation_rate: distance between two of these positions.
-        causal: whether it reads its own position and earlier ones. Otherwise its own is the middle one.
+        kernel_size: number of positions that an output of the convolution reads.
+        dilation_rate: distance between neighbouring ones of these positions.
+        causal: whether the last of these positions is the output's own. Otherwise its own is the middle one.
         dropout_rate: dropout on what is added to the inputs.
         epsilon: added to the variance in layer normalisation.
 
     Call arguments:
         inputs: float [batch, length, width].
-        token_mask: bool [batch, length], True = token; the convolution reads other positions as 0. None means tokens
-            only.
+        token_mask: bool [batch, length], True = token; the convolution reads other positions as 0. None means that all
+            positions are tokens.
         seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
@@ -84,14 +85,20 @@ class DilatedBlock(Layer):
         dilated: Callable[[Tensor], Tensor],
         widening: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """What is added to the inputs, float [..., width], with the block's own products or others in their place."""
+        """Returns what the block adds to its inputs: float [..., width] --> [..., width].
+
+        Training and search steps supply different functions for the three products.
+        """
         x = narrowing(ops.relu(self.input_norm(inputs)))  # --> [..., d_inner]
         x = dilated(ops.relu(self.inner_norm(x)))  # --> [..., d_inner]
         return widening(ops.relu(self.output_norm(x)))  # --> [..., width]
 
 
 class DilatedBlockStep:
-    """A built causal `DilatedBlock` without dropout at the newest position, its kernels cast once per search."""
+    """A built causal `DilatedBlock` without dropout that computes only the newest position.
+
+    Its kernels are cast to `dtype` once per search.
+    """
 
     def __init__(self, layer: DilatedBlock, dtype: str) -> None:
         self._layer = layer
@@ -99,11 +106,14 @@ class DilatedBlockStep:
         self._dilated = ConvolutionStep(layer.dilated, dtype)
 
     def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
-        """What precedes the first position: zeros [batch, beam, past_len, d_inner]."""
+        """Returns the past of the first position: zeros [batch, beam, past_len, d_inner]."""
         return self._dilated.begin(batch, beam_size, dtype)
 
     def __call__(self, inputs: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """The output at one position, float [batch, beam, width] as the inputs, and the past of the next one."""
+        """Computes one position; see `ConvolutionStep`. Inputs and outputs are float [batch, beam, width].
+
+        Returns the outputs and the past of the next position.
+        """
         pasts = []
 
         def dilated(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A convolutional model with attention: the system that the paper's Table 2 calls ConvS2S."""
+"""A convolutional model with attention: ConvS2S in the paper's Table 2."""
 
 import math
 from typing import Any
@@ -28,10 +28,10 @@ _EMBEDDING_STDDEV = 0.1
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class ConvS2S(EncoderDecoder):
-    """Stacks of gated convolutions, of which each of the decoder's attends to the encoder's outputs.
+    """Stacks of gated convolutions, where every block of the decoder attends to the encoder's outputs.
 
-    All weights but embeddings, positions and the output matrix are weight-normalised. See `EncoderDecoder` for the
-    call.
+    All kernels are weight-normalised, but not the embeddings, the positions and the output matrix. See
+    `EncoderDecoder` for the call.
 
     Args:
         config: sizes and choices.
@@ -68,7 +68,7 @@ class ConvS2S(EncoderDecoder):
         self.dropout = Dropout(rate, name="dropout", dtype=dtype)
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
-        """One matrix, begun as in section 3.5; embeddings are not multiplied by anything."""
+        """Makes the layer of one matrix, initialised as in section 3.5 of Gehring et al.; embeddings are not scaled."""
         config, width, stddev = self.config, self.config.d_model, _EMBEDDING_STDDEV
         if name == "output_embedding":
             width = config.output_width()
@@ -106,7 +106,8 @@ class ConvS2S(EncoderDecoder):
         x = self.encoder_inputs(embedded)
         for number, layer in enumerate(self.encoder_layers, start=1):
             x = layer(x, is_token, seed=fold_in(seed, number), training=training)
-        # Every attention adds two gradients to that of the encoder, one through keys and one through values (3.4).
+        # Each attention sends two gradients to the encoder, through keys and through values. They are averaged, as in
+        # section 3.4 of Gehring et al.
         z = _with_scaled_gradient(self.encoder_outputs(x), 1 / (2 * len(self.decoder_layers)))
         num_tokens = ops.cast(ops.count_nonzero(source, axis=1), z.dtype)[:, None, None]
         values = (z + embedded) * (ROOT_HALF * ops.sqrt(num_tokens))  # --> [batch, source_len, d_model]
@@ -115,7 +116,7 @@ class ConvS2S(EncoderDecoder):
     def _decoded(
         self, target: Tensor, memory: ConvolutionalMemory, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """The hidden states, float [batch, target_len, output width], and each layer's attention."""
+        """Returns the hidden states, float [batch, target_len, output width], and each block's attention weights."""
         embedded = self.target_positions(self.embedded_targets(target))  # --> [batch, target_len, d_model]
         embedded = self.dropout(embedded, seed=fold_in(seed, 0), training=training)
         x, attention = self.decoder_inputs(embedded), []
@@ -132,13 +133,13 @@ class ConvS2S(EncoderDecoder):
         return self.logits(hidden), Attentions.cross_only(cross)
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """The attention of all layers, averaged: float32 [batch, target_len, source_len]."""
+        """Returns the attention weights averaged over all blocks: float32 [batch, target_len, source_len]."""
         return ops.mean(self.logits_and_attention(inputs)[1].cross[:, :, 0], axis=1)
 
     def begin(
         self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
-        """Prepares a search; see `StepModel`. `COVERAGE` sums the attention of all layers, averaged."""
+        """Prepares a search; see `StepModel`. The coverage sums the attention averaged over all blocks."""
         dtype, logits_of = self.step_products(wanted)
         first, last = LinearStep(self.decoder_inputs, dtype), LinearStep(self.decoder_outputs, dtype)
         steps = [AttentiveConvolutionStep(layer, dtype) for layer in self.decoder_layers]
@@ -165,6 +166,6 @@ class ConvS2S(EncoderDecoder):
 
 
 def _with_scaled_gradient(x: Tensor, scale: float) -> Tensor:
-    """x itself, whose gradient is multiplied by `scale`."""
+    """Returns x, with its gradient multiplied by `scale`."""
     constant = ops.stop_gradient(x)
     return constant + (x - constant) * scale

@@ -1,4 +1,4 @@
-"""The settings of a convolutional model with attention, and what they say of its size and cost."""
+"""The settings of a convolutional model with attention, and the size and cost that follow from them."""
 
 import dataclasses
 import functools
@@ -11,7 +11,13 @@ from t2t_keras.errors import InputError
 
 
 class BlockSizes(NamedTuple):
-    """Sizes of one block: the width of its inputs, of its outputs, and of its convolution's kernel."""
+    """Sizes of one block.
+
+    Attributes:
+        d_in: width of its inputs.
+        width: width of its outputs.
+        kernel_size: number of positions that an output of its convolution reads.
+    """
 
     d_in: int
     width: int
@@ -21,17 +27,19 @@ class BlockSizes(NamedTuple):
 @register_config
 @dataclasses.dataclass(frozen=True)
 class ConvS2SConfig(ModelConfig):
-    """Gated convolutions with attention (Gehring et al., 2017); the defaults are their WMT English to German model.
+    """Gated convolutions with attention; the defaults are the WMT English to German model of Gehring et al., 2017.
 
     Blocks are listed as number x width x kernel size, for example 9x512x3,4x1024x3,2x2048x1.
 
     Attributes:
         d_output: width of the hidden states that the output matrix multiplies; None means d_model.
         encoder_layers: the encoder's blocks; kernel sizes must be odd.
-        decoder_layers: the decoder's blocks, of which each attends.
-        max_positions: rows of each learned position table.
-        dropout_rate: dropout on embedding sums, on every convolution's input and before the output matrix.
-        tie_embeddings: one matrix for source, target and the pre-softmax projection.
+        decoder_layers: the decoder's blocks, all of which attend to the memory.
+        max_positions: number of rows of each learned position table.
+        dropout_rate: dropout on the sums of embeddings and positions, on the inputs of every convolution, and before
+            the output matrix.
+        tie_embeddings: whether source, target and pre-softmax projection share one matrix; d_output must then be None
+            or d_model.
     """
 
     family: ClassVar[str] = "conv_s2s"
@@ -63,19 +71,19 @@ class ConvS2SConfig(ModelConfig):
             )
 
     def encoder_blocks(self) -> tuple[BlockSizes, ...]:
-        """The encoder's blocks; empty if `encoder_layers` is not valid."""
+        """Returns the encoder's blocks; empty if `encoder_layers` is not valid."""
         return _blocks(self.encoder_layers)
 
     def decoder_blocks(self) -> tuple[BlockSizes, ...]:
-        """The decoder's blocks; empty if `decoder_layers` is not valid."""
+        """Returns the decoder's blocks; empty if `decoder_layers` is not valid."""
         return _blocks(self.decoder_layers)
 
     def output_width(self) -> int:
-        """Width of the hidden states that the output matrix multiplies."""
+        """Returns the width of the hidden states that the output matrix multiplies."""
         return self.d_output or self.d_model
 
     def parameter_counts(self) -> dict[str, int]:
-        """Those of "embedding" (tokens, positions, pre-softmax projection and its bias), "encoder" and "decoder"."""
+        """Counts "embedding" (tokens, positions, pre-softmax projection and its bias), "encoder" and "decoder"."""
         tied = self.tie_embeddings
         output = 0 if tied else self.vocab_size * self.output_width()
         token_rows = self.token_rows(tied=tied) - (0 if tied else self.vocab_size) + 2 * self.max_positions
@@ -89,15 +97,17 @@ class ConvS2SConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Those of "matrices" and of "attention": products with `length` keys and values in each decoder layer."""
+        """Counts "matrices" and "attention": products with `length` keys and values in each decoder block."""
         return {
             "matrices": 6 * (sum(self._matrices()) + self.vocab_size * self.output_width()),
             "attention": 6 * len(self.decoder_blocks()) * length * 2 * self.d_model,
         }
 
     def kept_activations(self, length: int) -> Activations:
-        """Of each block the dropped inputs and their mask, the windows, the gate's halves, the gate and its result; of
-        each attention its query, weights, context and sums.
+        """Counts the activations of each block and of each attention.
+
+        Those of a block are its inputs after dropout and their mask, the convolution's windows, both halves of the
+        gated linear unit, its gates and its outputs. Those of an attention are its queries, weights, contexts and sums.
         """
         blocks = (*self.encoder_blocks(), *self.decoder_blocks())
         convolutions = sum((2 + block.kernel_size) * block.d_in + 5 * block.width for block in blocks)
@@ -105,7 +115,7 @@ class ConvS2SConfig(ModelConfig):
         return Activations(computed=convolutions + attentions + 6 * self.d_model + 2 * self.output_width(), float32=0)
 
     def _matrices(self) -> tuple[int, int]:
-        """Kernels of the encoder and of the decoder."""
+        """Counts the weights of the kernels of the encoder, and of the decoder."""
         attention = sum(2 * block.width * self.d_model for block in self.decoder_blocks())
         encoder, decoder = (
             blocks[0].d_in * self.d_model
@@ -118,14 +128,14 @@ class ConvS2SConfig(ModelConfig):
 
     @staticmethod
     def _scales_and_biases(blocks: tuple[BlockSizes, ...], d_out: int) -> int:
-        """A length and a bias for each output of a stack's kernels, without attention."""
+        """Counts a scale and a bias for each output channel of a stack's kernels, attention excluded."""
         projected = sum(block.width for block in blocks if block.d_in != block.width)
         return 2 * (blocks[0].d_in + sum(2 * block.width for block in blocks) + projected + d_out)
 
 
 @functools.cache
 def _blocks(text: str) -> tuple[BlockSizes, ...]:
-    """The blocks of a list such as 4x256x3,2x512x1; empty if it is not one."""
+    """Parses a list of blocks such as 4x256x3,2x512x1; empty if the list is not valid."""
     blocks: list[BlockSizes] = []
     for part in text.split(","):
         match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)", part.strip())

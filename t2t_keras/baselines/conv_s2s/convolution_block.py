@@ -1,4 +1,4 @@
-"""The blocks of a convolutional model: a gated convolution with a residual connection, alone and with attention."""
+"""The blocks of a convolutional model: gated convolutions with residual connections, with and without attention."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ ROOT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
 
 
 class ConvolutionalMemory(NamedTuple):
-    """What a decoder's blocks attend to.
+    """The memory to which the decoder's blocks attend.
 
     Attributes:
         keys: z, the encoder's outputs, float [batch, source_len, d_model].
-        values: (z + e) * sqrt(0.5) * sqrt(m), with e the embedded source and m its number of tokens, float
-            [batch, source_len, d_model]. Gehring et al. multiply what is attended to by m * sqrt(1 / m) instead, which
-            is the same.
-        mask: bool [batch, 1, source_len], True on tokens.
+        values: (z + e) * sqrt(0.5) * sqrt(m), where e is the embedded source and m its number of tokens, float
+            [batch, source_len, d_model]. Gehring et al. multiply the context by m * sqrt(1 / m) instead, which gives
+            the same result.
+        mask: bool [batch, 1, source_len], True = token.
     """
 
     keys: Tensor
@@ -32,20 +32,22 @@ class ConvolutionalMemory(NamedTuple):
 
 
 def normalised_linear(width: int, *, dropout_rate: float = 0.0, **kwargs: Any) -> Convolution:
-    """A weight-normalised linear layer. Its kernel begins as N(0, (1 - dropout_rate) / d_in), where `dropout_rate` is
-    of the dropout on its inputs (Gehring et al., 2017, section 3.5).
+    """Returns a weight-normalised linear layer, initialised as in section 3.5 of Gehring et al., 2017.
+
+    The kernel is drawn from N(0, (1 - dropout_rate) / d_in), where `dropout_rate` is the rate of the dropout on the
+    layer's inputs.
     """
     initializer = _normal(1 - dropout_rate)
     return Convolution(width, 1, weight_normalization=True, kernel_initializer=initializer, **kwargs)
 
 
 def _normal(scale: float) -> keras.initializers.Initializer:
-    """N(0, scale / inputs of one output)."""
+    """Returns an initializer that draws from N(0, scale / number of inputs of an output)."""
     return keras.initializers.VarianceScaling(scale, mode="fan_in", distribution="untruncated_normal")
 
 
 class _Block(Layer):
-    """What both kinds of blocks have: dropout, a convolution, and a projection where the width changes."""
+    """Base class of both kinds of blocks: dropout, a convolution, and a projection if the width changes."""
 
     causal = False  # as in `Convolution`
 
@@ -56,7 +58,7 @@ class _Block(Layer):
         self.dropout_rate = dropout_rate
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
         self.convolution = Convolution(
-            2 * width,  # of the gate's halves
+            2 * width,  # both halves of the gated linear unit
             kernel_size,
             causal=self.causal,
             weight_normalization=True,
@@ -75,11 +77,13 @@ class _Block(Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class ConvolutionBlock(_Block):
-    """(GLU(convolution(dropout(x))) + x) * sqrt(0.5), with x projected in the sum where its width is another.
+    """A gated convolution with a residual connection: (GLU(convolution(dropout(x))) + x) * sqrt(0.5).
+
+    If the width of x differs from that of the outputs, x is projected before it is added.
 
     Args:
         width: width of the outputs.
-        kernel_size: of the convolution.
+        kernel_size: kernel size of the convolution.
         dropout_rate: dropout on the convolution's inputs.
 
     Call arguments:
@@ -102,12 +106,12 @@ class ConvolutionBlock(_Block):
 
 
 class BlockLinears(NamedTuple):
-    """The linear maps of an `AttentiveConvolutionBlock`: its layers, or what computes them in the steps of a search.
+    """The linear maps of an `AttentiveConvolutionBlock`, which are its layers, or `LinearStep`s in a search.
 
     Attributes:
-        projection: of the block's inputs in the residual sum; None where they have the width of its outputs.
-        query: from the gate to the width of the embeddings.
-        output: from what is attended to back to the width of the gate.
+        projection: maps the block's inputs to the width of its outputs; None if they have this width.
+        query: maps the outputs of the gated linear unit to the width of the embeddings.
+        output: maps the context to the width of the block's outputs.
     """
 
     projection: Callable[[Tensor], Tensor] | None
@@ -117,11 +121,11 @@ class BlockLinears(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class AttentiveConvolutionBlock(_Block):
-    """A causal `ConvolutionBlock` with attention to a memory between the gate and the residual sum.
+    """A causal `ConvolutionBlock` with attention to a memory between the gated linear unit and the residual sum.
 
     Args:
         width: width of the outputs.
-        kernel_size: of the convolution.
+        kernel_size: kernel size of the convolution.
         d_model: width of the embeddings and of the memory.
         dropout_rate: dropout on the convolution's inputs.
 
@@ -132,7 +136,7 @@ class AttentiveConvolutionBlock(_Block):
         seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
-        float [batch, length, width], and the attention's weights, float [batch, length, source_len].
+        The outputs, float [batch, length, width], and the attention weights, float [batch, length, source_len].
 
     Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
     """
@@ -161,8 +165,9 @@ class AttentiveConvolutionBlock(_Block):
     def connected(
         inputs: Tensor, convolved: Tensor, embedded: Tensor, memory: ConvolutionalMemory, linears: BlockLinears
     ) -> tuple[Tensor, Tensor]:
-        """The block's results from its inputs and its convolution's outputs, float [batch, length, 2 width]; in the
-        steps of a search the beam takes the place of the length.
+        """Returns the block's results, given its inputs and its convolution's outputs.
+
+        `convolved` is float [batch, length, 2 width]. In a search step, the beam takes the place of the length.
         """
         hidden = gated_linear_unit(convolved)  # --> [batch, length, width]
         queries = (linears.query(hidden) + embedded) * ROOT_HALF  # --> [batch, length, d_model]
@@ -173,17 +178,17 @@ class AttentiveConvolutionBlock(_Block):
         return (hidden + _projected(inputs, linears.projection)) * ROOT_HALF, weights
 
     def compute_output_shape(self, inputs_shape: tuple, embedded_shape: Any = None, memory_shape: Any = None) -> tuple:
-        source_len = memory_shape[0][-2] if memory_shape else None  # Keras's summary knows the first shape alone
+        source_len = memory_shape[0][-2] if memory_shape else None  # Keras's summary gives only the first shape
         return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], source_len)
 
 
 def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """A block's inputs in the width of its outputs."""
+    """Returns a block's inputs, projected to the width of its outputs if there is a projection."""
     return inputs if projection is None else projection(inputs)
 
 
 class AttentiveConvolutionStep:
-    """A built `AttentiveConvolutionBlock` without dropout at the newest position."""
+    """A built `AttentiveConvolutionBlock` without dropout that computes only the newest position."""
 
     def __init__(self, layer: AttentiveConvolutionBlock, dtype: str) -> None:
         self.convolution = ConvolutionStep(layer.convolution, dtype)
@@ -193,9 +198,17 @@ class AttentiveConvolutionStep:
     def __call__(
         self, inputs: Tensor, embedded: Tensor, memory: ConvolutionalMemory, past: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The block's output, its attention's weights, and the past of the next position; see `ConvolutionStep`.
+        """Computes one position; see `ConvolutionStep`.
 
-        Inputs and embeddings are float [batch, beam, width], weights [batch, beam, source_len].
+        Args:
+            inputs: float [batch, beam, d_in].
+            embedded: the embedded tokens, float [batch, beam, d_model].
+            memory: a `ConvolutionalMemory`.
+            past: the past of this position, float [batch, beam, past_len, d_in].
+
+        Returns:
+            The outputs, float [batch, beam, width], the attention weights, float [batch, beam, source_len], and the
+            past of the next position.
         """
         convolved, past = self.convolution(inputs, past)
         outputs, weights = AttentiveConvolutionBlock.connected(inputs, convolved, embedded, memory, self._linears)

@@ -1,4 +1,4 @@
-"""Attention whose score comes from hidden layers, and not from a product of queries and keys."""
+"""Attention whose scores come from hidden layers instead of a product of queries and keys."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from t2t_keras.tensor import Tensor
 
 
 class HiddenAttention(Layer):
-    """Weighs a memory by the softmax of a subclass's `scores`.
+    """Base class of attention that weights a memory by the softmax of a subclass's `scores`.
 
     Args:
         d_attention: width of the hidden layers.
@@ -20,11 +20,11 @@ class HiddenAttention(Layer):
     Call arguments:
         queries: float [batch, query_len, d_query].
         memory: float [batch, key_len, d_memory].
-        keys: float [batch, key_len, d_attention], the memory's part, from `keys`.
+        keys: float [batch, key_len, d_attention], the result of the method `keys` for this memory.
         bias: a `mask_bias`, broadcastable to [batch, query_len, key_len], or None.
 
     Returns:
-        float [batch, query_len, d_memory], and the weights, float [batch, query_len, key_len].
+        The contexts, float [batch, query_len, d_memory], and the weights, float [batch, query_len, key_len].
     """
 
     def __init__(self, d_attention: int, **kwargs: Any) -> None:
@@ -37,11 +37,14 @@ class HiddenAttention(Layer):
         self.memory_kernel = self.add_weight(shape=(memory_shape[-1], self.d_attention), name="memory_kernel")
 
     def keys(self, memory: Tensor) -> Tensor:
-        """The memory's part of the scores, float [batch, key_len, d_attention], computed once a sentence."""
+        """Returns what the scores need of a memory, computed once per sentence: float [batch, key_len, d_attention]."""
         raise NotImplementedError
 
     def scores(self, queries: Tensor, keys: Tensor, *, many: bool = False) -> Tensor:
-        """The scores of all pairs, float [batch, query_len, key_len]; `many` queries take no more memory than a few."""
+        """Returns the scores of all pairs of a query and a key, float [batch, query_len, key_len].
+
+        With `many`, the hidden layers of all pairs are never in memory at once.
+        """
         raise NotImplementedError
 
     def call(self, queries: Tensor, memory: Tensor, keys: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -50,7 +53,7 @@ class HiddenAttention(Layer):
         return ops.matmul(weights, memory), weights  # --> [batch, query_len, d_memory]
 
     def attention_weights(self, queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
-        """The weights of `call` alone, for many queries."""
+        """Returns only the weights of `call`, computed as for `many` queries."""
         return kernels.softmax(self.scores(queries, keys, many=True) + bias)
 
     def compute_output_shape(self, queries_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
@@ -59,7 +62,7 @@ class HiddenAttention(Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class AdditiveAttention(HiddenAttention):
-    """v . tanh(W q + U m), one hidden layer for each pair; see `HiddenAttention`.
+    """Additive attention: v . tanh(W q + U m), with one hidden layer per pair; see `HiddenAttention`.
 
     Reference: Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and Translate", 2015.
     """
@@ -82,7 +85,9 @@ class AdditiveAttention(HiddenAttention):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MultiplicativeAttention(HiddenAttention):
-    """sum_d v_d tanh(W q)_d tanh(U m)_d, all pairs in one product, to stand for additive attention.
+    """A substitute for additive attention: sum_d v_d tanh(W q)_d tanh(U m)_d, in one product for all pairs.
+
+    See `HiddenAttention`.
 
     Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
     appendix G.

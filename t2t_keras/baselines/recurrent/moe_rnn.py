@@ -1,4 +1,4 @@
-"""A recurrent model with mixtures of experts: the system of Shazeer et al. that the paper's Table 2 calls MoE."""
+"""A recurrent model with mixtures of experts: MoE in the paper's Table 2, by Shazeer et al."""
 
 from typing import Any
 
@@ -19,12 +19,13 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MoERNN(EncoderDecoder):
-    """Stacks of long short-term memories with experts between their layers, and attention to the encoder's outputs.
+    """Stacks of LSTM layers with a mixture of experts in each, and attention to the encoder's outputs.
 
-    All layers read and write d_model, and have residual connections: x + Dropout(LSTM(x)) and x + Dropout(sigmoid(
-    MixtureOfExperts(x))). The encoder's first two layers read the embeddings in opposite directions, and their outputs
-    are added up; its experts come next. The decoder's first layer attends, and is the only one that reads the context;
-    its experts come next. See `EncoderDecoder` for the call.
+    The inputs and outputs of all layers have the width d_model, and all layers have residual connections:
+    x + Dropout(LSTM(x)) and x + Dropout(sigmoid(MixtureOfExperts(x))). The encoder's first two layers read the
+    embeddings in opposite directions, and both of their outputs are added to the embeddings; the experts follow. The
+    decoder's first layer attends to the memory, and is the only one that reads the context; the experts follow. See
+    `EncoderDecoder` for the call.
 
     Args:
         config: sizes and choices.
@@ -76,8 +77,9 @@ class MoERNN(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """The decoder's outputs before the projection to the vocabulary, and the experts' balance losses; see
-        `ScoringModel`. `skip_padding` leaves padding out of the experts.
+        """Returns the decoder's outputs, and the experts' balance losses; see `ScoringModel`.
+
+        With `skip_padding`, the experts do not compute padding.
         """
         source, target = inputs["source"], inputs["target"]
         with AuxiliaryLosses(ops.not_equal(source, 0)) as source_losses:
@@ -91,7 +93,7 @@ class MoERNN(EncoderDecoder):
     def encode(
         self, source: Tensor, seed: Tensor | None = None, training: bool | None = False, skip_padding: bool = False
     ) -> Tensor:
-        """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
+        """Returns the memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
         self.ensure_built()
         is_token = ops.not_equal(source, 0)
         embedded = self.dropout(self.source_embedding(source), seed=fold_in(seed, 0), training=training)
@@ -106,7 +108,10 @@ class MoERNN(EncoderDecoder):
     def _attended(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, Tensor]:
-        """The first layer's outputs with its inputs, and without, float [batch, target_len, d_model] each."""
+        """Returns the outputs of the decoder's first layer with and without the residual connection.
+
+        Both are float [batch, target_len, d_model].
+        """
         x = self.dropout(self.embedded_targets(inputs["target"]), seed=fold_in(seed, 0), training=training)
         hidden, _ = self.bottom(x, memory, self.source_bias(inputs["source"]))
         return x + self.dropout(hidden, seed=fold_in(seed, 1), training=training), hidden
@@ -119,7 +124,7 @@ class MoERNN(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> Tensor:
-        """The decoder's outputs from those of its first layer."""
+        """Returns the decoder's outputs, given the outputs of its first layer."""
         x = self._mixed(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
         for number, layer in enumerate(self.decoder_layers, start=1):
             x = x + self.dropout(layer(x), seed=fold_in(seed, number), training=training)
@@ -134,7 +139,7 @@ class MoERNN(EncoderDecoder):
         training: bool | None,
         skip_padding: bool,
     ) -> Tensor:
-        """x + Dropout(sigmoid(MixtureOfExperts(x))); x without experts."""
+        """Returns x + Dropout(sigmoid(MixtureOfExperts(x))), or x if there are no experts."""
         if experts is None:
             return x
         rows = token_rows(token_ids) if skip_padding else None
@@ -167,7 +172,7 @@ class MoERNN(EncoderDecoder):
             after = [bottom(bottom.gates(ops.concatenate([x, context], axis=-1)), first)]
             x = x + after[0].hidden
             if self.decoder_experts is not None:
-                rows = ops.arange(batch * beam_size, dtype="int32")  # all of them, but shapes may depend on the data
+                rows = ops.arange(batch * beam_size, dtype="int32")  # all rows; allows data-dependent shapes
                 with ProductDtype(dtype):
                     x = x + ops.sigmoid(self.decoder_experts(x, token_rows=rows, training=False))
             for lstm, state in zip(above, others, strict=True):

@@ -1,4 +1,4 @@
-"""The settings of a recurrent model with mixtures of experts, and what they say of its size and cost."""
+"""The settings of a recurrent model with mixtures of experts, and the size and cost that follow from them."""
 
 import dataclasses
 from typing import ClassVar
@@ -11,21 +11,21 @@ from t2t_keras.errors import InputError
 @register_config
 @dataclasses.dataclass(frozen=True)
 class MoERNNConfig(ModelConfig):
-    """Long short-term memories with mixtures of experts; the defaults are the sizes of Shazeer et al., 2017.
+    """LSTM layers with mixtures of experts; the defaults are the sizes of Shazeer et al., 2017.
 
     Attributes:
-        num_encoder_layers: layers of the encoder, of which the first two read the embeddings in opposite directions;
-            experts follow them. At least 2.
-        num_decoder_layers: layers of the decoder, of which the first one attends; experts follow it.
+        num_encoder_layers: number of encoder layers, at least 2. The first two read the embeddings in opposite
+            directions; experts follow them.
+        num_decoder_layers: number of decoder layers. The first one attends to the memory; experts follow it.
         num_units: width of a layer's cell, whose output is projected to d_model.
         d_attention: width of the attention's hidden layers.
-        num_experts: experts in encoder and in decoder; 0 means none.
-        experts_per_token: how many of the experts compute a token.
+        num_experts: number of experts in the encoder, and in the decoder; 0 means none.
+        experts_per_token: number of experts that compute a token.
         d_expert: inner width of an expert.
         gate_noise: whether the choice of experts is noisy in training.
-        balance_weight: weight of the losses that ask for an even use of the experts.
+        balance_weight: weight of the losses that encourage an even use of the experts.
         dropout_rate: dropout on embeddings and on the outputs of every layer and of the experts.
-        tie_embeddings: one matrix for source, target and the pre-softmax projection.
+        tie_embeddings: whether source, target and pre-softmax projection share one matrix.
     """
 
     family: ClassVar[str] = "moe_rnn"
@@ -55,7 +55,7 @@ class MoERNNConfig(ModelConfig):
             )
 
     def parameter_counts(self) -> dict[str, int]:
-        """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
+        """Counts "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
         lstm = self._lstm_matrices() + 4 * self.num_units
         expert = 2 * self.d_model * self.d_expert + self.d_expert + self.d_model
         experts = self.num_experts * (expert + (1 + self.gate_noise) * self.d_model)
@@ -67,7 +67,7 @@ class MoERNNConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Those of "matrices", of which a token pays for its own experts and for the gates, and of "attention"."""
+        """Counts "matrices", of which a token uses all gates but only its own experts, and "attention"."""
         layers = self.num_encoder_layers + self.num_decoder_layers
         experts = 0
         if self.num_experts:
@@ -80,13 +80,13 @@ class MoERNNConfig(ModelConfig):
         }
 
     def loop_iterations(self, length: int) -> int:
-        """Each layer reads its sequence once forward, and once backward for the gradient."""
+        """Counts one iteration per layer and position in the forward pass, and one in the backward pass."""
         return 2 * length * (self.num_encoder_layers + self.num_decoder_layers)
 
     def kept_activations(self, length: int) -> Activations:
-        """Gates, cells, outputs and inputs of every layer; pairs of a token and an expert; the attention's weights."""
+        """Counts gates, cells, outputs and inputs of every layer, token-expert pairs, and the attention."""
         layers = self.num_encoder_layers + self.num_decoder_layers
-        lstms, of_gates = layers * (self.num_units + 4 * self.d_model), layers * 5 * self.num_units  # and of cells
+        lstms, of_gates = layers * (self.num_units + 4 * self.d_model), layers * 5 * self.num_units  # and cells
         experts = gates = 0
         if self.num_experts:
             experts = 2 * (4 * self.d_model + self.experts_per_token * (4 * self.d_model + self.d_expert))
@@ -95,11 +95,11 @@ class MoERNNConfig(ModelConfig):
         return Activations(computed=lstms + experts + attention, float32=of_gates + gates)
 
     def _lstm_matrices(self) -> int:
-        """Those of one layer that reads d_model, and its projection."""
+        """Counts the weights of one layer with inputs of d_model, projection included."""
         return 4 * self.num_units * 2 * self.d_model + self.num_units * self.d_model
 
     def _context_matrix(self) -> int:
-        """What the decoder's first layer has more, because it reads the context too."""
+        """Counts the additional weights of the decoder's first layer, which also reads the context."""
         return 4 * self.num_units * self.d_model
 
     def _attention_matrices(self) -> int:

@@ -1,4 +1,4 @@
-"""Recurrent layers: long short-term memories, alone, with attention to a memory, and in one step of a search."""
+"""Recurrent layers: LSTM, LSTM with attention to a memory, and LSTM in search steps."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,12 @@ _ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": 
 
 
 class LSTMState(NamedTuple):
-    """What a long short-term memory hands from position to position: float [..., width] and float32 [..., units]."""
+    """The state of an LSTM between two positions.
+
+    Attributes:
+        hidden: float [..., width], the hidden state, projected if the layer has a projection.
+        cell: float32 [..., units].
+    """
 
     hidden: Tensor
     cell: Tensor
@@ -23,22 +28,23 @@ class LSTMState(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LSTM(Layer):
-    """A long short-term memory, of which the inputs of all positions are one product.
+    """A long short-term memory (LSTM).
+
+    One product computes what the inputs of all positions add to the gates.
 
     Args:
-        units: width of the cell, and of the hidden state without projection.
+        units: width of the cell, and of the hidden state if it is not projected.
         reverse: whether the sequence is read from its end.
-        projection: width that the hidden state is projected to before it is handed on and out; None means that it is
-            not.
+        projection: width to which the hidden state is projected, for the next position and for the output; None means
+            no projection.
 
     Call arguments:
         inputs: float [batch, length, d_in].
-        token_mask: bool [batch, length], True = token; the state passes over other positions unchanged. None means
-            tokens only.
+        token_mask: bool [batch, length], True = token; other positions leave the state unchanged. None means that all
+            positions are tokens.
 
     Returns:
-        The hidden state at each position, float [batch, length, width], width being that of the projection, if any,
-        else units.
+        The hidden state at each position, float [batch, length, width], where width is `projection` or else `units`.
 
     Reference: Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000; the
     projection: Sak et al., "Long Short-Term Memory Based Recurrent Neural Network Architectures", 2014.
@@ -54,7 +60,7 @@ class LSTM(Layer):
 
     def build(self, inputs_shape: tuple) -> None:
         def forgetting_little(shape: tuple, dtype: Any = None) -> Tensor:
-            """Zero but for the gate that keeps the cell, which begins at 1 (Jozefowicz et al., 2015)."""
+            """Initialises the biases of the forget gate to 1 and all others to 0 (Jozefowicz et al., 2015)."""
             is_forget = ops.equal(ops.arange(shape[0]) // self.units, 1)
             return ops.cast(is_forget, dtype)
 
@@ -71,18 +77,18 @@ class LSTM(Layer):
         return self.recur(self.gates(inputs), token_mask)
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """What inputs add to the gates, a linear function of them: float [..., d_in] --> [..., 4 units]."""
+        """Returns what inputs add to the gates, a linear map: float [..., d_in] --> [..., 4 units]."""
         return kernels.linear(inputs, self.kernel, self.bias)
 
     def recur(self, gates: Tensor, token_mask: Tensor | None = None) -> Tensor:
-        """The call's result from `gates`, float [batch, length, 4 units]."""
+        """Returns the call's result, given the result of `gates`, float [batch, length, 4 units]."""
         batch, length, _ = ops.shape(gates)
         mask = ops.ones((batch, length), "bool") if token_mask is None else token_mask
         factors = [kernel for kernel in (self.projection_kernel, self.recurrent_kernel) if kernel is not None]
         return self.projected(kernels.lstm(gates, factors, mask, reverse=self.reverse))
 
     def projected(self, hidden: Tensor) -> Tensor:
-        """What is handed on and out of hidden states: float [..., units] --> [..., width]."""
+        """Projects hidden states if the layer has a projection: float [..., units] --> [..., width]."""
         return hidden if self.projection_kernel is None else kernels.linear(hidden, self.projection_kernel, None)
 
     def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
@@ -91,16 +97,16 @@ class LSTM(Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class AttentiveLSTM(Layer):
-    """A long short-term memory whose input is joined by what its last hidden state attends to.
+    """An LSTM whose inputs are extended by attention to a memory.
 
-    At each position the hidden state of the one before asks the memory (the first one is zero), and the context
-    stands behind the input.
+    At each position, the hidden state of the previous position (zero at first) is the query. The resulting context is
+    concatenated to the input.
 
     Args:
-        units: width of the cell, and of the hidden state without projection.
+        units: width of the cell, and of the hidden state if it is not projected.
         d_attention: width of the attention's hidden layer.
         projection: as in `LSTM`.
-        score: how a hidden state is compared with the memory, by `AdditiveAttention` or `MultiplicativeAttention`.
+        score: the attention, "additive" for `AdditiveAttention` or "multiplicative" for `MultiplicativeAttention`.
 
     Call arguments:
         inputs: float [batch, length, d_in].
@@ -140,15 +146,15 @@ class AttentiveLSTM(Layer):
         return self.recur(self.gates(inputs), memory, bias)
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """What inputs alone add to the gates, a linear function of them: float [..., d_in] --> [..., 4 units]."""
+        """Returns what inputs without contexts add to the gates: float [..., d_in] --> [..., 4 units]."""
         return kernels.linear(inputs, ops.convert_to_tensor(self.lstm.kernel)[: self.d_in], self.lstm.bias)
 
     def context_gates(self, contexts: Tensor, width: int) -> Tensor:
-        """The first columns of what contexts add to the gates: float [..., d_memory] --> [..., width]."""
+        """Returns the first columns of what contexts add to the gates: float [..., d_memory] --> [..., width]."""
         return kernels.linear(contexts, ops.convert_to_tensor(self.lstm.kernel)[self.d_in :, :width], None)
 
     def recur(self, gates: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The call's result from `gates`, float [batch, length, 4 units]."""
+        """Returns the call's result, given the result of `gates`, float [batch, length, 4 units]."""
         keys, width, after = self.attention.keys(memory), self.lstm.width, self.lstm.width + self.units
         kernel = ops.convert_to_tensor(self.lstm.kernel)
         recurrent = ops.concatenate([kernel[self.d_in :], self.lstm.recurrent_kernel], axis=0)
@@ -171,7 +177,7 @@ class AttentiveLSTM(Layer):
         return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., after:], gates.dtype)
 
     def attended(self, hidden: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
-        """The attention at each position, float32 [batch, length, source_len], from the call's hidden states."""
+        """Returns the attention weights, float32 [batch, length, source_len], given the call's hidden states."""
         weights = self.attention.attention_weights(_shifted(hidden), self.attention.keys(memory), bias)
         return ops.cast(weights, "float32")
 
@@ -180,12 +186,12 @@ class AttentiveLSTM(Layer):
 
 
 def _shifted(hidden: Tensor) -> Tensor:
-    """The state before each position, zero before the first: [batch, length, width]."""
+    """Returns the hidden state before each position, zero before the first: [batch, length, width]."""
     return ops.pad(hidden, ((0, 0), (1, 0), (0, 0)))[:, :-1]
 
 
 class LSTMStep:
-    """A built `LSTM` without dropout, its kernels cast to `dtype` once per search."""
+    """A built `LSTM` that computes one position, with its kernels cast to `dtype` once per search."""
 
     def __init__(self, layer: LSTM, dtype: str) -> None:
         self._bias = layer.bias
@@ -195,10 +201,10 @@ class LSTMStep:
         self._recurrent_kernel = ops.cast(layer.recurrent_kernel, dtype)  # [width, 4 units]
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """`LSTM.gates` of one position: float [..., d_in] --> [..., 4 units]."""
+        """Returns what the inputs of one position add to the gates: float [..., d_in] --> [..., 4 units]."""
         return kernels.linear(inputs, self._kernel, self._bias)
 
     def __call__(self, gates: Tensor, state: LSTMState) -> LSTMState:
-        """The state after one position, from `gates` and the state before it."""
+        """Returns the state after one position, given the result of `gates` and the state before."""
         hidden, cell = lstm_step(gates + kernels.linear(state.hidden, self._recurrent_kernel, None), state.cell)
         return LSTMState(hidden if self._projection is None else kernels.linear(hidden, self._projection, None), cell)

@@ -1,4 +1,4 @@
-"""Recurrent models with attention: those that the paper's Table 2 calls GNMT and Deep-Att."""
+"""Recurrent models with attention: GNMT and Deep-Att in the paper's Table 2."""
 
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from t2t_keras.tensor import Tensor
 
 
 class RecurrentMemory(NamedTuple):
-    """What the steps read of a source.
+    """The part of a search's cache that depends only on the source.
 
     Attributes:
         memory: float [batch, source_len, memory_width].
-        keys: float [batch, source_len, d_attention].
+        keys: float [batch, source_len, d_attention], the attention's `keys` of the memory.
         bias: a `mask_bias`, [batch, 1, source_len].
     """
 
@@ -29,11 +29,11 @@ class RecurrentMemory(NamedTuple):
 
 
 class LayerOutputs(NamedTuple):
-    """What a layer hands to the one above.
+    """The outputs of a layer, which the layer above reads.
 
     Attributes:
-        hidden: its hidden states, with its inputs added where it has a residual connection, float [..., units].
-        forwarded: half of what its inputs add to its gates, float [..., 2 units]; None without "fast_forward".
+        hidden: float [..., units], the hidden states, plus the layer's inputs if it has a residual connection.
+        forwarded: float [..., 2 units], half of what the layer's inputs add to its gates; None without "fast_forward".
     """
 
     hidden: Tensor
@@ -42,11 +42,11 @@ class LayerOutputs(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class RNNAttention(EncoderDecoder):
-    """Stacks of long short-term memories, the decoder's with additive attention to the encoder's outputs.
+    """Stacks of LSTM layers, with additive attention from the decoder to the encoder's outputs.
 
-    The decoder's first layer attends with its last hidden state. With residual connections, the layers above it read
-    the same context beside the outputs of the layer below. See `RNNAttentionConfig` for the kinds of connections and
-    encoders, and `EncoderDecoder` for the call.
+    The decoder's first layer attends with its previous hidden state. With residual connections, the layers above read
+    the same context, concatenated to the outputs of the layer below. See `RNNAttentionConfig` for the kinds of
+    connections and encoders, and `EncoderDecoder` for the call.
 
     Args:
         config: sizes and choices.
@@ -104,7 +104,7 @@ class RNNAttention(EncoderDecoder):
         return States(hidden, ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
-        """The memory of a source, int [batch, source_len]: float [batch, source_len, memory_width]."""
+        """Returns the memory of a source, int [batch, source_len]: float [batch, source_len, memory_width]."""
         self.ensure_built()
         is_token = ops.not_equal(source, 0)
 
@@ -127,12 +127,15 @@ class RNNAttention(EncoderDecoder):
     def _attended(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
     ) -> tuple[LayerOutputs, Tensor]:
-        """The bottom layer's outputs over whole targets, and contexts, float [batch, target_len, memory_width]."""
+        """Returns the bottom layer's outputs for whole targets, and the contexts.
+
+        The contexts are float [batch, target_len, memory_width].
+        """
         embedded = LayerOutputs(self.embedded_targets(inputs["target"]))
         x = self._inputs(embedded, fold_in(seed, 1), training)
         gates = self.bottom.gates(x)
         hidden, context = self.bottom.recur(gates, memory, self.source_bias(inputs["source"]))
-        if self.config.connections == "fast_forward":  # half of the gates is handed on
+        if self.config.connections == "fast_forward":  # half of the gates is passed on
             half = 2 * self.config.num_units
             gates = gates[..., :half] + self.bottom.context_gates(context, half)
         return self._outputs(1, embedded, hidden, gates), context
@@ -140,7 +143,10 @@ class RNNAttention(EncoderDecoder):
     def _decoded(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None = None, training: bool | None = False
     ) -> tuple[Tensor, Tensor]:
-        """Hidden states, float [batch, target_len, d_model], and the bottom layer's, [batch, target_len, units]."""
+        """Returns the hidden states of the decoder and of its bottom layer for whole targets.
+
+        They are float [batch, target_len, d_model] and [batch, target_len, units].
+        """
         x, context = self._attended(inputs, memory, seed, training)
         bottom = x.hidden
         for number, layer in enumerate(self.decoder_layers, start=2):
@@ -189,17 +195,17 @@ class RNNAttention(EncoderDecoder):
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
 
     def _inputs(self, below: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
-        """What a layer reads of the one below, with dropout on hidden states: float [..., passed_width]."""
+        """Returns the inputs of the layer above `below`, with dropout on hidden states: float [..., passed_width]."""
         hidden = self.dropout(below.hidden, seed=seed, training=training)
         return hidden if below.forwarded is None else ops.concatenate([hidden, below.forwarded], axis=-1)
 
     def _with_context(self, number: int, inputs: Tensor, context: Tensor) -> Tensor:
-        """What the decoder's layer of that number reads: with "fast_forward", only the first one reads the context."""
+        """Returns a decoder layer's inputs with the context. With "fast_forward", only the first layer reads it."""
         alone = number > 1 and self.config.connections == "fast_forward"
         return inputs if alone else ops.concatenate([inputs, context], axis=-1)
 
     def _outputs(self, number: int, below: LayerOutputs, hidden: Tensor, gates: Tensor) -> LayerOutputs:
-        """What the layer of that number hands on: its hidden states, and what `connections` adds or takes along."""
+        """Returns the outputs of a layer, given its hidden states and gates; `connections` decides what they are."""
         if self.config.connections == "fast_forward":
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
         return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
@@ -207,7 +213,7 @@ class RNNAttention(EncoderDecoder):
     def _read(
         self, top: LayerOutputs, context: Tensor, seed: Tensor | None = None, training: bool | None = False
     ) -> Tensor:
-        """What the projection to the vocabulary reads, in the width of the embeddings, with dropout."""
+        """Returns the inputs of the projection to the vocabulary, as wide as the embeddings, with dropout."""
         passed = self._inputs(top, seed, training)
         if self.config.readout == "state_context":
             passed = ops.concatenate([passed, context], axis=-1)

@@ -1,4 +1,4 @@
-"""The settings of a recurrent model with attention, and what they say of its size and cost."""
+"""The settings of a recurrent model with attention, and the size and cost that follow from them."""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -11,24 +11,25 @@ from t2t_keras.errors import InputError
 @register_config
 @dataclasses.dataclass(frozen=True)
 class RNNAttentionConfig(ModelConfig):
-    """Long short-term memories with additive attention; the defaults are GNMT's sizes (Wu et al., 2016).
+    """LSTM layers with additive attention; the defaults are GNMT's sizes (Wu et al., 2016).
 
     Attributes:
-        num_encoder_layers: layers of the encoder, or of each of its columns.
-        num_decoder_layers: layers of the decoder, of which the first one attends.
+        num_encoder_layers: number of layers of the encoder, or of each of its columns.
+        num_decoder_layers: number of layers of the decoder, the first of which attends to the memory.
         num_units: width of a layer's hidden state, in each direction.
         d_attention: width of the attention's hidden layer.
-        d_memory: width that the encoder's output is projected to; None means that it is not.
-        encoder: "bidirectional_first": the first layer reads in both directions, those above forwards (GNMT);
-            "alternating_columns": two columns, each of whose layers read in turns forwards and backwards (Deep-Att).
-        connections: how a layer is reached from below. "residual": a layer's input is added to its output (GNMT);
-            "fast_forward": a layer also reads half of what the layer below added to its gates (Deep-Att).
-        readout: what the projection to the vocabulary reads: the "state", which is what the top layer hands on (GNMT),
-            or "state_context", that and the context beside each other through one linear layer (Bahdanau et al., 2015).
-        first_residual: number of the first layer, counted from 1, with a residual connection, if connections are
-            residual; at least 3.
-        dropout_rate: dropout on the input of every layer, the projection to the vocabulary included.
-        tie_embeddings: one matrix for source, target and the pre-softmax projection.
+        d_memory: width to which the encoder's output is projected; None means no projection.
+        encoder: "bidirectional_first": the first layer reads in both directions, and those above read forwards (GNMT);
+            "alternating_columns": two columns whose layers read forwards and backwards by turns (Deep-Att).
+        connections: how layers are connected. "residual": a layer's input is added to its output (GNMT);
+            "fast_forward": a layer also reads half of what the inputs of the layer below add to its gates (Deep-Att).
+        readout: input of the projection to the vocabulary. "state": the outputs of the top layer (GNMT);
+            "state_context": these outputs and the context, through one linear layer (Bahdanau et al., 2015).
+        first_residual: number of the first layer with a residual connection, counted from 1 and at least 3; has an
+            effect only with residual connections.
+        dropout_rate: dropout on the inputs of every layer, and of the projection to the vocabulary or its readout.
+            There is no dropout on the context and on forwarded gates.
+        tie_embeddings: whether source, target and pre-softmax projection share one matrix.
     """
 
     family: ClassVar[str] = "rnn_attention"
@@ -50,11 +51,11 @@ class RNNAttentionConfig(ModelConfig):
         super().__post_init__()
         check_positive(self, "num_encoder_layers", "num_decoder_layers", "num_units", "d_attention", "d_memory")
         check_rate(self, "dropout_rate")
-        if self.first_residual < 3:  # the second layer's input is of both directions, twice as wide as its output
+        if self.first_residual < 3:  # the second layer reads both directions, twice as wide as its output
             raise InputError(f"model.first_residual must be at least 3, got {self.first_residual}")
 
     def parameter_counts(self) -> dict[str, int]:
-        """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
+        """Counts "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
         columns, above, decoder = self.layer_inputs()
         lstm_biases = 4 * self.num_units
         encoder_layers = sum(map(len, columns)) + len(above)
@@ -66,7 +67,7 @@ class RNNAttentionConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Those of "matrices" and of "attention": tanh aside, the products with v and with the memory."""
+        """Counts "matrices" and "attention": the products with v and with the memory, without tanh."""
         matrices = self._encoder_matrices() + self._decoder_matrices() + self._attention_matrices()
         return {
             "matrices": 6 * (matrices + self.vocab_size * self.d_model),
@@ -74,7 +75,7 @@ class RNNAttentionConfig(ModelConfig):
         }
 
     def loop_iterations(self, length: int) -> int:
-        """Each layer reads its sequence once forward, and once backward for the gradient."""
+        """Counts one iteration per layer and position in the forward pass, and one in the backward pass."""
         columns, above, decoder = self.layer_inputs()
         return 2 * length * (sum(map(len, columns)) + len(above) + len(decoder))
 
@@ -82,7 +83,7 @@ class RNNAttentionConfig(ModelConfig):
         return length * self.d_attention
 
     def kept_activations(self, length: int) -> Activations:
-        """Gates, cells, outputs and inputs of every layer; the attention's hidden layer and weights."""
+        """Counts gates, cells, outputs and inputs of every layer, and the attention's hidden layer and weights."""
         columns, above, decoder = self.layer_inputs()
         inputs = sum(map(sum, columns)) + sum(above) + sum(decoder)
         layers = sum(map(len, columns)) + len(above) + len(decoder)
@@ -91,7 +92,7 @@ class RNNAttentionConfig(ModelConfig):
         return Activations(computed=2 * lstms + inputs + attention, float32=5 * lstms)
 
     def layer_inputs(self) -> tuple[list[list[int]], list[int], list[int]]:
-        """The widths of the inputs of each layer: of the encoder's two columns, of its layers above, of the decoder."""
+        """Returns the input widths of the layers in the encoder's two columns, above these, and in the decoder."""
         passed = self.passed_width()
         length = self.num_encoder_layers if self.encoder == "alternating_columns" else 1
         column = [self.d_model, *[passed] * (length - 1)]
@@ -101,22 +102,22 @@ class RNNAttentionConfig(ModelConfig):
         return [column, column], above, [self.d_model + self.memory_width(), *decoder]
 
     def passed_width(self) -> int:
-        """Width of what a layer hands to the one above: its outputs and, with "fast_forward", half of its gates."""
+        """Returns the width of a layer's outputs: hidden states and, with "fast_forward", half of the gates."""
         return 3 * self.num_units if self.connections == "fast_forward" else self.num_units
 
     def readout_width(self) -> int:
-        """Width of what the readout, or without one the projection to the vocabulary, reads."""
+        """Returns the input width of the readout, or of the projection to the vocabulary if there is no readout."""
         return self.passed_width() + (self.memory_width() if self.readout == "state_context" else 0)
 
     def has_readout(self) -> bool:
-        """Whether a linear layer leads to the width of the embeddings: what is read need not have another width."""
+        """Whether a linear layer precedes the projection to the vocabulary, as it must if the widths differ."""
         return self.readout == "state_context" or self.passed_width() != self.d_model
 
     def memory_width(self) -> int:
         return self.d_memory or self.encoded_width()
 
     def encoded_width(self) -> int:
-        """Width of the encoder's output, before the projection to `d_memory`."""
+        """Returns the width of the encoder's output, before the projection to `d_memory`."""
         both = self.encoder == "alternating_columns" or self.num_encoder_layers == 1
         return (2 if both else 1) * self.passed_width()
 
@@ -126,7 +127,7 @@ class RNNAttentionConfig(ModelConfig):
         return sum(map(self._lstm_matrices, columns)) + self._lstm_matrices(above) + projection
 
     def _decoder_matrices(self) -> int:
-        """Those of the layers and of the readout."""
+        """Counts the weights of the layers and of the readout."""
         readout = self.readout_width() * self.d_model if self.has_readout() else 0
         return self._lstm_matrices(self.layer_inputs()[2]) + readout
 

@@ -1,22 +1,25 @@
-"""Lexical constraints: an output must contain a phrase of each, by dynamic beam allocation (Post & Vilar 2018).
+"""Lexical constraints, which every output must meet, by dynamic beam allocation (Post & Vilar 2018).
 
-A constraint is met by any one of its phrases, which are alternatives. A text contains a phrase anywhere (overlaps
-allowed) where no token follows that goes on the phrase's last word; so a phrase at the end of a hypothesis counts until
-such a token comes.
+A constraint is a list of alternative phrases, and an output meets it if it contains one of them. A phrase may occur
+anywhere, and phrases may overlap. An occurrence does not count if the next token continues the phrase's last word; at
+the end of a hypothesis it counts until such a token follows.
 
-A hypothesis' progress is the number of tokens of all constraints less those that are missing. Of a constraint that is
-not met, the tokens of its shortest phrase are missing; or fewer, of one constraint at a time, if the text ends with the
-beginning of one of its phrases. A token that goes on a word may continue a phrase, and takes away what that word was
-before; the progress is that of the better choice. It is computed from the whole text at every step.
+The weight of a constraint is the length of its shortest phrase. The progress of a hypothesis is the sum of the weights
+of the constraints that it meets, and a gain if its text ends with the beginning of a phrase of an unmet constraint. The
+gain is the constraint's weight less the number of tokens that the phrase lacks; only the largest gain counts. A token
+that continues the last word may continue a phrase, but it may also undo a constraint that this word has met. The
+progress is the better one of two cases: the next token begins a word, or it continues the last one. It is computed from
+the whole text at every step.
 
 - The end symbol is barred until all constraints are met.
-- Candidates are the 2 * beam best tokens of each hypothesis, every token that begins or continues a phrase of a
-  constraint that is not met, and the end symbol where all are met but a token could take that away.
-- Hypotheses of equal progress form a bank. Places are allocated in rounds: first the best of every bank, those with
-  more progress first, then the second of every bank, and so on.
-- A token without progress is dropped if the missing tokens and an end symbol would no longer fit into the sentence's
-  limit. So an output meets its constraints if the limit has room for their shortest phrases, each of which begins a
-  word. If rules and prefixes, which take precedence, leave only such tokens, they are kept.
+- Candidates are the 2 * beam best tokens of each hypothesis, every token that begins or continues a phrase of an unmet
+  constraint, and the end symbol if all constraints are met but the next token could undo one.
+- Hypotheses of equal progress form a bank. Slots are allocated in rounds: first the best hypothesis of every bank, in
+  order of decreasing progress, then the second best of every bank, and so on.
+- A token that makes no progress is dropped if the missing tokens (the sum of all weights less the progress) and an end
+  symbol would no longer fit into the sentence's length limit. An output therefore meets its constraints if the limit
+  has room for their shortest phrases, provided that each of these phrases begins a word. If rules and prefixes, which
+  take precedence, leave only such tokens, these are kept.
 
 References: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation"; Hu et al. 2019,
 "Improved Lexically Constrained Decoding for Translation and Monolingual Rewriting".
@@ -34,22 +37,23 @@ from t2t_keras.search.state import DEAD
 from t2t_keras.search.top_k import top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-# Pads texts on both sides and means "no token"; equal to no id.
+# Pads texts on both sides and stands for "no token"; no token has this id.
 _NOTHING = -1
 
 
 class Phrases(NamedTuple):
-    """The phrases of a batch of sentences, with what does not change from step to step.
+    """The constraints' phrases for a batch of sentences, with everything about them that all steps share.
 
-    All but the first two are [open, constraints * phrases, phrase_len]; place k stands for the phrase's first k tokens.
+    All attributes but the first two are [open, constraints * phrases, phrase_len]. Their entry k refers to the phrase's
+    first k tokens.
 
     Attributes:
-        goes_on: bool [vocab], the tokens that go on a word.
-        weights: int32 [open, constraints], tokens of each constraint's shortest phrase; 0 for padding.
-        ids: int32, the token after these; 0 for padding.
-        ends: bool, whether it is the phrase's last.
-        gains: int32, progress that these are worth.
-        joins: bool, whether the token after these goes on a word.
+        goes_on: bool [vocab], whether a token continues a word.
+        weights: int32 [open, constraints], length of each constraint's shortest phrase; 0 for padding.
+        ids: int32, the token after the first k; 0 for padding.
+        ends: bool, whether this token is the phrase's last.
+        gains: int32, progress that the first k tokens are worth.
+        joins: bool, whether the token after the first k continues a word.
     """
 
     goes_on: tf.Tensor
@@ -61,7 +65,7 @@ class Phrases(NamedTuple):
 
     @classmethod
     def of(cls, constraints: tf.Tensor, continuations: Sequence[int], vocab_size: int) -> "Phrases":
-        """Those of zero-padded constraints, int32 [open, constraints, phrases, phrase_len]."""
+        """Returns the phrases of zero-padded constraints, int32 [open, constraints, phrases, phrase_len]."""
         mask = np.zeros(vocab_size, np.bool_)
         mask[list(continuations)] = True
         goes_on = tf.constant(mask)
@@ -77,11 +81,11 @@ class Phrases(NamedTuple):
         return cls(goes_on, weights, *(tf.reshape(values, [shape[0], -1, shape[3]]) for values in by_place))
 
     def any_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
-        """Whether bool [..., constraints * phrases] is true of any of each constraint's phrases, [..., constraints]."""
+        """Reduces bool [..., constraints * phrases] by "or" over the phrases of each constraint, [..., constraints]."""
         return tf.reduce_any(self._apart(values), axis=-1)
 
     def most_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
-        """The largest of int32 [..., constraints * phrases] in each constraint, [..., constraints]."""
+        """Reduces int32 [..., constraints * phrases] to the maximum over each constraint, [..., constraints]."""
         return tf.reduce_max(self._apart(values), axis=-1)
 
     def _apart(self, values: tf.Tensor) -> tf.Tensor:
@@ -89,19 +93,19 @@ class Phrases(NamedTuple):
         return tf.reshape(values, shape)  # --> [..., constraints, phrases]
 
     def progress(self, met: tf.Tensor, kept: tf.Tensor, apart: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:
-        """The progress, int32 [...], of texts whose axes [open, ...] come before that of the constraints.
+        """Returns the progress of texts, int32 [...], where the first of their axes is open.
 
         Args:
-            met: bool [..., constraints], constraints that are met.
-            kept: bool [..., constraints], those that are met also if the last word goes on.
-            apart: int32 [..., constraints], gain of each constraint's best beginning that a new word continues.
-            joined: int32 [..., constraints], the same of those that a token continues that goes on the word.
+            met: bool [..., constraints], whether the constraint is met.
+            kept: bool [..., constraints], whether it remains met if the last word is continued.
+            apart: int32 [..., constraints], the constraint's largest gain if the next token begins a word.
+            joined: int32 [..., constraints], the constraint's largest gain if the next token continues the last word.
         """
         shape, between = tf.shape(self.weights), tf.ones([met.shape.rank - 2], tf.int32)
         weights = tf.reshape(self.weights, tf.concat([shape[:1], between, shape[1:]], axis=0))
         choices = []
         for is_met, gains in ((met, apart), (kept, joined)):
-            gain = tf.maximum(tf.reduce_max(tf.where(is_met, 0, gains), axis=-1), 0)  # of no constraints: the lowest
+            gain = tf.maximum(tf.reduce_max(tf.where(is_met, 0, gains), axis=-1), 0)  # negative if none
             choices.append(tf.reduce_sum(tf.where(is_met, weights, 0), axis=-1) + gain)
         return tf.maximum(*choices)
 
@@ -110,11 +114,11 @@ class Progress(NamedTuple):
     """The progress of the living hypotheses with their constraints.
 
     Attributes:
-        phrases: the phrases.
+        phrases: the phrases of the constraints.
         met: bool [open, beam, constraints], whether the text meets the constraint; true for padding.
-        kept: bool [open, beam, constraints], whether it does so too if its last word goes on.
-        continues: bool [open, beam, constraints * phrases, phrase_len], whether the text ends with so many tokens of a
-            phrase, of a constraint that is not `kept`.
+        kept: bool [open, beam, constraints], whether it still does if its last word is continued.
+        continues: bool [open, beam, constraints * phrases, phrase_len], whether the text ends with the first k tokens
+            of the phrase, for entry k; false if the constraint is `kept`.
     """
 
     phrases: Phrases
@@ -123,20 +127,23 @@ class Progress(NamedTuple):
     continues: tf.Tensor
 
     def next_ids(self) -> tf.Tensor:
-        """What continues constraints that are not met: int32 [open, beam, constraints * phrases, phrase_len], or -1."""
+        """Returns the tokens that begin or continue a phrase of an unmet constraint; all other entries are -1.
+
+        They are int32 [open, beam, constraints * phrases, phrase_len].
+        """
         num_phrases = tf.shape(self.phrases.ids)[1] // tf.maximum(tf.shape(self.phrases.weights)[1], 1)
         is_open = self.continues & ~tf.repeat(self.met, num_phrases, axis=2)[..., tf.newaxis]
         return tf.where(is_open, self.phrases.ids[:, tf.newaxis], _NOTHING)
 
     def now(self) -> tf.Tensor:
-        """The progress, int32 [open, beam]."""
+        """Returns the current progress, int32 [open, beam]."""
         gains = tf.where(self.continues, self.phrases.gains[:, tf.newaxis], 0)
         joins = self.phrases.joins[:, tf.newaxis]
         apart, joined = (self.phrases.most_of_constraint(_most(gains, where)) for where in (~joins, joins))
         return self.phrases.progress(self.met, self.kept, apart, joined)
 
     def after(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The progress after each of several alternative next tokens; both int32 [open, beam, tokens]."""
+        """Returns the progress after each of several alternative next tokens; both int32 [open, beam, tokens]."""
         phrases = self.phrases
         # --> [open, beam, tokens, constraints * phrases, phrase_len]
         fits = token_ids[..., tf.newaxis, tf.newaxis] == phrases.ids[:, tf.newaxis, tf.newaxis]
@@ -152,19 +159,19 @@ class Progress(NamedTuple):
 
 
 def _most(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
-    """The largest of the last axis among those for which `where` is true, or 0."""
+    """Returns the maximum over the last axis of the entries where `where` is true, but at least 0."""
     return tf.reduce_max(tf.where(where, values, 0), axis=-1)
 
 
 def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
-    """The progress of texts, int32 [open, beam, length]."""
+    """Computes the progress of texts, int32 [open, beam, length]."""
     length, phrase_len = tf.shape(texts)[2], tf.shape(phrases.ids)[2]
     inside = phrases.ids != PAD_ID
     places = tf.range(phrase_len)
     edges = [[0, 0], [0, 0], [phrase_len, phrase_len + 1]]
     padded = tf.pad(texts, edges, constant_values=_NOTHING)  # --> [open, beam, length + 2 phrase_len + 1]
 
-    # A window holds as many tokens as the longest phrase, and one more, which must not go on its last word.
+    # A window is one token longer than the longest phrase: the token after a phrase must not continue its last word.
     starts = phrase_len + tf.range(length)
     windows = tf.gather(padded, starts[:, tf.newaxis] + tf.range(phrase_len + 1), axis=2)
     goes_on = tf.gather(phrases.goes_on, tf.maximum(windows, PAD_ID)) & (windows > PAD_ID)
@@ -194,21 +201,21 @@ def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
 
 
 def may_end(beam_progress: Progress) -> tf.Tensor:
-    """Which hypotheses meet all their constraints, bool [open, beam]."""
+    """Returns which hypotheses meet all their constraints, bool [open, beam]."""
     return tf.reduce_all(beam_progress.met, axis=-1)
 
 
 def constrained_candidates(
     log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor, beam_progress: Progress, room: tf.Tensor
 ) -> Candidates:
-    """The candidates that get the places of the next step, in order, [open, candidates].
+    """Allocates the slots of the next step to candidates: [open, candidates], in order of allocation.
 
     Args:
         log_probs: float32 [open, beam, vocab], of each next token.
-        living_log_probs: float32 [open, beam].
+        living_log_probs: float32 [open, beam], total log-probabilities of the living hypotheses.
         bias: float32 [open, beam, vocab], -inf for barred tokens.
         beam_progress: progress of the living hypotheses.
-        room: int32 [open], tokens that the sentence's limit allows after the next one.
+        room: int32 [open], number of tokens that the sentence's limit allows after the next one.
     """
     beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
     flat = tf.reshape(log_probs + bias, [-1, vocab])
@@ -235,26 +242,30 @@ def constrained_candidates(
 
 
 def _new_ids(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """The positive ids of int32 [rows, count] that are not among `others` [rows, ...], each once, [rows, new].
+    """Returns the distinct positive ids of int32 [rows, count] that are not among `others` [rows, ...].
 
-    The largest come first, then padding.
+    They are int32 [rows, new], in descending order and padded with zeros.
     """
     ids = tf.sort(ids, axis=1, direction="DESCENDING")
     repeated = ids == tf.pad(ids[:, :-1], [[0, 0], [1, 0]], constant_values=_NOTHING)
     known = tf.reduce_any(ids[:, :, tf.newaxis] == others[:, tf.newaxis], axis=-1)
     ids = tf.sort(tf.where(repeated | known, PAD_ID, tf.maximum(ids, PAD_ID)), axis=1, direction="DESCENDING")
-    # There are few: phrases have beginnings in common, and hardly any are begun.
+    # Few remain: many phrases begin with the same token, and hardly any phrase is under way.
     return ids[:, : tf.maximum(tf.reduce_max(tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)), 0)]
 
 
 def _in_rounds(log_probs: tf.Tensor, token_ids: tf.Tensor, banks: tf.Tensor, last_bank: tf.Tensor) -> Candidates:
-    """The first candidates when every bank gives its best, then its second, and so on.
+    """Allocates slots in rounds: the best token of every bank, then the second best of every bank, and so on.
 
-    Takes total log-probabilities, token ids and progress, all [open, beam, tokens], and the largest possible progress.
+    Args:
+        log_probs: float32 [open, beam, tokens], total log-probabilities.
+        token_ids: int32 [open, beam, tokens].
+        banks: int32 [open, beam, tokens], progress.
+        last_bank: int32 scalar, the largest possible progress.
     """
     tokens, num_candidates = tf.shape(token_ids)[2], number_of_candidates(token_ids.shape[1])
     flat = [tf.reshape(values, [tf.shape(token_ids)[0], -1]) for values in (log_probs, token_ids, banks)]
-    log_probs, places = tf.math.top_k(flat[0], tf.shape(flat[0])[1])  # sorts all, most probable first
+    log_probs, places = tf.math.top_k(flat[0], tf.shape(flat[0])[1])  # sorts, most probable first
     token_ids, banks = search_state.gather_slots(flat[1:], places)
     members = tf.one_hot(banks, last_bank + 1, dtype=tf.int32)  # --> [open, beam * tokens, banks]
     rounds = tf.gather(tf.cumsum(members, axis=1, exclusive=True), banks, batch_dims=2)

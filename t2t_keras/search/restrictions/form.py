@@ -1,4 +1,4 @@
-"""Outputs of a given form: one of some tokens, or the words of the source with one of them behind each."""
+"""Outputs of a given form: a single token from a set, or the words of the source, each followed by such a token."""
 
 import dataclasses
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 @dataclasses.dataclass(frozen=True)
 class OnlyTokens:
-    """A rule that bars all tokens but some, and the end symbol.
+    """A rule that bars all tokens but some and the end symbol.
 
     Attributes:
         token_ids: the allowed tokens.
@@ -27,20 +27,20 @@ class OnlyTokens:
 
 
 class Layout(NamedTuple):
-    """Where the outputs of a batch have tokens that are known, and where the search chooses.
+    """The positions of outputs whose tokens are known, and those that the search fills.
 
     Attributes:
-        lengths: int32 [batch], tokens of each output without its end symbol, at least 1.
-        known: int32 [batch, output_len], the known tokens, zeros where the search chooses; None if none is known.
+        lengths: int32 [batch], number of tokens of each output without its end symbol, at least 1.
+        known: int32 [batch, output_len], the known tokens, and zeros for the search to fill; None if none is known.
     """
 
     lengths: tf.Tensor
     known: tf.Tensor | None
 
     def prefixes(self, first: tf.Tensor | None = None) -> tf.Tensor | None:
-        """What a search is held to, as in `Goal`: the known tokens, and the first ones that are not for it to choose.
+        """Returns the prefixes for a `Goal`: the known tokens, with given tokens at the first free positions.
 
-        The first ones are int32 [batch, first_len], zeros at the end, and stand where no token is known.
+        The given tokens, `first`, are int32 [batch, first_len], padded with zeros at the end.
         """
         if first is None or self.known is None:
             return first if self.known is None else self.known
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
         return tf.where(is_free, tf.gather(first, places, batch_dims=1), self.known)
 
     def num_chosen(self) -> tf.Tensor:
-        """How many tokens of each output the search chooses, int32 [batch]."""
+        """Returns how many tokens of each output the search chooses, int32 [batch]."""
         return (
             self.lengths
             if self.known is None
@@ -61,12 +61,12 @@ class Layout(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """What every output of a task looks like.
+    """The form of a task's outputs.
 
     Attributes:
-        token_ids: the tokens that a search chooses of.
-        word_starts: ids of the tokens that begin a word of a source, for outputs that are the words of the source, each
-            with a chosen token behind it; None for outputs of one chosen token.
+        token_ids: the tokens that a search may choose.
+        word_starts: ids of the tokens that begin a word of a source. An output is then the words of the source, each
+            followed by a chosen token. None means that an output is a single chosen token.
     """
 
     token_ids: tuple[int, ...]
@@ -74,25 +74,25 @@ class Form:
 
     @property
     def rule(self) -> OnlyTokens:
-        """The rule that bars other tokens."""
+        """The rule that bars all tokens but `token_ids`."""
         return OnlyTokens(self.token_ids)
 
     def limits(self, source_lengths: tf.Tensor) -> tf.Tensor:
-        """Most tokens that outputs can have, for sources of these lengths; int32 [...], end symbols included."""
+        """Returns the maximum numbers of output tokens for source lengths; int32 [...], end symbols included."""
         return tf.fill(tf.shape(source_lengths), 2) if self.word_starts is None else 2 * source_lengths
 
     def layout(self, source_ids: tf.Tensor) -> Layout:
-        """The layout of outputs for int32 [batch, source_len], end symbols included."""
+        """Returns the layout of outputs for sources, int32 [batch, source_len], end symbols included."""
         batch = tf.shape(source_ids)[0]
         if self.word_starts is None:
             return Layout(tf.ones([batch], tf.int32), None)
-        begins = np.zeros(max(self.word_starts) + 2, np.int32)  # one more entry stands for all later ids
+        begins = np.zeros(max(self.word_starts) + 2, np.int32)  # the last entry stands for all higher ids
         begins[list(self.word_starts)] = 1
         words = tf.cumsum(tf.gather(begins, tf.minimum(source_ids, len(begins) - 1)), axis=1)  # --> [batch, source_len]
         words = tf.maximum(words, 1)  # tokens before the first word belong to it
         is_inside = (source_ids != PAD_ID) & (source_ids != EOS_ID)
         lengths = tf.reduce_sum(tf.cast(is_inside, tf.int32), axis=1) + tf.reduce_max(words, axis=1)
-        places = tf.range(tf.shape(source_ids)[1]) + words - 1  # a chosen token stands behind each earlier word
+        places = tf.range(tf.shape(source_ids)[1]) + words - 1  # a chosen token follows each earlier word
         rows = tf.where(is_inside)  # --> [tokens, 2]
         targets = tf.stack([rows[:, 0], tf.cast(tf.gather_nd(places, rows), tf.int64)], axis=1)
         shape = tf.stack([batch, tf.reduce_max(tf.pad(lengths, [[0, 1]]))])

@@ -1,9 +1,9 @@
 """Rules that bar tokens, given the text of a hypothesis so far.
 
-A rule is a callable `rule(texts, vocab_size) -> bias`. The texts, int32 [open, beam, length], are those of the living
-hypotheses (arbitrary in an empty slot); the bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for allowed
-and -inf for barred tokens. Rules affect the choice only: log-probabilities remain the model's over the whole
-vocabulary. A hypothesis without any allowed token dies.
+A rule is a callable `rule(texts, vocab_size) -> bias`. The texts, int32 [open, beam, length], are the tokens of the
+living hypotheses (arbitrary in an empty slot). The bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for
+allowed tokens and -inf for barred ones. Rules affect only the choice: log-probabilities remain the model's,
+normalised over the whole vocabulary. A hypothesis without any allowed token is dropped.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 Rule = Callable[[tf.Tensor, int], tf.Tensor]
 
-# Pads texts at the front; equal to no id.
+# Pads texts at the front; no token has this id.
 _NOTHING = -1
 
 
@@ -25,10 +25,10 @@ class NoRepeatNgram:
     """Bars tokens that would repeat an n-gram of the output.
 
     Attributes:
-        n: length of the n-grams; with 1 every token occurs at most once.
+        n: length of the n-grams; with 1, every token occurs at most once.
 
     Raises:
-        ValueError: n below 1.
+        ValueError: `n` is below 1.
     """
 
     n: int
@@ -55,7 +55,8 @@ class ExcludedPhrases:
         phrases: sequences of one or more token ids.
 
     Raises:
-        ValueError: a phrase that is empty or has padding or a negative id.
+        ValueError: a phrase is empty, or has padding or a negative id. A call raises it for an id outside the
+            vocabulary.
     """
 
     phrases: tuple[tuple[int, ...], ...]
@@ -82,9 +83,10 @@ class ExcludedPhrases:
 
 
 def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """The bias of `ExcludedPhrases`, float32 [open, beam, vocab], with separate phrases for each sentence.
+    """Returns the bias of `ExcludedPhrases` with separate phrases for each sentence, float32 [open, beam, vocab].
 
-    Phrases are int32 [open, phrases, phrase_len], phrase_len >= 1, zeros before each; all zeros mean no phrase.
+    Phrases are int32 [open, phrases, phrase_len] with a phrase_len of at least 1, padded with zeros at the front. A
+    phrase of zeros is padding.
     """
     before, last = phrases[:, tf.newaxis, :, :-1], phrases[:, tf.newaxis, :, -1]
     tail = _tail(texts, tf.shape(phrases)[2] - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, phrase_len - 1]
@@ -94,9 +96,9 @@ def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.T
 
 
 def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool = False) -> tf.Tensor:
-    """Bars padding, and the end symbol where `may_end`, bool [open, beam or 1], is false; float32 [..., vocab].
+    """Returns a bias that bars padding, and the end symbol unless `may_end`: float32 [open, beam or 1, vocab].
 
-    With `must_end`, bars everything else where it is true.
+    `may_end` is bool [open, beam or 1]. With `must_end`, all tokens but the end symbol are barred where it is true.
     """
     ids, may_end = tf.range(vocab_size), may_end[:, :, tf.newaxis]
     barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end)
@@ -106,9 +108,14 @@ def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool = False) -> 
 
 
 def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """Bars all tokens but the prefix's at a position; where the prefix is zero or has ended, the bias is unchanged.
+    """Returns a bias that bars all tokens but the prefix's at a position.
 
-    The bias is float32 [open, beam or 1, vocab], prefixes are int32 [open, prefix_len], the position is a scalar.
+    Where the prefix is zero or has ended, `bias` is returned unchanged.
+
+    Args:
+        bias: float32 [open, beam or 1, vocab].
+        prefixes: int32 [open, prefix_len].
+        position: int32 scalar.
     """
     padded = tf.pad(prefixes, [[0, 0], [0, 1]])  # --> [open, prefix_len + 1]
     wanted = padded[:, tf.minimum(position, tf.shape(prefixes)[1])][:, tf.newaxis, tf.newaxis]  # --> [open, 1, 1]
@@ -117,13 +124,13 @@ def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf
 
 
 def _tail(texts: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
-    """The last tokens of every text, [open, beam, length]."""
+    """Returns the last `length` tokens of every text, [open, beam, length]."""
     padded = tf.pad(texts, [[0, 0], [0, 0], [length, 0]], constant_values=_NOTHING)
     return padded[:, :, tf.shape(texts)[2] :]
 
 
 def _barred(token_ids: tf.Tensor, where: tf.Tensor, beam: int, vocab_size: int) -> tf.Tensor:
-    """The bias [open, beam, vocab] that bars those of the tokens [open, beam, count] for which `where` is true."""
+    """Returns a bias [open, beam, vocab] that bars the tokens [open, beam, count] for which `where` is true."""
     shape, width = tf.shape(token_ids), tf.shape(token_ids)[2]
     rows = tf.repeat(tf.range(shape[0] * shape[1]), width)
     places = tf.stack([rows, tf.reshape(token_ids, [-1])], axis=1)  # --> [open * beam * count, 2]

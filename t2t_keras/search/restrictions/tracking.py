@@ -1,4 +1,4 @@
-"""Tensors that options keep besides the model's cache: texts, and each sentence's restrictions."""
+"""Tensors that options need besides the model's cache: the texts, and each sentence's restrictions."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ RANKS = {"prefixes": 2, "constraints": 4, "excluded": 3}
 
 
 def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
-    """The tracked tensors before the first step."""
+    """Returns the tracked tensors before the first step."""
     texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
     wanted = {name: getattr(goal, name) for name in RANKS}
     return Tracked(texts, **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None})
@@ -22,25 +22,25 @@ def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
 def tracked_step(step_fn: StepFunction, state: SearchState, token_ids: tf.Tensor) -> tuple[tf.Tensor, Cache, Tracked]:
     """Calls the step function with the newest tokens, int32 [open, beam], and appends them to the texts.
 
-    Returns logits, float32 [N, vocab], the model's new cache and the new tracked tensors.
+    Returns the logits, float32 [N, vocab], the model's new cache and the new tracked tensors.
     """
     logits, cache = step_fn(tf.reshape(token_ids, [-1]), state.cache)
-    # Texts keep the start symbol, so that all steps do the same.
+    # Texts include the start symbol, so that the first step needs no special case.
     texts = tuple(tf.concat([texts, token_ids[:, :, tf.newaxis]], axis=2) for texts in state.tracked.texts)
     return tf.cast(logits, tf.float32), cache, state.tracked._replace(texts=texts)
 
 
 def texts_of(tracked: Tracked) -> tf.Tensor:
-    """The texts of the living hypotheses, int32 [open, beam, length], without the start symbol."""
+    """Returns the texts of the living hypotheses without the start symbol, int32 [open, beam, length]."""
     return tracked.texts[0][:, :, 1:]
 
 
 def restriction_bias(
     tracked: Tracked, may_end: tf.Tensor, position: tf.Tensor, vocab_size: int, goal: Goal
 ) -> tf.Tensor:
-    """The bias of the next token, float32 [open, beam or 1, vocab]: -inf for barred tokens, 0 for the others.
+    """Returns the bias of the next token, float32 [open, beam or 1, vocab]: -inf for barred tokens, else 0.
 
-    `may_end` is bool [open, beam or 1]; `position`, an int32 scalar, is the number of tokens so far.
+    `may_end` is bool [open, beam or 1]. `position`, an int32 scalar, is the number of tokens so far.
     """
     bias = restrictions.ending_bias(may_end, vocab_size, must_end=goal.ends_at_minimum)
     for rule in goal.rules:
