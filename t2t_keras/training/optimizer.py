@@ -1,4 +1,4 @@
-"""The paper's Adam (section 5.3), with dense gradients and one fused operation per matrix of weights."""
+"""The Adam of `updates.adam` (section 5.3) in one fused TensorFlow operation per matrix of weights."""
 
 from collections.abc import Sequence
 

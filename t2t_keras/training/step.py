@@ -25,7 +25,7 @@ from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.traced import TracedFunction
-from t2t_keras.training.updates import StepMetrics, update_rate
+from t2t_keras.training.updates import StepMetrics, clipped, moved_average, update_rate
 
 SUM = tf.distribute.ReduceOp.SUM
 
@@ -87,7 +87,12 @@ class TrainingStep:
         not grow with their number. The first access traces: do it outside of all graphs, tapes and replicas.
         """
         scale, seed, step = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64)
-        return self._trace(self._sums_and_gradients, scale, seed, step)
+
+        def of_rows(*arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
+            *matrices, source, target, scale, seed, step = arguments
+            return self.objective(self._weighted, matrices, Rows(Pairs(source, target), scale, seed, step))
+
+        return self._trace(of_rows, scale, seed, step)
 
     @functools.cached_property
     def row_loss(self) -> Callable[..., Tensor]:
@@ -103,10 +108,6 @@ class TrainingStep:
         # XLA compiles it once per shape; on a TPU it is a part of each graph that calls it, all of which XLA compiles.
         jit_compile = None if self._is_tpu else True
         return tf.function(function, signature, autograph=False, jit_compile=jit_compile).get_concrete_function()
-
-    def _sums_and_gradients(self, *arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
-        *matrices, source, target, scale, seed, step = arguments
-        return self.objective(self._weighted, matrices, Rows(Pairs(source, target), scale, seed, step))
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
         """Runs a number of steps on batches from `distributed` without returning to Python."""
@@ -184,18 +185,15 @@ class TrainingStep:
         all_tokens = replica.all_reduce(SUM, tokens)
         scale = 1.0 / tf.maximum(all_tokens, 1.0)
         seed = fold_in(step_seed(self.config.seed, self.step), tf.cast(replica.replica_id_in_sync_group, tf.int32))
-        weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
-        sums, gradients = self._accumulated(weights, batch["source"], batch["target"], scale, seed)
+        sums, gradients = self._gradients(batch["source"], batch["target"], scale, seed)
         # Two calls, because TensorFlow would join the tensors of one, which copies all gradients there and back.
         sums, gradients = replica.all_reduce(SUM, sums), replica.all_reduce(SUM, gradients)
-        norm = tf.linalg.global_norm(gradients)
-        if self.config.clip_norm:
-            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
+        gradients, norm = clipped(gradients, self.config.clip_norm)
         step = self.step + 1
         rate = update_rate(self.config, self.model.config.d_model, step, last_step)
         self.adam.apply(gradients, rate, step)
         for average, matrix in zip(self.averages, self.weights, strict=False):
-            average.assign_add((1.0 - self.config.ema_decay) * (matrix - average))
+            average.assign(moved_average(average, matrix, self.config.ema_decay))
         self.step.assign_add(1)
         loss, *measures = tf.unstack(sums)
         return loss, all_tokens, rate, norm, *measures
@@ -216,41 +214,38 @@ class TrainingStep:
         finally:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
 
-    def _accumulated(
-        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Sums and gradients of a replica's rows, in `accumulation_steps` parts one after the other."""
-        parts = self.config.accumulation_steps
+    def _gradients(self, source: Tensor, target: Tensor, scale: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Sums and gradients of a replica's rows, in `accumulation_steps` parts one after the other.
+
+        The streams of a single CPU compute the rows of a part side by side.
+        """
+        weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
+        parts, streams, step = self.config.accumulation_steps, self._streams, tf.convert_to_tensor(self.step)
+
+        def of_part(source: Tensor, target: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
+            if streams == 1:
+                return self.row_gradients(*weights, source, target, scale, seed, step)
+            # Rows are sorted by length, so taking every n-th row gives n streams equal work.
+            results = [
+                self.row_gradients(*weights, source[i::streams], target[i::streams], scale, fold_in(seed, i), step)
+                for i in range(streams)
+            ]
+            sums, gradients = zip(*results, strict=True)
+            return tf.add_n(sums), [tf.add_n(shares) for shares in zip(*gradients, strict=True)]
+
         if parts == 1:
-            return self._side_by_side(weights, source, target, scale, fold_in(seed, 0))
+            return of_part(source, target, fold_in(seed, 0))
         # With the parts as a separate axis, XLA sees that each has the same static shape.
         source, target = _in_parts(source, parts), _in_parts(target, parts)
 
         def add(index: Tensor, sums: Tensor, gradients: list[Tensor]) -> tuple:
-            part_sums, part_gradients = self._side_by_side(
-                weights, source[index], target[index], scale, fold_in(seed, index)
-            )
-            return index + 1, sums + part_sums, [a + b for a, b in zip(gradients, part_gradients, strict=True)]
+            more_sums, more_gradients = of_part(source[index], target[index], fold_in(seed, index))
+            return index + 1, sums + more_sums, [a + b for a, b in zip(gradients, more_gradients, strict=True)]
 
         none = tf.zeros([1 + len(self.objective.measures)])
         start = (tf.constant(0), none, [tf.zeros(shape) for shape in self.layout.shapes])
         _, sums, gradients = tf.while_loop(lambda index, *_: index < parts, add, start, parallel_iterations=1)
         return sums, gradients
-
-    def _side_by_side(
-        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Sums and gradients of some rows, split among streams that compute in parallel."""
-        count, step = self._streams, tf.convert_to_tensor(self.step)
-        if count == 1:
-            return self.row_gradients(*weights, source, target, scale, seed, step)
-        # Rows are sorted by length, so taking every count-th one gives the streams equal work.
-        results = [
-            self.row_gradients(*weights, source[i::count], target[i::count], scale, fold_in(seed, i), step)
-            for i in range(count)
-        ]
-        sums, gradients = zip(*results, strict=True)
-        return tf.add_n(sums), [tf.add_n(parts) for parts in zip(*gradients, strict=True)]
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,11 @@
-"""What the training steps of all backends share; this module does not import TensorFlow."""
+"""The update of a training step on any backend, as functions of arrays; this module does not import TensorFlow."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from keras import ops
 
 from t2t_keras import schedules
 from t2t_keras.config import TrainConfig
@@ -56,3 +57,49 @@ def update_rate(config: TrainConfig, d_model: int, step: Tensor, last_step: Tens
     else:
         rate = schedules.learning_rate(step, d_model, warmup_steps, scale, config.hold_steps)
     return rate * schedules.decay_to_zero(step, last_step, config.decay_steps) if config.decay_steps else rate
+
+
+def clipped(gradients: Sequence[Tensor], clip_norm: float) -> tuple[list[Tensor], Tensor]:
+    """Scales gradients so that their global norm is at most `clip_norm`; 0 does not clip.
+
+    Args:
+        gradients: float32 arrays of any shapes.
+        clip_norm: largest norm of all gradients together.
+
+    Returns:
+        The gradients, and their global norm before clipping, float32 scalar. If the norm is not finite, neither are
+        all of the gradients.
+    """
+    norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+    if not clip_norm:
+        return list(gradients), norm
+    factor = clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm)
+    return [gradient * factor for gradient in gradients], norm
+
+
+def adam(
+    weight: Tensor, moments: tuple[Tensor, Tensor], gradient: Tensor, rate: Tensor, step: Tensor, config: TrainConfig
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Updates a weight by Adam (Kingma and Ba, 2015); epsilon is added to the uncorrected root, as in T2T (5.3).
+
+    Args:
+        weight: float32, any shape.
+        moments: moving averages of the gradient and of its square, of that shape.
+        gradient: dense, of that shape.
+        rate: learning rate, float32 scalar.
+        step: number of this update, from 1.
+        config: has beta1, beta2 and epsilon.
+
+    Returns:
+        The weight and the moments after the update.
+    """
+    beta1, beta2, count = config.adam_beta1, config.adam_beta2, ops.cast(step, "float32")
+    first = moments[0] + (1.0 - beta1) * (gradient - moments[0])
+    second = moments[1] + (1.0 - beta2) * (ops.square(gradient) - moments[1])
+    rate = rate * ops.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
+    return weight - rate * first / (ops.sqrt(second) + config.adam_epsilon), (first, second)
+
+
+def moved_average(average: Tensor, weight: Tensor, decay: float) -> Tensor:
+    """Moves an exponential average of a weight by one update."""
+    return average + (1.0 - decay) * (weight - average)

@@ -3,7 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.config import TrainConfig
 from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.updates import adam as plain_adam
 from tests.training.numpy_adam import NumpyAdam
 
 BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-9
@@ -35,6 +37,18 @@ def test_equals_numpy():
         )
         expected.apply(gradients, rate, step)
         assert_equal_states(adam, expected)
+
+
+def test_the_plain_version_equals_numpy():
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(5, 3)).astype(np.float32)
+    config = TrainConfig(adam_beta1=BETA1, adam_beta2=BETA2, adam_epsilon=EPSILON)
+    expected, moments = NumpyAdam([weight], BETA1, BETA2, EPSILON), (np.zeros_like(weight), np.zeros_like(weight))
+    for step, rate in enumerate(RATES, start=1):
+        gradient = (random.normal(size=weight.shape) * 10.0 ** (step - 3)).astype(np.float32)
+        weight, moments = plain_adam(weight, moments, gradient, np.float32(rate), np.int32(step), config)
+        expected.apply([gradient], rate, step)
+        np.testing.assert_allclose(weight, expected.weights[0], rtol=1e-5, atol=1e-6)
 
 
 def test_zero_gradients_change_nothing():

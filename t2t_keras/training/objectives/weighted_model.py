@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.models.contract import SequenceModel, States
+from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import weight_names
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.hoisting import HoistedWeights
@@ -62,7 +62,8 @@ class WeightedModel:
     def loss_sum(self, matrices: Sequence[Tensor], pairs: Pairs) -> Tensor:
         """Computes the sum of the token losses without label smoothing and dropout."""
         weights = self.layout.split(matrices)
-        states = self._states(weights, pairs, seed=None, training=False)
+        with self._scope(weights):
+            states = self._model.states(pairs._asdict(), skip_padding=self._skip_padding)
         return self._fused_loss(states.hidden, self._head(weights), pairs.target, 0.0, 1.0).loss_sum
 
     def likelihood(
@@ -78,7 +79,8 @@ class WeightedModel:
             seed: int32 [2], seed of the dropout.
         """
         weights = self.layout.split(matrices)
-        states = self._states(weights, pairs, seed=seed, training=True)
+        with self._scope(weights):
+            states = self._model.states(pairs._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
         results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
@@ -93,7 +95,8 @@ class WeightedModel:
             scales: float32 [rows], factors on the loss of each row in the gradients.
         """
         weights = self.layout.split(matrices)
-        states = self._states(weights, pairs, seed=None, training=False)
+        with self._scope(weights):
+            states = self._model.states(pairs._asdict(), skip_padding=self._skip_padding)
         head = self._head(weights)
         barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
         head = head._replace(bias=barred if head.bias is None else head.bias + barred)
@@ -128,10 +131,6 @@ class WeightedModel:
     def _scope(self, weights: list[Tensor]) -> keras.StatelessScope:
         """Returns a context in which the model's variables have these values."""
         return keras.StatelessScope(zip(self._variables, weights, strict=True))
-
-    def _states(self, weights: list[Tensor], pairs: Pairs, *, seed: Tensor | None, training: bool) -> States:
-        with self._scope(weights):
-            return self._model.states(pairs._asdict(), seed=seed, training=training, skip_padding=self._skip_padding)
 
     def _head(self, weights: list[Tensor]) -> Head:
         return Head(weights[self._table_index], None if self._bias_index is None else weights[self._bias_index])

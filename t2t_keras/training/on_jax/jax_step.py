@@ -26,7 +26,7 @@ from t2t_keras.tensor import Tensor
 from t2t_keras.training.on_jax.jax_devices import BATCH, JaxDevices, in_host_memory, is_out_of_memory
 from t2t_keras.training.on_jax.jax_layout import weight_layout
 from t2t_keras.training.on_jax.jax_loss import scaled_loss
-from t2t_keras.training.updates import Head, StepMetrics, update_rate
+from t2t_keras.training.updates import Head, StepMetrics, adam, clipped, moved_average, update_rate
 
 
 class TrainingState(NamedTuple):
@@ -147,28 +147,19 @@ class JaxStep:
         seed = fold_in(seed, jax.lax.axis_index(BATCH))
         sums = self._accumulated(state.weights, source, target, scale, seed)
         loss, gradients = self._over_replicas(sums)
-        norm = jnp.sqrt(sum(jnp.sum(jnp.square(gradient)) for gradient in gradients))
-        if config.clip_norm:
-            factor = config.clip_norm * jnp.minimum(1.0 / norm, 1.0 / config.clip_norm)
-            gradients = [gradient * factor for gradient in gradients]
+        gradients, norm = clipped(gradients, config.clip_norm)
         rate = update_rate(config, self.model.config.d_model, step, last_step)
         return self._updated(state, gradients, rate, step), (loss, tokens, rate, norm)
 
     def _updated(self, state: TrainingState, gradients: list[Tensor], rate: Tensor, step: Tensor) -> TrainingState:
-        """The paper's Adam, as in `training.optimizer`, and the moving averages, if kept."""
-        beta1, beta2 = self.config.adam_beta1, self.config.adam_beta2
-        count = step.astype("float32")
-        rate = rate * jnp.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
-        weights, moments = list(state.weights), (list(state.first_moments), list(state.second_moments))
-        first, second = moments
-        for index, gradient in zip(self._trained, gradients, strict=True):
-            first[index] += (1.0 - beta1) * (gradient - first[index])
-            second[index] += (1.0 - beta2) * (jnp.square(gradient) - second[index])
-            weights[index] -= rate * first[index] / (jnp.sqrt(second[index]) + self.config.adam_epsilon)
-        averages = [
-            average + (1.0 - self.config.ema_decay) * (weight - average)
-            for average, weight in zip(state.averages, weights, strict=False)
-        ]
+        """Updates the weights that are trained, their moments, and the moving averages if they are kept."""
+        weights, first, second = list(state.weights), list(state.first_moments), list(state.second_moments)
+        for i, gradient in zip(self._trained, gradients, strict=True):
+            weights[i], (first[i], second[i]) = adam(
+                weights[i], (first[i], second[i]), gradient, rate, step, self.config
+            )
+        pairs = zip(state.averages, weights, strict=False)
+        averages = [moved_average(average, weight, self.config.ema_decay) for average, weight in pairs]
         return TrainingState(weights, first, second, averages)
 
     def _accumulated(
