@@ -1,15 +1,16 @@
-"""Contexts that layers find while they are called, for example to hand over values that are not outputs."""
+"""Contexts that layers look up during a call, to hand over side results or to read settings."""
 
 import contextvars
 from typing import Any, ClassVar, Self
 
 
 class Collector:
-    """A context manager that layers called inside its `with` block find, and to which they may hand over values.
+    """A context manager that layers look up when they are called inside its `with` block.
 
-    Each direct subclass is one kind of collector. If blocks of one kind are nested, layers find the innermost one.
+    Layers hand over side results to a collector, or read settings from it. Each direct subclass is one kind; if blocks
+    of the same kind are nested, layers find the innermost one.
 
-    Layers look collectors up in a context variable, so they need not pass on arguments that they do not use. A
+    Collectors are found through a context variable, so that layers need not pass on arguments that they do not use. A
     collector belongs to one forward pass: each thread, and so each replica, finds only its own, and no layer holds on
     to tensors of a traced graph.
     """

@@ -18,8 +18,8 @@ class DecodeConfig:
         beam_size: hypotheses kept per sentence; 1 is greedy search.
         length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
         min_length: minimum number of output tokens before the end symbol.
-        max_length_offset: output tokens allowed beyond the source length, end symbols included.
-        max_length_factor: factor on the source length in the output limit, to which max_length_offset is added.
+        max_length_offset: output tokens allowed beyond max_length_factor times the source length, end symbols included.
+        max_length_factor: factor on the source length in the output limit; see max_length_offset.
         patience: 0 searches until no better hypothesis can be found; otherwise a sentence also ends once patience *
             beam_size hypotheses have finished (Kasai et al., 2024); with groups, this applies to each group and its
             share of the beam.

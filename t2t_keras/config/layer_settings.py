@@ -25,8 +25,7 @@ class LayerSettings:
             as in T2T.
         layer_norm_epsilon: added to the variance in layer normalisation.
         use_attention_bias: whether the attention projections have biases.
-        attention_score: "scaled_dot" (equation 1), "dot" (without the division by sqrt(d_key)) or "additive" (section
-            3.2.1).
+        attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)) or "additive" (section 3.2.1).
         attention_window: number of positions that self-attention reaches on either side, or in the decoder only
             backwards (section 4, "restricted"); None or 0 means all positions.
         query_key_initializer: initializer of the query and key kernels: "glorot_uniform" or "lecun_uniform"; with the

@@ -82,7 +82,7 @@ class ModelConfig(abc.ABC):
     def hidden_scores(self, length: int) -> int:
         """Elements in the hidden layers of additive attention scores, per source token and target token.
 
-        They are not matrix products: they take the time of reading and writing them.
+        They are not matrix products; their cost is the time to read and write them.
         """
         return 0
 

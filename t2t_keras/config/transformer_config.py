@@ -23,8 +23,8 @@ class TransformerConfig(LayerSettings, ModelConfig):
     Attributes:
         num_encoder_layers: number of encoder layers, the paper's N.
         num_decoder_layers: number of decoder layers, the paper's N.
-        position_encoding: "sinusoidal" (interleaved, section 3.5), "sinusoidal_halves" (T2T) or "learned" (Table 3, row
-            E).
+        position_encoding: "sinusoidal" (interleaved, section 3.5), "sinusoidal_halves" (T2T) or "learned" (row E of
+            Table 3).
         max_positions: number of rows of the learned position table; sinusoids have no limit.
         tie_embeddings: whether source, target and the pre-softmax projection share one matrix (section 3.4).
         use_output_bias: whether the logits have a bias.

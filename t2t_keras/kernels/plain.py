@@ -37,7 +37,8 @@ __all__ = [
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """inputs @ kernel + bias: float [..., d_in], [d_in, d_out], [d_out] or None --> [..., d_out] in the inputs' dtype.
 
-    The product is computed in the inputs' dtype, unless there is a `ProductDtype` or the kernel is bfloat16.
+    Kernel and bias are cast to the inputs' dtype. The product is computed in a different dtype only if there is a
+    `ProductDtype` or if the kernel is bfloat16.
     """
     dtype = product_dtype(inputs, kernel)
     outputs = ops.matmul(ops.cast(inputs, dtype), ready_kernel(kernel, dtype))  # --> [..., d_out]
@@ -115,7 +116,7 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
 
 
 def with_dense_gradient(weight: Tensor) -> Tensor:
-    """Makes the gradient of a weight from which rows are gathered dense in TensorFlow, as it is in other backends.
+    """Wraps a weight so that gathering its rows has a dense gradient in TensorFlow, as on other backends.
 
     A sparse gradient has only the gathered rows, and Keras's optimizers would not update the moments of the others. The
     gradient of a reshape is dense, even if the shape does not change.

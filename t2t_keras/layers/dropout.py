@@ -27,7 +27,7 @@ def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
 class Dropout(Layer):
     """Zeroes random elements in training, and scales up the others (section 5.4; Srivastava et al., 2014).
 
-    If a `seed` is passed to the call, the mask depends only on this seed, so that a resumed training computes the same.
+    If a `seed` is passed to the call, the mask depends only on this seed, which makes training exactly resumable.
     Otherwise the layer draws seeds from its own generator, as Keras's layer does.
 
     Args:

@@ -105,10 +105,10 @@ class MixtureOfExperts(Layer):
     the gating is computed in float32. A position costs as much as k experts, whatever their total number. Experts have
     no limit of capacity, so the output at a position does not depend on other positions.
 
-    The balance loss is the sum of two squared coefficients of variation over the experts: that of their importance,
-    which is the sum of their gates, and that of their load. Shazeer et al. compute it over a batch; here it is computed
-    for each sentence. The sum over a batch therefore does not depend on how the batch is divided, but the loss also
-    encourages balance within a sentence. It is computed only inside an `AuxiliaryLosses` block.
+    The balance loss adds two squared coefficients of variation over the experts: of their importance, the sum of their
+    gates, and of their load. Shazeer et al. compute it over a batch; here it is computed for each sentence. The sum
+    over a batch therefore does not depend on how the batch is divided, but the loss also encourages balance within a
+    sentence. It is computed only inside an `AuxiliaryLosses` block.
 
     Args:
         num_experts: number of experts.

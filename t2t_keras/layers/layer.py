@@ -41,7 +41,7 @@ class Layer(keras.layers.Layer):
         return_losses: bool = False,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """As in Keras, but goes through `__call__`, which passes `training` on to nested layers, instead of `call`."""
+        """Like Keras's, but uses `__call__` instead of `call`, so that `training` reaches nested layers."""
         if not self.built:
             raise ValueError(f"the layer {self.name!r} is not built, so that it has no variables yet")
         mapping: list[tuple[Any, Any]] = []

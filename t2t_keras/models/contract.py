@@ -176,7 +176,7 @@ class Attentions(NamedTuple):
 
 
 class AttentionViews(Protocol):
-    """The interface of a model that offers `ATTENTION`; inputs are those of `ScoringModel.states`."""
+    """The interface of a model that offers `ATTENTION`; inputs are as in `ScoringModel.states`."""
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """Logits without dropout, float32 [batch, target_len, vocab], and the attention weights of this pass."""

@@ -235,5 +235,5 @@ def _check_onnx(path: str | os.PathLike[str]) -> None:
 
 
 def _runs(name: str) -> Any:
-    """Imports a module of `t2t_keras.runs` late: it imports this one, and most models never need it."""
+    """Imports a module of `t2t_keras.runs` on use: that package imports this one, and most models never need it."""
     return importlib.import_module(f"t2t_keras.runs.{name}")

@@ -1,4 +1,4 @@
-"""Named configurations: the paper's models, T2T's, small models, all rows of Table 3, and other systems by module."""
+"""Named configurations: the paper's models, T2T's, small models, all rows of Table 3, and the systems of Table 2."""
 
 import importlib
 from typing import Any
@@ -55,9 +55,9 @@ _T2T_TRAIN = {
     "keep_checkpoints": 20,
 }
 
-# Section 6.3 states the number of layers, d_model and the search settings. Heads and d_ff are those of big. Dropout,
-# learning rate and number of updates are this project's choice: the paper tuned the first two on validation data and
-# does not state the third.
+# Section 6.3 states the number of layers, d_model and the search settings. Heads and d_ff are the same as in big.
+# Dropout, learning rate and number of updates are this project's choice: the paper tuned the first two on validation
+# data and does not state the third.
 _PARSING: dict[str, Any] = {
     **_BIG_SIZES,
     "num_encoder_layers": 4,

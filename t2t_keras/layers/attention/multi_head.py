@@ -187,8 +187,8 @@ class MultiHeadAttention(Layer):
     ) -> tuple[Tensor, Tensor]:
         """Computes attention with the layer's score; a subclass may override it.
 
-        Arguments and results are those of `scaled_dot_product_attention`. `is_step` says whether the memory was passed
-        as `KeysAndValues`. In a search step the queries are the hypotheses of a beam, and self-attention has one key
+        Arguments and results are as in `scaled_dot_product_attention`. `is_step` says whether the memory was passed as
+        `KeysAndValues`. In a search step the queries are the hypotheses of a beam, and self-attention has one key
         for each hypothesis at each position.
         """
         if self.score == "scaled_dot":

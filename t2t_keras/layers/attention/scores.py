@@ -50,7 +50,7 @@ def dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T) V, the unscaled form (section 3.2.1).
 
-    Arguments and results are those of `scaled_dot_product_attention`.
+    Arguments and results are as in `scaled_dot_product_attention`.
     """
     return weighted_values(kernels.scores(queries, keys), values, mask, dropout=dropout)
 
@@ -68,7 +68,7 @@ def additive_attention(
 
     This is the score of Bahdanau et al. (2015), v . tanh(W q + U k), where the projections of multi-head attention take
     the place of W and U. `vector` is v, float [..., d_key], broadcastable to the queries without their query_len axis.
-    Other arguments and the results are those of `scaled_dot_product_attention`.
+    Other arguments and the results are as in `scaled_dot_product_attention`.
     """
     return weighted_values(additive_scores(queries, keys, vector), values, mask, dropout=dropout)
 
@@ -77,7 +77,7 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """v . tanh(q + k) for each query and key: float [..., query_len, key_len].
 
     To save memory, the hidden layer, [..., query_len, key_len, d_key], is computed for some queries at a time, and
-    again in the backward pass. Arguments are those of `additive_attention`.
+    again in the backward pass. Arguments are as in `additive_attention`.
     """
     vector = ops.cast(vector, queries.dtype)
     query_len, keys_size = kernels.shape(queries)[-2], math.prod(kernels.shape(keys))
