@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" on TensorFlow and Keras 3.
 
-A name is imported from where it lives when it is first asked for: the layers and the model need Keras alone, on
-whatever backend, and only what trains, decodes or evaluates needs TensorFlow.
+Names are imported lazily, on first access. The layers and the model need only Keras, on any backend; TensorFlow is
+imported only for training, decoding and evaluation.
 """
 
 import importlib
@@ -56,7 +56,7 @@ __all__ = [
     "share_out_cores",
 ]
 
-# Of the project; pyproject.toml reads it from here.
+# The project's version; pyproject.toml reads it from here.
 __version__ = "0.1.0"
 
 _MODULES = {"layers": "layers", "losses": "losses", "presets": "models.presets", "schedules": "schedules"}

@@ -1,4 +1,4 @@
-"""The exception for faulty input, as opposed to faults of the program, and packages that need not be installed."""
+"""Exceptions for bad user input, as opposed to programming errors, and the import of optional packages."""
 
 import contextlib
 import importlib
@@ -14,15 +14,15 @@ class InputError(ValueError):
 
 
 class AwayError(InputError):
-    """What is needed does not answer, such as a bucket, and may do so later: the same command is to be tried again.
+    """A resource such as a bucket does not respond; the same command may succeed later.
 
-    Programs print it and exit with status 69, by which a scheduler can tell it from a mistake.
+    Programs print the message and exit with status 69, so that a scheduler can tell an outage from a mistake.
     """
 
 
 @contextlib.contextmanager
 def named(place: object) -> Iterator[None]:
-    """Puts a place, such as a file or a line of it, before what an `InputError` inside says."""
+    """Prefixes the message of an `InputError` raised inside with a place, such as a file or a line."""
     try:
         yield
     except InputError as error:
@@ -31,7 +31,7 @@ def named(place: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(what: object) -> Iterator[None]:
-    """Makes an `InputError` of an `OSError` inside: what could not be done, and why."""
+    """Turns an `OSError` raised inside into an `InputError` that says what failed and why."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def explained(what: object) -> Iterator[None]:
 
 
 def optional_module(name: str, missing: str) -> Any:
-    """Imports a module of a package that need not be installed; where it is not, the message `missing` says so."""
+    """Imports a module of an optional package; raises InputError with the message `missing` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

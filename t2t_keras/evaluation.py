@@ -1,4 +1,4 @@
-"""Translates a corpus, scores it and writes both to files."""
+"""Evaluation on a corpus: translates it, scores the translations and writes both to files."""
 
 import dataclasses
 import itertools
@@ -21,7 +21,7 @@ from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.tokenizer import Tokenizer
 
-# A reference's tokens beyond this many are not counted: attention over them would need too much memory.
+# Sources and references are truncated to this many tokens: attention over more would need too much memory.
 MAX_CROSS_ENTROPY_LENGTH = 1024
 
 
@@ -30,13 +30,13 @@ class Evaluation:
     """A translated and scored corpus.
 
     Attributes:
-        hypotheses: one translation for each source line.
+        hypotheses: one translation per source line.
         scores: scores of the hypotheses.
         perplexity: perplexity per reference token, end symbols included; None if it was not computed.
-        seconds: time of translating, without tracing the graph of the first line's search.
+        seconds: translation time, without the warm-up call that traces the graph.
         num_tokens: number of tokens generated in that time, end symbols included.
-        num_long_lines: number of source lines too long to be translated in one piece.
-        num_cut: number of hypotheses that were cut at the limit of their length.
+        num_long_lines: number of source lines with a sentence that was too long to be translated in one piece.
+        num_cut: number of hypotheses truncated at the length limit.
     """
 
     hypotheses: list[str]
@@ -60,21 +60,22 @@ def evaluate(
     settings: ScoringSettings | None = None,
     on_progress: Progress | None = None,
 ) -> Evaluation:
-    """Translates the sources and scores the result against the references, as the translator's task does.
+    """Translates the sources and scores the results against the references with the metrics of the translator's task.
 
     Args:
         translator: translates the sources.
         sources: lines of text, or requests.
-        references: one for each source.
-        settings: what the scores depend on; None means the defaults.
+        references: one per source.
+        settings: settings of the scores; None means the defaults.
         on_progress: see `Translator.translate`.
 
     Raises:
-        InputError: there are no lines, unequal numbers of them, or no tokeniser; raised before translating.
+        InputError: there are no lines, the numbers of sources and references differ, or the task cannot score with
+            these settings, for example because a tokeniser is not installed. Raised before translation starts.
     """
     check_lines(sources, references)
     translator.task.check(references, settings or ScoringSettings())
-    # Traces the graph or converts the model, once; for a line without text it would do nothing.
+    # Warm-up: traces the graph or converts the model. A blank line would do neither.
     texts = [source if isinstance(source, str) else source.text for source in sources]
     first = next((place for place, text in enumerate(texts) if text.strip()), 0)
     translator.translate(sources[first : first + 1], scored=False)
@@ -97,11 +98,20 @@ def evaluate(
 def corpus_cross_entropy(
     model: Any, tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str], tokens_per_batch: int = 2048
 ) -> tuple[float, int]:
-    """The sum of the model's cross-entropy on target tokens, end symbols included, in nats, and the number of tokens.
+    """Computes the cross-entropy of the targets under the model, without label smoothing.
 
-    There is no label smoothing; exp(sum / count) is the perplexity per token. The text must be prepared as the training
-    data was; sentences are cut after `MAX_CROSS_ENTROPY_LENGTH` tokens, end symbol included. Rows times padded tokens
-    of the longer side stay within `tokens_per_batch`.
+    exp(sum / count) of the result is the perplexity per token. Sentences are truncated to `MAX_CROSS_ENTROPY_LENGTH`
+    tokens, end symbol included.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        sources: lines of text, prepared as the training data was.
+        targets: one per source, prepared likewise.
+        tokens_per_batch: limit of a batch's rows times the padded length of its longer side.
+
+    Returns:
+        The sum over all target tokens, end symbols included, in nats; and the number of these tokens.
 
     Raises:
         InputError: there are no lines, or the numbers of lines differ.
@@ -116,7 +126,10 @@ def corpus_cross_entropy(
 
 
 def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
-    """The perplexity of a token of what a translator's model should write for sources; raises as the cross-entropy."""
+    """Perplexity per token of the targets that the translator's model was trained to write for these sources.
+
+    Sources and references are prepared as the translator prepares lines. Raises as `corpus_cross_entropy`.
+    """
     check_lines(sources, references)
     sources = [translator.beginning(translator.repaired(line)) for line in sources]
     pairs = zip(sources, map(translator.repaired, references), strict=True)
@@ -126,7 +139,7 @@ def target_perplexity(translator: Translator, sources: Sequence[str], references
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:
-    """The perplexity from the result of `corpus_cross_entropy`; infinite above a float, perhaps not a number."""
+    """Perplexity from the result of `corpus_cross_entropy`: inf if it exceeds the range of a float; NaN stays NaN."""
     total, count = cross_entropy
     mean = total / count
     return math.inf if mean >= 700 else math.exp(mean)
@@ -135,10 +148,18 @@ def perplexity(cross_entropy: tuple[float, int]) -> float:
 def write_evaluation(
     output_dir: str | os.PathLike[str], evaluation: Evaluation, settings: dict[str, Any]
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes `hypotheses.txt`, one a line, and `scores.json` with the scores and `settings`; returns both paths.
+    """Writes `hypotheses.txt`, one hypothesis per line, and `scores.json`.
 
-    `output_dir` is created if missing; `settings` are JSON values that say what was evaluated. A perplexity that is no
-    finite number is null. Raises an OSError if a file cannot be written.
+    Args:
+        output_dir: folder for the files; created if missing.
+        evaluation: the evaluation to write. A perplexity that is not finite is written as null.
+        settings: JSON values that describe what was evaluated; stored in `scores.json`.
+
+    Returns:
+        The paths of the two files.
+
+    Raises:
+        OSError: a file cannot be written.
     """
     directory = local_path(output_dir, "output_dir")
     directory.mkdir(parents=True, exist_ok=True)
@@ -162,5 +183,5 @@ def write_evaluation(
 
 
 def _cut_ids(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
-    """The ids of each line with an end symbol, cut to `MAX_CROSS_ENTROPY_LENGTH`."""
+    """Token ids of each line with an end symbol, truncated to `MAX_CROSS_ENTROPY_LENGTH`."""
     return [[*ids, EOS_ID][:MAX_CROSS_ENTROPY_LENGTH] for ids in tokenizer.encode_batch(list(lines))]

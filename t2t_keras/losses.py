@@ -1,4 +1,4 @@
-"""The label-smoothed loss as a sum and a token count."""
+"""Label-smoothed cross-entropy, as a sum with a token count and as a Keras loss."""
 
 from typing import Any
 
@@ -9,12 +9,19 @@ from t2t_keras.tensor import Tensor
 
 
 def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of int `targets` [...] against (1 - epsilon) one-hot + epsilon uniform (section 5.4), float32
-    [...].
+    """Cross-entropy of each token with label smoothing (section 5.4).
 
-    The uniform part covers the whole vocabulary (Szegedy et al., 2016). T2T gives the target exactly 1 - epsilon and
-    the rest epsilon / (vocab - 1): the same distribution at epsilon' = epsilon * vocab / (vocab - 1). `logits` are
-    float [..., vocab]; `label_smoothing` is epsilon, in [0, 1).
+    The smoothed target distribution is (1 - epsilon) * one-hot + epsilon * uniform, where the uniform part covers the
+    whole vocabulary (Szegedy et al., 2016). T2T gives the target exactly 1 - epsilon and every other entry
+    epsilon / (vocab - 1), which is the same distribution with epsilon' = epsilon * vocab / (vocab - 1).
+
+    Args:
+        targets: token ids, int [...].
+        logits: float [..., vocab].
+        label_smoothing: epsilon, in [0, 1).
+
+    Returns:
+        float32 [...].
     """
     logits = ops.cast(logits, "float32")
     log_normaliser = ops.logsumexp(logits, axis=-1)  # --> [...]
@@ -24,8 +31,17 @@ def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) 
 
 
 def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Sum of the token losses and number of tokens, float32 scalars, to be divided once, over all replicas. Targets are
-    int [batch, target_len], where id 0 is padding and does not count; logits are float [batch, target_len, vocab].
+    """Sum of the token losses, and number of tokens.
+
+    The two are kept apart so that the loss is normalised only once, over all replicas.
+
+    Args:
+        targets: token ids, int [batch, target_len]; id 0 is padding and does not count.
+        logits: float [batch, target_len, vocab].
+        label_smoothing: epsilon, in [0, 1).
+
+    Returns:
+        Two float32 scalars.
     """
     real = ops.cast(ops.not_equal(targets, 0), "float32")
     return ops.sum(token_losses(targets, logits, label_smoothing) * real), ops.sum(real)
@@ -33,10 +49,10 @@ def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float =
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SmoothedCrossEntropy(keras.losses.Loss):
-    """The loss for Keras's `fit`: a mean over the batch's tokens without padding, float32 scalar.
+    """Label-smoothed cross-entropy for Keras's `fit`, averaged over the batch's tokens without padding.
 
-    Weights of samples, float [batch] or [batch, target_len], multiply the token losses; they do not change what the sum
-    is divided by, as in Keras's own losses, unless the reduction is "mean_with_sample_weight".
+    `sample_weight`, float [batch] or [batch, target_len], multiplies the token losses. As in Keras's own losses, it
+    does not change the divisor, unless the reduction is "mean_with_sample_weight".
 
     Args:
         label_smoothing: epsilon, in [0, 1).
@@ -44,6 +60,12 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     Call arguments:
         y_true: int [batch, target_len]; id 0 is padding.
         y_pred: logits, float [batch, target_len, vocab].
+
+    Returns:
+        float32 scalar.
+
+    Raises:
+        ValueError: `label_smoothing` is outside [0, 1), or `dtype` is neither float32 nor float64.
 
     Example:
         >>> loss = SmoothedCrossEntropy(label_smoothing=0.1)
@@ -61,19 +83,20 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         if sample_weight is not None and ops.ndim(sample_weight) == 1:
-            sample_weight = ops.expand_dims(sample_weight, -1)  # of all tokens of a sentence
-        if self.reduction == "mean_with_sample_weight":  # Keras divides by the sum of the weights
+            sample_weight = ops.expand_dims(sample_weight, -1)  # one weight per sentence
+        if self.reduction == "mean_with_sample_weight":
+            # Keras divides by the sum of the weights, so padding must have weight 0.
             real = ops.cast(ops.not_equal(y_true, 0), "float32")
             sample_weight = real if sample_weight is None else ops.cast(sample_weight, "float32") * real
         if getattr(y_pred, "_keras_mask", None) is not None:
-            # Without the mask, by which Keras would divide once more.
+            # The reshaped tensor lacks the Keras mask, by which Keras would normalise a second time.
             y_pred = ops.reshape(y_pred, ops.shape(y_pred))
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         targets = ops.cast(y_true, "int32")
         real = ops.cast(ops.not_equal(targets, 0), "float32")
-        # Keras takes the mean over all positions: times this, it is one over the tokens.
+        # Keras averages over all positions; dividing by the share of tokens makes it an average over tokens.
         share = ops.mean(real) if self.reduction in ("sum_over_batch_size", "mean") else 1.0
         return token_losses(targets, y_pred, self.label_smoothing) * real / ops.where(share > 0, share, 1.0)
 

@@ -1,4 +1,4 @@
-"""The paper's learning rate, and a constant one."""
+"""Learning rate schedules: the paper's, a constant rate, and a final decay to zero."""
 
 from typing import Any
 
@@ -11,9 +11,13 @@ from t2t_keras.tensor import Tensor
 def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 1.0, hold_steps: int = 0) -> Tensor:
     """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), float32 scalar (section 5.3, equation 3).
 
-    `step` is the update, counted from 1; the rate rises linearly for `warmup_steps`; `scale` is 1 in the paper, 2 in
-    T2T. With `hold_steps` it then stays for so many updates before it falls with the root of the step (Shazeer et al.,
-    2017); the paper holds it for none.
+    Args:
+        step: number of the update, counted from 1.
+        d_model: width of the model.
+        warmup_steps: updates during which the rate rises linearly.
+        scale: factor on the rate; 1 in the paper, 2 in T2T.
+        hold_steps: updates for which the rate then stays at its peak before it decays with the inverse square root
+            of the step (Shazeer et al., 2017); 0 in the paper.
     """
     step = ops.cast(step, "float32")
     falling = ops.rsqrt(step)
@@ -23,15 +27,15 @@ def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 
 
 
 def constant_rate(step: Tensor, warmup_steps: int, rate: float) -> Tensor:
-    """rate * min(1, step / warmup_steps), float32 scalar; `step` is the update, counted from 1."""
+    """rate * min(1, step / warmup_steps), float32 scalar; updates are counted from 1."""
     return rate * ops.minimum(1.0, ops.cast(step, "float32") / warmup_steps)
 
 
 def decay_to_zero(step: Tensor, last_step: Tensor, decay_steps: int) -> Tensor:
-    """min(1, (last_step + 1 - step) / decay_steps), float32 scalar: the factor of a rate that ends at zero.
+    """min(1, (last_step + 1 - step) / decay_steps), float32 scalar: a factor that decays a learning rate to zero.
 
-    `step` is the update, counted from 1. The factor is 1 until `decay_steps` updates are left, and 1 / `decay_steps` in
-    the last one. The paper's rate has no such factor.
+    Updates are counted from 1. The factor is 1 until `decay_steps` updates are left and falls linearly to
+    1 / `decay_steps` in the last one. The paper's schedule does not have it.
     """
     left = ops.cast(last_step + 1 - step, "float32")
     return ops.minimum(1.0, left / decay_steps)
@@ -39,7 +43,18 @@ def decay_to_zero(step: Tensor, last_step: Tensor, decay_steps: int) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """`learning_rate` for a Keras optimizer, which counts updates from 0.
+    """`learning_rate` as a schedule for Keras optimizers.
+
+    Args:
+        d_model: width of the model, at least 1.
+        warmup_steps: updates during which the rate rises linearly, at least 1.
+        scale: factor on the rate; 1 in the paper, 2 in T2T.
+
+    Call arguments:
+        step: number of the update, counted from 0 as Keras does.
+
+    Returns:
+        float32 scalar.
 
     Example:
         >>> schedule = PaperSchedule(d_model=512, warmup_steps=4000)
@@ -55,7 +70,6 @@ class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.scale = scale
 
     def __call__(self, step: Tensor) -> Tensor:
-        # Keras counts updates from 0.
         return learning_rate(ops.cast(step, "float32") + 1.0, self.d_model, self.warmup_steps, self.scale)
 
     def get_config(self) -> dict[str, Any]:

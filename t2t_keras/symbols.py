@@ -1,7 +1,7 @@
-"""Token ids that mean the same in every vocabulary."""
+"""Special tokens, whose ids are the same in every vocabulary."""
 
-PAD_ID = 0  # padding, and the start symbol of a decoder
-EOS_ID = 1  # the end of a sentence
-UNK_ID = 2  # a piece that the vocabulary lacks
+PAD_ID = 0  # padding, and the decoder's start symbol
+EOS_ID = 1  # end of sentence
+UNK_ID = 2  # unknown piece
 
-SPECIAL = ("<pad>", "</s>", "<unk>")  # their entries in every vocabulary, by id
+SPECIAL = ("<pad>", "</s>", "<unk>")  # vocabulary entries, indexed by id

@@ -1,5 +1,5 @@
-"""The type of tensors in annotations."""
+"""The type alias that annotations use for tensors."""
 
 from typing import Any, TypeAlias
 
-Tensor: TypeAlias = Any  # of any backend; a docstring or a comment gives dtype and shape
+Tensor: TypeAlias = Any  # of any backend; dtype and shape are in a docstring or a comment

@@ -1,4 +1,4 @@
-"""All settings, as frozen dataclasses that are stored as JSON."""
+"""All settings: frozen dataclasses that are stored as JSON."""
 
 from t2t_keras.config.data_config import DataConfig
 from t2t_keras.config.decode_config import DecodeConfig

@@ -1,4 +1,4 @@
-"""The settings of prepared data."""
+"""Settings of data preparation."""
 
 import dataclasses
 import re
@@ -9,31 +9,32 @@ from t2t_keras.errors import InputError
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
 
-# The length of a text in characters or bytes, where its length in the pieces of a "bpe" or "unigram" vocabulary is 1.
+# Approximate number of characters or bytes per piece of a "bpe" or "unigram" vocabulary.
 _TOKENS_OF_A_PIECE = 4
 
-_SYMBOL = re.compile(r"<(?!=)[^<>\s]+>")  # labels are <=...>
+_SYMBOL = re.compile(r"<(?!=)[^<>\s]+>")  # not <=...>, which is the form of labels
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """How text became token ids.
+    """How text is converted to token ids.
 
     Attributes:
-        task: what source and target mean: "translation", "parsing" or another one of `t2t_keras.tasks.registry`.
-        corpus: where the text came from ("files", "multi30k", "tatoeba", "gettext", "docstrings", "tfds:NAME").
+        task: what source and target are: "translation", "parsing" or another task of `t2t_keras.tasks.registry`.
+        corpus: origin of the text: "files", "multi30k", "tatoeba", "gettext", "docstrings", "wmt14" or "tfds:NAME".
         source_language: language code of the source side.
         target_language: language code of the target side.
-        vocab_type: entries of the shared vocabulary: "bpe" and "unigram" (pieces of words), "char" or "byte".
-        vocab_size: entries of the shared vocabulary; with "char" at most as many, and bytes spell rare characters; with
-            "byte" there are always 260, and less is refused.
-        source_vocab_size: entries of a vocabulary of sources alone, beside that of targets; 0: both sides share one.
-        extend_vocab: pieces of the training text that a vocabulary of another run is given in addition.
+        vocab_type: kind of vocabulary entries: "bpe" or "unigram" (subwords), "char" or "byte".
+        vocab_size: number of entries of the vocabulary, which both sides share unless source_vocab_size is given. With
+            "char" it is an upper limit, and rare characters are spelled in bytes. With "byte" there are always 260
+            entries plus the symbols, and a smaller value is an error.
+        source_vocab_size: number of entries of a separate vocabulary for sources; 0 means that both sides share one.
+        extend_vocab: number of pieces of the training text that are added to the vocabulary of another run.
         symbols: words of the text that are one token each, such as "<2fr>".
-        tags: the symbol that each corpus has in front of its sources, "" for none; empty without any tags.
-        max_length: training pairs with more tokens than this on a side, end symbol included, are dropped.
+        tags: symbol in front of the sources of each corpus, "" for none; empty means no tags at all.
+        max_length: training pairs with more tokens than this on either side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
-        lowercase: whether all text is lowercased before anything else.
+        lowercase: whether all text is lowercased first.
         seed: random seed of the preparation.
     """
 
@@ -67,10 +68,10 @@ class DataConfig:
 
     @property
     def all_symbols(self) -> tuple[str, ...]:
-        """The symbols of texts and corpora, each once."""
+        """The symbols in the text and the tags of the corpora, without duplicates."""
         return tuple(dict.fromkeys((*self.symbols, *filter(None, self.tags))))
 
     @property
     def tokens_of_a_piece(self) -> int:
-        """About how many tokens take the place of one token of a "bpe" vocabulary; what counts tokens grows by it."""
+        """Approximate number of tokens per piece of a "bpe" vocabulary, by which limits on tokens are multiplied."""
         return _TOKENS_OF_A_PIECE if self.vocab_type in ("char", "byte") else 1

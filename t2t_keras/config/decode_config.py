@@ -1,4 +1,4 @@
-"""The settings of a search."""
+"""Settings of decoding."""
 
 import dataclasses
 from typing import Any, ClassVar, Literal
@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 from t2t_keras.config.checks import check_not_negative, check_positive, check_types
 from t2t_keras.errors import InputError
 
-EngineName = Literal["tensorflow", "ctranslate2"]  # what searches
-ComputeType = Literal["float32", "int8", "bfloat16"]  # how CTranslate2 multiplies
+EngineName = Literal["tensorflow", "ctranslate2"]  # the implementation of the search
+ComputeType = Literal["float32", "int8", "bfloat16"]  # of CTranslate2's matrix products
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,30 +17,32 @@ class DecodeConfig:
     Attributes:
         beam_size: hypotheses kept per sentence; 1 is greedy search.
         length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
-        min_length: output tokens before the end symbol is allowed.
-        max_length_offset: output tokens allowed beyond the source's length, end symbols included.
-        max_length_factor: factor on the source's length in the limit of an output.
-        patience: 0 searches until nothing better can be found; else a sentence also ends when patience * beam_size
-            hypotheses have finished (Kasai et al., 2024); with groups, each group for its own share of the beam.
-        ends_within_beam: a hypothesis ends only if its end symbol is among the beam_size best continuations, as in
-            fairseq, CTranslate2 and Hugging Face's transformers, and not only among twice as many.
-        tokens_per_batch: budget of a decoding batch: sentences times source length.
+        min_length: minimum number of output tokens before the end symbol.
+        max_length_offset: output tokens allowed beyond max_length_factor times the source length, end symbols included.
+        max_length_factor: factor on the source length in the output limit; see max_length_offset.
+        patience: 0 searches until no better hypothesis can be found; otherwise a sentence also ends once patience *
+            beam_size hypotheses have finished (Kasai et al., 2024); with groups, this applies to each group and its
+            share of the beam.
+        ends_within_beam: whether a hypothesis can end only if its end symbol is among the beam_size best continuations,
+            as in fairseq, CTranslate2 and Hugging Face's transformers; otherwise twice as many are considered.
+        tokens_per_batch: token budget of a decoding batch: number of sentences times source length.
         length_normalization: divisor that turns a log-probability into a score: "gnmt" (the length penalty), "average"
             (the length) or "none".
         coverage_penalty: beta of GNMT's coverage penalty; 0 means none.
-        no_repeat_ngram_size: sequences of this many tokens occur at most once; 0 allows all repetitions.
+        no_repeat_ngram_size: length of the token n-grams that may occur at most once; 0 allows all repetitions.
         num_groups: groups of a diverse beam search (Vijayakumar et al., 2018); 1 means an ordinary search.
-        diversity_strength: reduction of a token's log-probability for each hypothesis of an earlier group that took it
-            at the same step.
-        sampling: draw beam_size samples instead of searching.
-        temperature: of sampling: divisor of the logits.
-        top_k: of sampling: draw from this many of the most probable tokens; 0 means all.
-        top_p: of sampling: draw from the fewest most probable tokens that together have this probability; 1 means all.
-        seed: of sampling; a sentence's samples are a function of it and of the sentence.
-        split: what is translated at a time: "sentences", which are found in each text and whose translations are joined
-            by the white space between them, or "lines", each as a whole; of the translation task alone.
-        bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the processor
-            supports it, and scores change in their third digit.
+        diversity_strength: penalty on a token's log-probability for each hypothesis of an earlier group that chose the
+            token at the same step.
+        sampling: whether to draw beam_size samples instead of searching.
+        temperature: divisor of the logits in sampling.
+        top_k: sample only from this many most probable tokens; 0 means all.
+        top_p: sample only from the smallest set of most probable tokens whose total probability reaches this value; 1
+            means all.
+        seed: of sampling; a sentence's samples are a function of this seed and the sentence.
+        split: unit of translation: "sentences", which are detected in each text and whose translations are joined by
+            the white space between them, or "lines", each as a whole; used only by the translation task.
+        bfloat16: whether search steps multiply with the weights in bfloat16: faster for large models if the processor
+            supports it, but scores change in their third digit.
     """
 
     section: ClassVar[str] = "decode"
@@ -91,6 +93,6 @@ class DecodeConfig:
 
     @property
     def length_limit(self) -> dict[str, Any]:
-        """The settings that limit the length of an output."""
+        """The settings that limit the output length."""
         names = ("min_length", "max_length_offset", "max_length_factor")
         return {name: getattr(self, name) for name in names}

@@ -1,9 +1,9 @@
-"""The settings of an encoder or decoder layer (Figure 1)."""
+"""Settings of an encoder or decoder layer (Figure 1)."""
 
 import dataclasses
 from typing import Any, Literal
 
-# Any activation of `keras.activations` may be added here by its name.
+# Any other activation of `keras.activations` can be added by its name.
 Activation = Literal["relu", "swish", "gelu"]
 AttentionScore = Literal["scaled_dot", "dot", "additive"]
 NormPosition = Literal["post", "pre"]
@@ -14,27 +14,28 @@ class LayerSettings:
     """Sizes and choices of an `EncoderLayer` or a `DecoderLayer`; the defaults are the paper's base model.
 
     Attributes:
-        num_heads: h, attention heads.
+        num_heads: number of attention heads, the paper's h.
         d_key: width of a head's queries and keys; None means d_model / num_heads.
         d_value: width of a head's values; None means d_model / num_heads.
         d_ff: inner width of the feed-forward sub-layer.
-        dropout_rate: dropout on each sub-layer's output (5.4).
-        attention_dropout_rate: dropout on the attention weights (T2T; the paper has none).
-        relu_dropout_rate: dropout inside the feed-forward sub-layer (T2T; the paper has none).
-        norm_position: "post": LayerNorm(x + Sublayer(x)), the paper; "pre": x + Sublayer(LayerNorm(x)), T2T.
+        dropout_rate: dropout on each sub-layer's output (section 5.4).
+        attention_dropout_rate: dropout on the attention weights (T2T; not used in the paper).
+        relu_dropout_rate: dropout inside the feed-forward sub-layer (T2T; not used in the paper).
+        norm_position: "post" for LayerNorm(x + Sublayer(x)), as in the paper, or "pre" for x + Sublayer(LayerNorm(x)),
+            as in T2T.
         layer_norm_epsilon: added to the variance in layer normalisation.
         use_attention_bias: whether the attention projections have biases.
-        attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)), "additive" (3.2.1).
-        attention_window: positions that self-attention reaches on either side, in the decoder only before; None or 0
-            means all (4).
-        query_key_initializer: initializer of the kernels of queries and keys: "glorot_uniform", or "lecun_uniform",
-            with which queries and keys have unit variance, as 3.2.1 supposes.
-        activation: of the feed-forward sub-layer: "relu" (equation 2), "swish" or "gelu".
-        num_experts: experts in place of the feed-forward network (Shazeer et al., 2017); 0 means none.
-        experts_per_token: number of experts that compute a token.
+        attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)) or "additive" (section 3.2.1).
+        attention_window: number of positions that self-attention reaches on either side, or in the decoder only
+            backwards (section 4, "restricted"); None or 0 means all positions.
+        query_key_initializer: initializer of the query and key kernels: "glorot_uniform" or "lecun_uniform"; with the
+            latter, queries and keys initially have unit variance, as section 3.2.1 assumes.
+        activation: activation of the feed-forward sub-layer: "relu" (equation 2), "swish" or "gelu".
+        num_experts: number of experts that replace the feed-forward network (Shazeer et al., 2017); 0 means none.
+        experts_per_token: number of experts that process each token.
         d_expert: inner width of an expert; None means d_ff.
         gate_noise: whether the choice of experts is noisy in training.
-        balance_weight: weight of the losses that ask for an even use of the experts.
+        balance_weight: weight of the losses that encourage balanced use of the experts.
     """
 
     num_heads: int = 8
@@ -59,13 +60,18 @@ class LayerSettings:
 
     @classmethod
     def of(cls, settings: "LayerSettings | None", **changes: Any) -> "LayerSettings":
-        """The fields of some settings, or of a configuration that inherits them, or the defaults, with changes."""
+        """Copies the fields of `settings` with some changes.
+
+        Args:
+            settings: layer settings, or a configuration that inherits their fields; None means the defaults.
+            changes: values for some of the fields.
+        """
         given = {} if settings is None else {name: getattr(settings, name) for name in FIELDS}
         return LayerSettings(**{**given, **changes})
 
     @property
     def attention(self) -> dict[str, Any]:
-        """Arguments of each `MultiHeadAttention`."""
+        """Arguments for each `MultiHeadAttention`."""
         return {
             "num_heads": self.num_heads,
             "d_key": self.d_key,
@@ -77,18 +83,18 @@ class LayerSettings:
         }
 
     def window(self, causal: bool) -> tuple[int, int] | None:
-        """The argument `window` of self-attention, with or without the positions after each."""
+        """The `window` argument of self-attention; a causal window excludes later positions."""
         reach = self.attention_window
         return (reach, 0 if causal else reach) if reach else None
 
     @property
     def feed_forward(self) -> dict[str, Any]:
-        """Arguments of the `FeedForward`."""
+        """Arguments for `FeedForward`."""
         return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate, "activation": self.activation}
 
     @property
     def experts(self) -> dict[str, Any]:
-        """Arguments of the `MixtureOfExperts`."""
+        """Arguments for `MixtureOfExperts`."""
         return {
             "num_experts": self.num_experts,
             "experts_per_token": self.experts_per_token,
@@ -100,7 +106,7 @@ class LayerSettings:
 
     @property
     def residual(self) -> dict[str, Any]:
-        """Arguments of each `Residual`."""
+        """Arguments for each `Residual`."""
         return {
             "norm_position": self.norm_position,
             "dropout_rate": self.dropout_rate,

@@ -1,4 +1,4 @@
-"""What the settings of all families of models share, and the families by name."""
+"""The base class of all model settings, and the registry of model families."""
 
 import abc
 import dataclasses
@@ -10,11 +10,11 @@ from t2t_keras.errors import InputError
 
 
 class Activations(NamedTuple):
-    """Numbers that the backward pass needs of the forward pass, per source token and target token.
+    """Number of activations kept for the backward pass, per pair of one source token and one target token.
 
     Attributes:
-        computed: those in the compute dtype.
-        float32: those in float32, whatever the compute dtype.
+        computed: elements in the compute dtype.
+        float32: elements in float32, whatever the compute dtype.
     """
 
     computed: int
@@ -23,15 +23,16 @@ class Activations(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(abc.ABC):
-    """The settings of a network; each family adds its own fields.
+    """Settings of a model; each family adds its own fields.
 
     Attributes:
-        vocab_size: entries of the vocabulary, special symbols included; of targets, if sources have their own.
+        vocab_size: number of vocabulary entries, special symbols included; only those of targets if source_vocab_size
+            is given.
         d_model: width of the embeddings and of every layer's output.
-        source_vocab_size: entries of the vocabulary of sources; None: both sides share one.
+        source_vocab_size: number of entries of a separate source vocabulary; None means that both sides share one.
     """
 
-    family: ClassVar[str]  # its name; "model.family" in a configuration
+    family: ClassVar[str]  # the family's name: "model.family" in a configuration
     section: ClassVar[str] = "model"
 
     vocab_size: int = 37000
@@ -44,17 +45,21 @@ class ModelConfig(abc.ABC):
 
     @property
     def source_entries(self) -> int:
-        """Entries of the vocabulary that sources are of."""
+        """Number of entries of the vocabulary that sources use."""
         return self.vocab_size if self.source_vocab_size is None else self.source_vocab_size
 
     @property
     def entries(self) -> str:
-        """The sizes of the vocabularies for a table."""
+        """The vocabulary sizes as text for a table."""
         of_sources = "" if self.source_vocab_size is None else f", sources {self.source_vocab_size:,}"
         return f"{self.vocab_size:,}{of_sources}"
 
     def token_rows(self, *, tied: bool) -> int:
-        """Rows of all matrices of tokens; `tied`: one matrix for the target, the projection and a shared source."""
+        """Number of rows of all token matrices together.
+
+        If `tied`, the target embedding and the projection share one matrix, as does the source embedding unless sources
+        have a vocabulary of their own.
+        """
         shares_all = tied and self.source_vocab_size is None
         return self.vocab_size * (1 if tied else 2) + (0 if shares_all else self.source_entries)
 
@@ -64,20 +69,20 @@ class ModelConfig(abc.ABC):
 
     @abc.abstractmethod
     def training_flops(self, length: int) -> dict[str, int]:
-        """Operations to train on one source token and one target token in sentences of `length` tokens, by kind.
+        """FLOPs of training on one source token and one target token in sentences of `length` tokens, by kind.
 
-        "matrices" has 6 per parameter of the network and the pre-softmax projection, 2 forward and 4 backward;
-        embedding lookups need none. A family may add other kinds.
+        "matrices" counts 6 FLOPs per parameter of the network and the pre-softmax projection: 2 in the forward pass and
+        4 in the backward pass. Embedding lookups need none. A family may add other kinds.
         """
 
     def loop_iterations(self, length: int) -> int:
-        """Iterations of loops over time that an update waits for, in sentences of `length` tokens; 0 without loops."""
+        """Sequential iterations of loops over time per update, in sentences of `length` tokens; 0 without loops."""
         return 0
 
     def hidden_scores(self, length: int) -> int:
-        """Elements of the hidden layers of additive scores, for a source and a target token.
+        """Elements in the hidden layers of additive attention scores, per source token and target token.
 
-        They are no products of matrices: their time is that of reading and writing them.
+        They are not matrix products; their cost is the time to read and write them.
         """
         return 0
 
@@ -95,7 +100,7 @@ class ModelConfig(abc.ABC):
 
 
 _Class = TypeVar("_Class", bound=type[ModelConfig])
-# The class of a family's settings, as "module:class" until they are asked for.
+# The settings class of each family, or "module:class" until its first use.
 _FAMILIES: dict[str, str | type[ModelConfig]] = {
     "bytenet": "t2t_keras.baselines.bytenet.bytenet_config:ByteNetConfig",
     "conv_s2s": "t2t_keras.baselines.conv_s2s.conv_s2s_config:ConvS2SConfig",
@@ -106,7 +111,11 @@ _FAMILIES: dict[str, str | type[ModelConfig]] = {
 
 
 def register_config(config_class: _Class) -> _Class:
-    """Registers the settings of a family under its name, as a decorator; ValueError if another class has the name."""
+    """Decorator that registers a settings class under its family's name.
+
+    Raises:
+        ValueError: the class has no `family`, or a different class is registered under that name.
+    """
     if not getattr(config_class, "family", ""):
         raise ValueError(f"{config_class.__name__} must name its family")
     known = _FAMILIES.get(config_class.family, config_class)
@@ -122,7 +131,7 @@ def _name(config_class: type[ModelConfig]) -> str:
 
 
 def model_config_class(family: str) -> type[ModelConfig]:
-    """The class of a family's settings; an unknown family raises InputError with the known ones."""
+    """Returns the settings class of a family; raises InputError with the valid names if the family is unknown."""
     if family not in _FAMILIES:
         raise InputError(
             f"unknown model.family {family!r}; valid: {', '.join(_FAMILIES)}, and what the modules of --extension add"

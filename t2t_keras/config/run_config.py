@@ -24,13 +24,13 @@ class Config:
     decode: DecodeConfig = DecodeConfig()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested plain values, ready for JSON; "family" is the first one of "model"."""
+        """Nested plain values, ready for JSON; "family" is the first entry of "model"."""
         values = dataclasses.asdict(self)
         return {**values, "model": {_FAMILY: self.model.family, **values["model"]}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Mapping[str, Any]]) -> "Config":
-        """The inverse of `to_dict`; a missing field keeps its default, and a missing family is the Transformer.
+        """The inverse of `to_dict`. Missing fields have their defaults; a missing family means the Transformer.
 
         Raises:
             InputError: an unknown section, family or field, or a value of the wrong type.
@@ -50,13 +50,14 @@ _FAMILY = "family"
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
-    """Returns a configuration changed by settings "section.field=value"; the last setting of a field counts.
+    """Returns a copy of a configuration changed by settings of the form "section.field=value".
 
-    Another "model.family" brings its own defaults for all other model settings except the vocabulary size.
+    If a field is set more than once, the last value counts. A change of "model.family" resets all other model settings
+    to the new family's defaults, except the vocabulary sizes.
 
     Raises:
-        InputError: a setting without "=", an unknown section or field, or a value of the wrong type; names what is
-            valid.
+        InputError: a setting not of this form, an unknown section or field, or a value of the wrong type. The message
+            says what is valid.
     """
     changes: dict[str, dict[str, str]] = {}
     for setting in settings:
@@ -73,7 +74,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 
 def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Callable[[str, Any, Any], Any]) -> Config:
-    """Changes one section by values or texts by field name; `taken` makes a valid value of (name, type, value)."""
+    """Changes fields of one section; `taken` makes a valid value of a field's name, annotation and value or text."""
     values, current = dict(fields), getattr(config, section)
     if section == "model" and _FAMILY in values:
         family = model_config_class(values.pop(_FAMILY))
@@ -89,9 +90,9 @@ def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Cal
 
 
 def differences(old: Config, new: Config) -> list[str]:
-    """The fields in which two configurations differ, as "section.field: old -> new"."""
+    """Lists the fields in which two configurations differ, as "section.field: old -> new"."""
     before, after = old.to_dict(), new.to_dict()
-    if old.model.family != new.model.family:  # other settings cannot be compared then
+    if old.model.family != new.model.family:  # different fields, which cannot be compared
         before["model"], after["model"] = ({_FAMILY: config.model.family} for config in (old, new))
     return [
         f"{section}.{name}: {value!r} -> {after[section][name]!r}"

@@ -1,4 +1,4 @@
-"""The settings of a training."""
+"""Settings of training."""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -12,42 +12,46 @@ class TrainConfig:
     """Training (section 5 of the paper); the defaults are the paper's base recipe.
 
     Attributes:
-        tokens_per_batch: budget of a global batch: rows times the longer padded side stays within it.
-        corpus_weights: how often a pair of each corpus of the training text occurs in an epoch; empty: once.
-        max_steps: optimizer updates.
+        tokens_per_batch: token budget of a global batch: rows times the longer padded side stay within it.
+        corpus_weights: how often a pair of each corpus of the training text occurs per epoch; empty means once.
+        max_steps: number of optimizer updates.
         max_minutes: stop after this many minutes of training in this process; 0 means no limit.
         seed: random seed of initial weights, batches and dropout.
-        schedule: "paper" is that of 5.3; "constant" stays at learning_rate_scale after warmup_steps.
-        learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2); the rate itself if it is constant.
-        warmup_steps: steps in which the learning rate rises linearly (5.3).
-        hold_steps: steps for which the rate of "paper" then stays before it falls; 0 in 5.3.
-        decay_steps: steps at the end in which the rate falls linearly to zero; 0 in 5.3. The end is max_steps, or
-            the step at which max_minutes are expected to be over.
+        schedule: learning rate schedule: "paper" (section 5.3), or "constant", which stays at learning_rate_scale after
+            the warmup.
+        learning_rate_scale: factor on the schedule of section 5.3 (T2T uses 2); with "constant", the rate itself.
+        warmup_steps: updates during which the learning rate rises linearly (section 5.3).
+        hold_steps: updates for which the "paper" schedule then stays at its peak before it decays; 0 in section 5.3.
+        decay_steps: updates over which the rate finally decays linearly to zero; 0 in section 5.3. They end at
+            max_steps, or at the step at which max_minutes are expected to run out.
         adam_beta1: decay of the first moment.
         adam_beta2: decay of the second moment.
-        adam_epsilon: added to the root of the second moment.
-        label_smoothing: weight of the uniform distribution in the target (5.4).
-        objective: "likelihood" of the references, or "risk": the expected cost, 1 - GLEU, of sampled outputs as well.
-        likelihood_weight: of risk: factor on the loss of the references, beside the sum of the sentences' costs.
-        risk_samples: of risk: outputs drawn for each sentence, at least 2.
-        frozen: names of weights that stay as they are, such as "encoder/*"; * stands for any characters.
+        adam_epsilon: added to the square root of the second moment.
+        label_smoothing: weight of the uniform distribution in the target distribution (section 5.4).
+        objective: "likelihood" of the references, or "risk", which adds the expected cost, 1 - GLEU, of sampled
+            outputs.
+        likelihood_weight: factor on the loss of the references in "risk", to which the sentences' costs are added.
+        risk_samples: outputs sampled per sentence in "risk", at least 2.
+        frozen: patterns of the names of weights that are not trained, such as "encoder/*"; * matches any characters.
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
-        accumulation_steps: parts in which each replica computes its share of a batch; only random draws differ.
-        steps_per_call: training steps between two returns to Python.
-        mixed_bfloat16: compute in bfloat16, keep weights, loss and optimizer in float32.
-        deterministic: compute the same bits each time on a GPU too, more slowly; a CPU always does.
-        jit_compile: compile forward and backward with XLA; needs static_shapes.
-        static_shapes: pad batches to a fixed set of shapes (needed by XLA and TPUs).
-        ema_decay: decay of a moving average of the weights that is saved beside them; 0 means none.
-        log_steps: steps between two lines of metrics.
+        accumulation_steps: number of parts in which each replica processes its share of a batch; the result differs
+            only in random draws.
+        steps_per_call: maximum number of training steps between two returns to Python.
+        mixed_bfloat16: whether to compute in bfloat16, with weights, loss and optimizer state in float32.
+        deterministic: whether training is reproducible bit for bit on a GPU too, at lower speed; on a CPU it always is.
+        jit_compile: whether to compile the forward and backward passes with XLA; needs static_shapes.
+        static_shapes: whether to pad batches to a fixed set of shapes, as XLA and TPUs need.
+        ema_decay: decay of an exponential moving average of the weights, saved along with them; 0 means none.
+        log_steps: steps between two log entries.
         checkpoint_steps: steps between two checkpoints.
-        checkpoint_minutes: minutes between two checkpoints; when positive, replaces checkpoint_steps.
-        keep_checkpoints: how many of the newest checkpoints stay on disk.
-        validation_steps: steps between two validations, each of which saves a checkpoint too; 0 means at each one.
-        validation_sentences: how many validation sentences are decoded for the task's score (BLEU); 0 means none.
-        best_metric: what decides on the best checkpoint: "loss", or the task's score, such as "bleu", which needs
+        checkpoint_minutes: minutes between two checkpoints; if positive, replaces checkpoint_steps.
+        keep_checkpoints: how many of the newest checkpoints are kept on disk, besides the best one.
+        validation_steps: steps between two validations, each of which also saves a checkpoint; 0 means that every
+            checkpoint is validated.
+        validation_sentences: number of validation sentences decoded for the task's score, such as BLEU; 0 means none.
+        best_metric: metric that selects the best checkpoint: "loss", or the task's score, such as "bleu", which needs
             validation_sentences.
-        patience: validations without an improvement before training stops; 0 means never.
+        patience: validations without an improvement before training stops; 0 means no early stopping.
     """
 
     section: ClassVar[str] = "train"
@@ -109,13 +113,13 @@ class TrainConfig:
 
     @property
     def passes(self) -> float:
-        """Forward and backward passes over each pair in an update; drawing an output takes a third of another one."""
+        """Forward and backward passes over each pair per update; drawing an output counts as a third of a pass."""
         if self.objective == "likelihood":
             return 1.0
         return (self.likelihood_weight > 0) + self.risk_samples * (1 + 1 / 3)
 
     def _check_objective(self) -> None:
-        """Refuses settings that do not go together with the objective."""
+        """Checks that the other settings are compatible with the objective."""
         if self.objective == "risk":
             if self.risk_samples < 2:
                 raise InputError(f"train.risk_samples must be at least 2, got {self.risk_samples}")

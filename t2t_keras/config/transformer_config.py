@@ -1,4 +1,4 @@
-"""The Transformer's settings, and the size and cost that follow from them."""
+"""Settings of the Transformer, and its size and cost computed from them."""
 
 import dataclasses
 import math
@@ -9,22 +9,24 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
-_BLOCK = 64  # positions in a block, as `layers.attention.window` cuts a sequence
+_BLOCK = 64  # positions in a block of windowed attention, as in `layers.attention.window`
 
 
 @register_config
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(LayerSettings, ModelConfig):
-    """The Transformer (section 3 of the paper); the defaults are the paper's base model.
+    """Settings of the Transformer (section 3 of the paper); the defaults are the paper's base model.
 
-    `LayerSettings` has the fields that all layers share; its `dropout_rate` is also that of the embedding sums (5.4).
+    The settings of its layers are inherited from `LayerSettings`. Their `dropout_rate` also applies to the sums of
+    embeddings and positions (section 5.4).
 
     Attributes:
-        num_encoder_layers: N of the encoder.
-        num_decoder_layers: N of the decoder.
-        position_encoding: "sinusoidal" (interleaved, 3.5), "sinusoidal_halves" (T2T), "learned" (Table 3, E).
-        max_positions: rows of the learned position table; sinusoids have no limit.
-        tie_embeddings: one matrix for source, target and the pre-softmax projection (3.4).
+        num_encoder_layers: number of encoder layers, the paper's N.
+        num_decoder_layers: number of decoder layers, the paper's N.
+        position_encoding: "sinusoidal" (interleaved, section 3.5), "sinusoidal_halves" (T2T) or "learned" (row E of
+            Table 3).
+        max_positions: number of rows of the learned position table; sinusoids have no limit.
+        tie_embeddings: whether source, target and the pre-softmax projection share one matrix (section 3.4).
         use_output_bias: whether the logits have a bias.
     """
 
@@ -63,7 +65,10 @@ class TransformerConfig(LayerSettings, ModelConfig):
             )
 
     def parameter_counts(self) -> dict[str, int]:
-        """Parameters of "embedding" (tokens, pre-softmax projection, learned positions), "encoder", "decoder"."""
+        """Numbers of parameters by part: "embedding", "encoder" and "decoder".
+
+        "embedding" includes the token embeddings, the pre-softmax projection and learned positions.
+        """
         norm = 2 * self.d_model
         final_norm = norm if self.norm_position == "pre" else 0
         attention = self._attention_matrices() + self._attention_vectors()
@@ -79,12 +84,15 @@ class TransformerConfig(LayerSettings, ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Operations of the "matrices" and of "attention"; with experts, a token pays for its own and for the gates.
+        """FLOPs by kind, "matrices" and "attention"; see `ModelConfig.training_flops`.
 
-        A query's products with `length` keys and values take 2 x length x heads x (d_key + d_value) forward, and three
-        times that with the backward pass, in the encoder's attention and in both of the decoder's; the causal mask
-        saves nothing. A window counts as far as it reaches. An additive score's product with v takes as much as that of
-        a query and a key; its tanh is not counted.
+        In "matrices", a token counts only the experts that process it, and the gates.
+
+        In "attention", the products of a query with `length` keys and values take 2 * length * heads * (d_key +
+        d_value) FLOPs in the forward pass, and three times as many including the backward pass. This applies to the
+        encoder's attention and to both attentions of the decoder. The causal mask saves nothing; within a window only
+        the keys in reach count. In an additive score, the product with v costs as much as the product of a query and a
+        key, and tanh is not counted.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
         matrices = attentions * self._attention_matrices() + feed_forwards * self._feed_forward_matrices()
@@ -102,35 +110,36 @@ class TransformerConfig(LayerSettings, ModelConfig):
         return self._in_all_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * self.head_widths()[0]
 
     def kept_activations(self, length: int) -> Activations:
-        """Activations kept for the backward pass; what XLA recomputes is included.
+        """Activations kept for the backward pass, including those that XLA recomputes instead.
 
-        Each attention keeps its inputs, queries, keys, values, weights, the heads' outputs, the dropout mask and what
-        is normalised; each feed-forward network keeps the same of its layers. Within a window, the blocks that are
-        computed count.
+        Each attention keeps its inputs, queries, keys, values and weights, the outputs of the heads, the dropout mask
+        and the inputs of the normalisation. Each feed-forward network keeps the equivalent tensors. With a window, the
+        blocks that are computed count.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
-        of_weights = 3 if self.attention_dropout_rate else 1  # with dropout, the mask and the masked weights too
-        of_inner = (3 if self.relu_dropout_rate else 1) + (self.activation != "relu")  # its gradient needs its input
+        of_weights = 3 if self.attention_dropout_rate else 1  # with dropout, also the mask and the masked weights
+        of_inner = (3 if self.relu_dropout_rate else 1) + (self.activation != "relu")  # others keep their input too
         heads = self.num_heads * 2 * sum(self.head_widths())
         block, reach = self._block(length)
         weights = of_weights * self.num_heads * self._in_all_layers(length, block + 2 * reach, block + reach)
-        # Beside a block's keys and values stand copies of those that it reaches on either side.
+        # Each block has copies of its neighbours' keys and values that are within its reach.
         copied = (2 * self.num_encoder_layers + self.num_decoder_layers) * reach * heads // (2 * block)
         attention = attentions * (2 * self.d_model + heads) + weights + copied
         feed_forward, gates = 2 * self.d_model + of_inner * self.d_ff, 0
-        if self.num_experts:  # inputs and outputs in two orders; noise, deviations and logits, twice for the load
+        if self.num_experts:
+            # Experts: inputs and outputs in two orders. Gates: noise, deviations and logits, twice for the load.
             of_expert = 4 * self.d_model + of_inner * self.expert_width()
             feed_forward, gates = 2 * self.d_model + self.experts_per_token * of_expert, 8 * self.num_experts
         return Activations(
-            computed=attention + feed_forwards * feed_forward + 2 * self.d_model,  # embeddings' dropout
+            computed=attention + feed_forwards * feed_forward + 2 * self.d_model,  # dropout on the embeddings
             float32=(attentions + feed_forwards) * self.d_model + feed_forwards * gates,
         )
 
     def sizes(self) -> dict[str, str]:
-        """The settings in the paper's Table 3, and all others that change the number of parameters."""
+        """The settings of Table 3, others that affect the number of parameters, and choices unlike the paper's."""
         d_key, d_value = self.head_widths()
         experts = f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
-        usual = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # a window of None is 0
+        usual = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # None counts as 0
         chosen = {name: getattr(self, name) or 0 for name in usual}
         others = {name: str(value) for name, value in chosen.items() if value != usual[name]}
         return {
@@ -155,7 +164,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
         }
 
     def head_widths(self) -> tuple[int, int]:
-        """The widths d_key and d_value of a head."""
+        """The widths of a head: d_key and d_value."""
         d_head = self.d_model // self.num_heads
         return self.d_key or d_head, self.d_value or d_head
 
@@ -164,7 +173,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
         return self.d_expert or self.d_ff
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
-        """Numbers of attentions and of feed-forward networks in both stacks."""
+        """Numbers of attentions, and of feed-forward networks, in both stacks together."""
         layers = self.num_encoder_layers + self.num_decoder_layers
         return layers + self.num_decoder_layers, layers
 
@@ -173,26 +182,28 @@ class TransformerConfig(LayerSettings, ModelConfig):
         return 2 * self.d_model * self.num_heads * sum(self.head_widths())
 
     def _attention_vectors(self) -> int:
-        """Parameters of the biases and of an additive score's v."""
+        """Parameters of the biases, and of the vectors v of additive scores."""
         d_key, d_value = self.head_widths()
         biases = self.num_heads * (2 * d_key + d_value) + self.d_model if self.use_attention_bias else 0
         return biases + (self.num_heads * d_key if self.attention_score == "additive" else 0)
 
     def _block(self, length: int) -> tuple[int, int]:
-        """Positions in a block of a window, and how far it reaches beyond; a short sentence is a single block."""
+        """Block size of windowed attention, and its reach beyond a block; 0 if one block covers a short sentence."""
         reach = self.attention_window or length
         count = max(math.ceil(length / max(2 * reach, _BLOCK)), 1)
         return math.ceil(length / count), reach if count > 1 else 0
 
     def _in_all_layers(self, length: int, encoder: int, decoder: int) -> int:
-        """Keys for a source token and a target token, in sentences of `length`: so many in each self-attention, at most
-        all, and all in the attention to the memory.
+        """Keys that one source token and one target token attend to, summed over all layers.
+
+        In sentences of `length` tokens, self-attention has `encoder` or `decoder` keys, but at most `length`, and
+        attention to the memory has `length`.
         """
         cross = self.num_decoder_layers * length
         return self.num_encoder_layers * min(length, encoder) + self.num_decoder_layers * min(length, decoder) + cross
 
     def _feed_forward_matrices(self) -> int:
-        """Parameters of the matrices that a token meets: of one network, or of its experts and of both gates."""
+        """Parameters of the matrices that one token uses: those of the network, or of its experts and the gates."""
         if not self.num_experts:
             return 2 * self.d_model * self.d_ff
         gates = (1 + self.gate_noise) * self.num_experts

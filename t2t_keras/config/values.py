@@ -1,4 +1,4 @@
-"""Values of settings: parsed from text, and checked against the annotations of their fields."""
+"""Parsing of setting values from text, and validation against the annotations of their fields."""
 
 import math
 import sys
@@ -10,10 +10,14 @@ from t2t_keras.errors import InputError
 
 
 def parsed(name: str, expected: Any, text: str) -> Any:
-    """Parses a value by its field's annotation: bool, int, float, str, a `Literal`, or one of these or None.
+    """Parses a value according to its field's annotation.
 
-    The values of a tuple[X, ...] of one of these are separated by commas; no text is no value. "none" and "null" stand
-    for None where it is allowed; `name` is for messages.
+    Args:
+        name: the setting's name, for messages.
+        expected: the annotation: bool, int, float, str, a `Literal`, a tuple[X, ...] of one of these, or one of these
+            with None as an alternative.
+        text: the text to parse. Items of a tuple are separated by commas, and an empty text is an empty tuple. "none"
+            and "null" mean None where it is allowed.
 
     Raises:
         InputError: the text is not a valid value.
@@ -38,9 +42,12 @@ def parsed(name: str, expected: Any, text: str) -> Any:
 
 
 def checked(name: str, expected: Any, value: Any) -> Any:
-    """Returns the value if the annotation allows it, an int as float if one is expected; else raises InputError.
+    """Returns a value after checking it against an annotation.
 
-    NumPy's numbers and arrays come back as Python's.
+    An int becomes a float where one is expected, a list becomes a tuple, and NumPy numbers and arrays become Python's.
+
+    Raises:
+        InputError: the annotation does not allow the value, or it is not finite.
     """
     value = value.tolist() if hasattr(value, "tolist") else value
     if _is_union(expected) and value is None:
@@ -70,7 +77,7 @@ def _is_union(expected: Any) -> bool:
 
 
 def _without_none(expected: Any) -> Any:
-    """A `Literal` or a tuple that may also be None, as if it could not; everything else as it is."""
+    """Removes the None alternative from a `Literal` or a tuple; returns any other annotation unchanged."""
     if not _is_union(expected):
         return expected
     kinds = [kind for kind in typing.get_args(expected) if kind is not type(None)]

@@ -1,4 +1,7 @@
-"""Operations that some backend computes faster: `plain.py` defines them, a file named after a backend replaces them."""
+"""Operations that have faster versions for some backend.
+
+`plain.py` defines them for all backends; the module named after the current backend overrides them.
+"""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""Sequences cut into blocks of one size; lengths are ints if known before the graph runs, else int32 scalars."""
+"""Division of sequences into equal blocks; lengths are ints if known before the graph runs, else int32 scalars."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Length = Any
 
 
 def ceiling(length: Length, size: Length) -> Length:
-    """How many blocks of a size cover a length."""
+    """The number of blocks of a size that cover a length."""
     return (length + size - 1) // size
 
 
@@ -26,13 +26,16 @@ def larger(one: Length, other: Length) -> Length:
 
 
 def in_blocks(x: Tensor, count: Length, size: Length) -> Tensor:
-    """[..., length, width], length at most count * size --> [..., count, size, width], padded with zeros at the end."""
+    """Divides a sequence into blocks, padded with zeros: [..., length, width] --> [..., count, size, width].
+
+    The length is at most count * size.
+    """
     *leading, length, width = kernels.shape(x)
     padding = [(0, 0)] * len(leading) + [(0, count * size - length), (0, 0)]
     return ops.reshape(ops.pad(x, padding), (*leading, count, size, width))
 
 
 def joined(blocks: Tensor, length: Length) -> Tensor:
-    """[..., count, size, width] --> [..., length, width], without the padding."""
+    """Joins blocks and removes the padding: [..., count, size, width] --> [..., length, width]."""
     *leading, count, size, width = kernels.shape(blocks)
     return ops.reshape(blocks, (*leading, count * size, width))[..., :length, :]

@@ -1,4 +1,4 @@
-"""Tensors that are made of weights only, made once for many passes."""
+"""Reuse of tensors that depend only on weights, and the dtype of products."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,24 +8,24 @@ from t2t_keras.tensor import Tensor
 
 
 class ReadyWeights(Collector):
-    """Keeps tensors that are made of weights only, so that they are made once. A subclass decides where.
+    """Caches tensors that depend only on weights, so that many passes share them; see `made_ready`.
 
-    See `made_ready`.
+    A subclass decides where they are stored.
     """
 
     def kept(self, name: str, make: Callable[[], Tensor]) -> Any:
-        """A tensor or variable with the value of `make()`, a function of weights; a name has one value."""
+        """Returns a tensor or variable with the value of `make()`; calls with the same name have the same value."""
         raise NotImplementedError
 
 
 def made_ready(name: str, make: Callable[[], Tensor]) -> Any:
-    """Returns `make()`, a tensor made of weights only, or the one that the innermost `ReadyWeights` keeps."""
+    """Returns `make()`, which must depend only on weights, or the copy in the innermost `ReadyWeights`."""
     keeper = ReadyWeights.innermost()
     return make() if keeper is None else keeper.kept(name, make)
 
 
 class ProductDtype(Collector):
-    """Has `kernels.linear` compute its products in another dtype than its inputs'."""
+    """Makes `kernels.linear` compute its products in this dtype instead of its inputs' dtype."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype

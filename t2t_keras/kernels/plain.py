@@ -1,4 +1,4 @@
-"""The operations in plain Keras: the reference for every faster version, and what other backends run."""
+"""The operations in plain Keras: the reference for faster versions, and the implementation on other backends."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -37,8 +37,8 @@ __all__ = [
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """inputs @ kernel + bias: float [..., d_in], [d_in, d_out], [d_out] or None --> [..., d_out] in the inputs' dtype.
 
-    Kernel and bias are cast to the inputs' dtype, but for the product in that of a `ProductDtype` or in bfloat16 if the
-    kernel is.
+    Kernel and bias are cast to the inputs' dtype. The product is computed in a different dtype only if there is a
+    `ProductDtype` or if the kernel is bfloat16.
     """
     dtype = product_dtype(inputs, kernel)
     outputs = ops.matmul(ops.cast(inputs, dtype), ready_kernel(kernel, dtype))  # --> [..., d_out]
@@ -47,7 +47,7 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
-    """The dtype of the product in `linear`; as `check_float`."""
+    """The dtype of the product in `linear`; raises as `check_float`."""
     check_float(inputs)
     if (chosen := ProductDtype.innermost()) is not None:
         return chosen.dtype
@@ -56,7 +56,7 @@ def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
 
 
 def ready_kernel(kernel: Any, dtype: str) -> Tensor:
-    """A kernel in a dtype, `made_ready` if it is a weight."""
+    """Casts a kernel to a dtype, with `made_ready` if it is a weight."""
     name = getattr(kernel, "path", None)
     if name is None or dtype == "float32":
         return ops.cast(kernel, dtype)
@@ -64,34 +64,34 @@ def ready_kernel(kernel: Any, dtype: str) -> Tensor:
 
 
 def check_float(inputs: Tensor) -> None:
-    """Raises a ValueError for whole numbers, to which weights would be rounded."""
+    """Raises a ValueError if inputs are not float: weights would be rounded to their dtype."""
     if "float" not in (dtype := keras.backend.standardize_dtype(inputs.dtype)):
         raise ValueError(f"inputs must be float, got {dtype}")
 
 
 def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:
-    """`linear` of rows in groups that have a kernel each.
+    """`linear` with a separate kernel and bias for each group of rows.
 
-    Rows are laid out in blocks of one group each, the last block of a group filled up with zeros. The number of blocks
-    that suffice for any `counts` is known in advance, so all shapes are static, as XLA needs.
+    Each block of rows belongs to one group, and the last block of a group is padded with zeros. The number of blocks
+    that suffices for any `counts` is known in advance, so all shapes are static, as XLA needs.
 
     Args:
-        inputs: float [rows, d_in], the rows of a group next to each other.
+        inputs: float [rows, d_in], where the rows of a group are adjacent.
         kernels: float [groups, d_in, d_out].
         biases: float [groups, d_out].
-        counts: int32 [groups], rows of each group, of which the sum is `rows`.
+        counts: int32 [groups], number of rows in each group; they sum to `rows`.
 
     Returns:
         float [rows, d_out], in the inputs' dtype.
     """
     groups, d_in, d_out = kernels.shape
     rows, dtype = ops.shape(inputs)[0], product_dtype(inputs, kernels)
-    size = rows // (2 * groups) + 1  # half a group's share: less filling, but more blocks, each with a copy of a kernel
+    size = rows // (2 * groups) + 1  # half an average group: less padding, but more blocks and copies of kernels
     blocks = rows // size + groups
     ends, block_ends = ops.cumsum(counts), ops.cumsum((counts + size - 1) // size)  # --> [groups] each
     group_of_row = ops.searchsorted(ends, ops.arange(rows, dtype="int32"), side="right")
     group_of_block = ops.searchsorted(block_ends, ops.arange(blocks, dtype="int32"), side="right")
-    group_of_block = ops.minimum(group_of_block, groups - 1)  # those that are left over hold zeros
+    group_of_block = ops.minimum(group_of_block, groups - 1)  # unused blocks hold zeros
     starts = (block_ends - (counts + size - 1) // size) * size - (ends - counts)
     places = ops.take(starts, group_of_row) + ops.arange(rows, dtype="int32")  # --> [rows]
     laid_out = ops.scatter(places[:, None], ops.cast(inputs, dtype), (blocks * size, d_in))
@@ -103,8 +103,9 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, computed in float32. Inputs are float
-    [..., d_model], scale and offset float32 [d_model]; the result has the inputs' dtype.
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, computed in float32.
+
+    Inputs are float [..., d_model]; scale and offset are float32 [d_model]. The result has the inputs' dtype.
     """
     check_float(inputs)
     x = ops.cast(inputs, "float32")
@@ -115,16 +116,16 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
 
 
 def with_dense_gradient(weight: Tensor) -> Tensor:
-    """A weight of which rows are taken: TensorFlow's gradient is dense too then, as that of other backends.
+    """Wraps a weight so that gathering its rows has a dense gradient in TensorFlow, as on other backends.
 
-    Else it has the taken rows alone, and Keras's optimizers leave the moments of all others as they are. A reshape,
-    also to the same shape, has a dense gradient.
+    A sparse gradient has only the gathered rows, and Keras's optimizers would not update the moments of the others. The
+    gradient of a reshape is dense, even if the shape does not change.
     """
     return ops.reshape(weight, weight.shape)
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
-    """Rows of a table: float [vocab, d_model], int [...] --> float [..., d_model]."""
+    """Gathers rows of a table: float [vocab, d_model], int [...] --> float [..., d_model]."""
     return ops.take(table, token_ids, axis=0)  # --> [..., d_model]
 
 
@@ -134,19 +135,19 @@ def softmax(inputs: Tensor) -> Tensor:
 
 
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
-    """Rows of a flattened batch: float [batch, length, width], distinct int32 [rows] --> float [rows, width]."""
+    """Gathers distinct rows of a flattened batch: [batch, length, width], int32 [rows] --> [rows, width]."""
     return ops.take(ops.reshape(inputs, (-1, inputs.shape[-1])), rows, axis=0)  # --> [rows, width]
 
 
 def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
-    """The inverse of `take_rows`: float [rows, width] --> float [batch, length, width], zero in all other positions."""
+    """The inverse of `take_rows`: float [rows, width] --> float [batch, length, width], zero at all other positions."""
     batch, length, width = ops.shape(like)
     flat = ops.scatter(rows[:, None], values, (batch * length, width))  # --> [batch * length, width]
     return ops.reshape(flat, (batch, length, width))  # --> [batch, length, width]
 
 
 def add(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """The sum of two tensors of one shape."""
+    """The sum of two tensors of the same shape."""
     return inputs + outputs
 
 
@@ -178,14 +179,15 @@ def shape(x: Tensor) -> list[Tensor | int]:
 
 
 def reshape_like(values: Tensor, like: Tensor) -> Tensor:
-    """Reshapes values to the shape of `like`, which has as many elements."""
+    """Reshapes values to the shape of `like`, which has the same number of elements."""
     return ops.reshape(values, ops.shape(like))
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
     """Zeroes elements with probability `rate`, in [0, 1), and scales the rest by 1 / (1 - rate); `seed` is int32 [2].
 
-    The bits are a hash of (element index, seed) in 32-bit integers, so on every backend they depend on the seed alone.
+    The random bits are a hash of element index and seed in 32-bit integers, so on every backend they depend only on
+    the seed.
     """
     uniform = ops.cast(_random_bits(ops.shape(inputs), seed), "float32")
     keep = ops.cast(uniform >= rate * 2.0**24, inputs.dtype)
@@ -193,14 +195,14 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 
 
 def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
-    """Standard normal numbers in float32, a function of the seed, int32 [2], alone (Box and Muller, 1958)."""
+    """Standard normal numbers in float32, determined by the seed, int32 [2] (Box and Muller, 1958)."""
     bits = ops.cast(_random_bits((2, *dimensions), seed), "float32")
     radius = ops.sqrt(-2.0 * ops.log((bits[0] + 1.0) / 2.0**24))  # of a number in (0, 1]
     return radius * ops.cos(bits[1] * (2.0 * math.pi / 2.0**24))
 
 
 def _random_bits(shape: Sequence[Tensor | int], seed: Tensor) -> Tensor:
-    """24 random bits an element, which float32 represents exactly: int32 of that shape."""
+    """24 random bits per element, which float32 represents exactly: int32 of the given shape."""
     count = 1
     for size in shape:
         count = count * size
@@ -212,7 +214,7 @@ def _random_bits(shape: Sequence[Tensor | int], seed: Tensor) -> Tensor:
 def _mixed(x: Tensor) -> Tensor:
     """A bijection of int32 in which every output bit depends on every input bit (multiply and xor-shift)."""
     for multiplier in (0x7FEB352D, 0x68E31DA5):
-        # An arithmetic shift copies the sign bit, so the bits it brings in are masked off.
+        # An arithmetic shift copies the sign bit, so the bits that it shifts in are masked out.
         x = ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 15), 0x1FFFF))
         x = x * multiplier
     return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
@@ -224,9 +226,9 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
     Args:
         inputs: float [batch, length, d_in].
         kernel: float [kernel_size, d_in, d_out], cast to the inputs' dtype.
-        bias: float [d_out], likewise, or None.
-        dilation_rate: distance between two positions that an output reads.
-        before: distance of the first of them from the output's own, at most (kernel_size - 1) * dilation_rate.
+        bias: float [d_out], cast to the inputs' dtype, or None.
+        dilation_rate: distance between adjacent positions that an output reads.
+        before: distance of the first of these before the output's position, at most (kernel_size - 1) * dilation_rate.
 
     Returns:
         float [batch, length, d_out].
@@ -241,18 +243,18 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
 
 
 def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor) -> Tensor:
-    """The state at each position, each from the state before it and the position's input.
+    """Computes the state at each position from the previous state and the position's input.
 
     Args:
         step: (state, input) --> state.
-        start: [batch, width], the first position's state before.
+        start: [batch, width], the state before the first position.
         inputs: [batch, length, d_in].
 
     Returns:
         [batch, length, width].
     """
 
-    # The output is the state: all that `ops.scan` takes everywhere.
+    # On some backends, `ops.scan` requires that the output be the state.
     def put_out(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         state = step(state, x)
         return state, state
@@ -269,15 +271,15 @@ def recurrent_scan(
     kernel: Tensor,
     all_read: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """`scan` where rows that are read from the state before, times a kernel, are added to each position's input.
+    """`scan` with a recurrent product: rows read from the previous state, times a kernel, are added to each input.
 
     Args:
-        read: state --> the rows, [batch, d_read].
+        read: state --> rows, [batch, d_read].
         step: (state, rows, input + rows @ kernel) --> state.
-        start: [batch, width], the first position's state before.
+        start: [batch, width], the state before the first position.
         inputs: [batch, length, d_in].
         kernel: [d_read, d_in], cast to the inputs' dtype.
-        all_read: the result, [batch, length, width] --> what was read at each position, [batch, length, d_read].
+        all_read: all states, [batch, length, width] --> the rows read at each position, [batch, length, d_read].
 
     Returns:
         [batch, length, width].
@@ -291,13 +293,13 @@ def recurrent_scan(
 
 
 def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, reverse: bool = False) -> Tensor:
-    """A long short-term memory over a sequence, whose state is zero at first; see `LSTM`.
+    """A long short-term memory over a sequence, with an initial state of zeros; see `LSTM`.
 
     Args:
-        inputs: float [batch, length, 4 units], what the input adds to the gates: input, forget, candidate, output.
+        inputs: float [batch, length, 4 units], the input's share of the gates: input, forget, candidate, output.
         recurrent_kernels: float [units, 4 units], or two factors of such a matrix, [units, width] and [width, 4 units].
-        mask: bool [batch, length], True = token; the state passes over other positions unchanged.
-        reverse: whether the last position comes first.
+        mask: bool [batch, length], True = token; the state does not change at other positions.
+        reverse: whether to process the sequence from its end.
 
     Returns:
         The hidden state at each position, float [batch, length, units].
@@ -320,10 +322,10 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """The next hidden state, and the next cell, float32 [..., units], from gates before activation, [..., 4 units].
+    """Computes the next hidden state, [..., units], and the next cell, float32 [..., units].
 
-    Gates and cells are float32 whatever the products are: rounded to bfloat16, a gate that keeps 0.9975 of a cell would
-    keep all of it.
+    `gates` are the gates before activation, [..., 4 units]. Gates and cells are computed in float32, whatever the dtype
+    of the products: multiplied by a forget gate of 0.9975, most cells in bfloat16 would not change.
     """
     add, keep, candidate, show = ops.split(ops.cast(gates, "float32"), 4, axis=-1)
     cell = ops.sigmoid(keep) * cell + ops.sigmoid(add) * ops.tanh(candidate)

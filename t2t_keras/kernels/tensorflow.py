@@ -12,11 +12,11 @@ __all__ = [*plain.__all__]
 
 
 _PHILOX = 1  # TensorFlow's number for the Philox random generator
-_FEW_ROWS = 32
+_FEW_ROWS = 32  # up to this many, operations avoid oneDNN; see `_has_few_rows`
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """`plain.linear` as one two-dimensional product with a fused bias, whose gradient is one reduction."""
+    """`plain.linear` as one two-dimensional product and a bias operation whose gradient is a single reduction."""
     inputs = tf.convert_to_tensor(inputs)
     rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
     dtype = plain.product_dtype(inputs, kernel)
@@ -30,15 +30,15 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _reshaped(x: Tensor, like: Tensor, dimensions: Sequence[int | None]) -> Tensor:
-    """Reshapes a tensor to dimensions; those that are unknown before the graph runs (None) are those of `like`."""
-    if dimensions.count(None) <= 1 and 0 not in dimensions:  # one is inferred, without operations that compute it
+    """Reshapes a tensor; dimensions that are unknown before the graph runs (None) are taken from `like`."""
+    if dimensions.count(None) <= 1 and 0 not in dimensions:  # `tf.reshape` infers one without further operations
         return tf.reshape(x, [-1 if size is None else size for size in dimensions])
     actual = shape(like)
     return tf.reshape(x, [actual[axis] if size is None else size for axis, size in enumerate(dimensions)])
 
 
 def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:
-    """`plain.grouped_linear` as one product a group, whose shape depends on the data: XLA cannot compile this."""
+    """`plain.grouped_linear` with one product per group. Shapes depend on the data, so XLA cannot compile this."""
     groups = kernels.shape[0]
     parts = tf.split(inputs, counts, num=groups)  # --> [rows of the group, d_in] each
     kernels = plain.ready_kernel(kernels, plain.product_dtype(inputs, kernels))
@@ -47,7 +47,7 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
 
 
 def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
-    """`plain.convolution` with a hand-written gradient, whose parts are added and not padded to the whole first."""
+    """`plain.convolution` with a hand-written gradient, which adds its parts without padding each one first."""
     inputs = tf.convert_to_tensor(inputs)
     plain.check_float(inputs)
     kernel_size, d_in, d_out = kernel.shape
@@ -58,7 +58,7 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
     def convolve(x: Tensor, matrices: Tensor) -> tuple[Tensor, Callable]:
         dimensions = shape(x)
         padded = tf.pad(x, [[0, 0], [before, (kernel_size - 1) * dilation_rate - before], [0, 0]])
-        if _is_accelerated():
+        if _is_accelerated():  # there slices are cheaper than a gather; on a CPU it is the reverse
             starts = [i * dilation_rate for i in range(kernel_size)]
             windows = tf.concat([padded[:, start : start + dimensions[1]] for start in starts], -1)
         else:
@@ -83,12 +83,12 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
 
 
 def _is_accelerated() -> bool:
-    """Whether there is a GPU or a TPU, where slices are cheap and a gather is not; on a CPU it is the other way."""
+    """Returns whether there is a GPU or a TPU."""
     return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())
 
 
 def _moved(x: Tensor, places: int) -> Tensor:
-    """Moves rows to later positions, or to earlier ones if `places` is negative: [batch, length, width]."""
+    """Shifts [batch, length, width] to later positions, or to earlier ones if `places` is negative; pads with zeros."""
     if not places:
         return x
     length = shape(x)[1]
@@ -108,7 +108,7 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
         normalised = centred * inverse_deviation
 
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            # Means of products with `scale`, as products of rows with a column.
+            # Means over d_model of products with `scale`, computed as matrix products with a column.
             column = scale[:, None] / scale.shape[0]  # --> [d_model, 1]
             weighted = upstream * normalised
             mean, projection = linear(upstream, column, None), linear(weighted, column, None)  # --> [..., 1]
@@ -124,7 +124,7 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
 
 
 def _column_sums(x: Tensor) -> Tensor:
-    """[..., width] --> [width], in a third of the time of a reduction over the other axes."""
+    """Sums over all axes but the last, [..., width] --> [width], in a third of the time of `tf.reduce_sum`."""
     return tf.raw_ops.BiasAddGrad(out_backprop=x if x.shape.rank > 1 else x[tf.newaxis])
 
 
@@ -134,14 +134,17 @@ def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
 
 
 def softmax(inputs: Tensor) -> Tensor:
-    """`plain.softmax` without Keras's warning about an axis of length 1, which a one-token sentence has."""
+    """`plain.softmax` without Keras's warning about an axis of length 1, as in a one-token sentence.
+
+    For a few rows it is exp(log_softmax), which does not use oneDNN.
+    """
     if inputs.shape.rank > 2 and _has_few_rows(inputs):
         return tf.exp(tf.nn.log_softmax(inputs))
     return tf.nn.softmax(inputs)
 
 
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
-    """`plain.take_rows` with a gradient that writes rows instead of adding them, since no row occurs twice."""
+    """`plain.take_rows` with a gradient that writes rows instead of adding them up, since no row occurs twice."""
     inputs = tf.convert_to_tensor(inputs)
 
     @tf.custom_gradient
@@ -165,7 +168,7 @@ def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 
 
 def _put(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
-    """[rows, width] --> [batch, length, width], zero elsewhere."""
+    """Scatters [rows, width] to [batch, length, width], zero elsewhere."""
     batch, length, width = shape(like)
     flat = tf.scatter_nd(tf.expand_dims(rows, 1), values, [batch * length, width])  # --> [batch * length, width]
     return tf.reshape(flat, [batch, length, width])
@@ -174,8 +177,9 @@ def _put(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
     """`plain.dropout` with one or two random bytes per element instead of four; the seed is the key of Philox.
 
-    The rate is rounded to a multiple of 1/256 if that changes neither what is dropped nor what is kept by more than 2 %
-    (0.1 becomes 26/256), else to one of 1/65536. The scale uses the rounded rate, so the expectation is exact.
+    The rate is rounded to a multiple of 1/256 if this changes the shares of dropped and of kept elements by at most 2 %
+    each (0.1 becomes 26/256), and otherwise to a multiple of 1/65536. The scale uses the rounded rate, so that the
+    expectation is exact.
     """
     inputs = tf.convert_to_tensor(inputs)
     is_near = abs(round(rate * 256) / 256 - rate) <= 0.02 * min(rate, 1 - rate)
@@ -198,10 +202,10 @@ def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
 
 
 def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Tensor:
-    """Random integers of one or two bytes in the given dimensions, a function of the seed alone."""
+    """Random integers of one or two bytes with the given dimensions, determined by the seed."""
     in_word = 4 // dtype.size  # values per random word
     last = dimensions[-1] if dimensions else 1
-    fits = isinstance(last, int) and last % in_word == 0  # nothing to cut off then
+    fits = isinstance(last, int) and last % in_word == 0  # no surplus values to cut off
     if fits:
         words_shape = [*dimensions[:-1], last // in_word]
     else:
@@ -221,12 +225,12 @@ def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Te
 
 
 def add(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """`plain.add` as an operation that never broadcasts, so its gradient needs no sums."""
+    """`plain.add` as an operation that never broadcasts, so that its gradient needs no sums."""
     return tf.add_n([inputs, outputs])
 
 
 def scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """`plain.scores` without a transposed copy of the keys; without oneDNN for a few queries."""
+    """`plain.scores` without a transposed copy of the keys and, for a few queries, without oneDNN."""
     queries = tf.convert_to_tensor(queries)
     if _has_few_rows(queries):
         return tf.raw_ops.BatchMatMulV3(x=queries, y=keys, Tout=queries.dtype, adj_y=True)
@@ -234,7 +238,7 @@ def scores(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
-    """`plain.matmul`; without oneDNN for a few rows."""
+    """`plain.matmul`, for a few rows without oneDNN."""
     x = tf.convert_to_tensor(x)
     if _has_few_rows(x):
         return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype)
@@ -242,17 +246,17 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _has_few_rows(x: Tensor) -> bool:
-    """Whether matrices, [..., rows, width], are those of the hypotheses of a search, and of float32.
+    """Returns whether matrices [..., rows, width] are float32 on a CPU and have few rows, as in a search step.
 
-    oneDNN shares out even the smallest of its operations over all threads of a processor, and waking them takes longer
-    than the few thousand numbers of a step.
+    oneDNN distributes even the smallest operations over all threads of the processor. Waking the threads takes longer
+    than computing the few thousand numbers of a step.
     """
     rows = x.shape[-2]
     return x.dtype == tf.float32 and rows is not None and 0 < rows <= _FEW_ROWS and not _is_accelerated()
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """`plain.split_heads`; for a few rows by copies of heads, because oneDNN's transposition wakes all threads."""
+    """`plain.split_heads`; for a few rows with a gather, because oneDNN's transposition wakes all threads."""
     batch, length, width = x.shape
     if length == 1:
         return _reshaped(x, x, [batch, num_heads, 1, width // num_heads])
@@ -275,12 +279,12 @@ def merge_heads(heads: Tensor) -> Tensor:
 
 
 def _columns(rows: int, columns: int) -> list[list[int]]:
-    """The places of each column in a matrix of rows and columns, whose transposition they are."""
+    """The flat indices of each column of a matrix; gathering by them transposes the matrix."""
     return [list(range(column, rows * columns, columns)) for column in range(columns)]
 
 
 def shape(x: Tensor) -> list[Tensor | int]:
-    """`plain.shape` with one operation that splits off all dimensions."""
+    """`plain.shape` with one operation for all dimensions."""
     static = list(x.shape)
     if None not in static:
         return static
@@ -296,8 +300,8 @@ def reshape_like(values: Tensor, like: Tensor) -> Tensor:
 
 
 def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor) -> Tensor:
-    """`plain.scan` as a loop whose greatest number of iterations is known, as XLA needs for its gradient."""
-    if inputs.shape[1] == 0:  # arrays of nothing have no shape
+    """`plain.scan` as a loop with a known maximum number of iterations, which XLA needs for its gradient."""
+    if inputs.shape[1] == 0:  # an empty `TensorArray` has no shape
         return tf.zeros([shape(inputs)[0], 0, start.shape[-1]], start.dtype)
     inputs = tf.transpose(inputs, [1, 0, 2])  # --> [length, batch, d_in]
     length = shape(inputs)[0]
@@ -326,12 +330,13 @@ def recurrent_scan(
     kernel: Tensor,
     all_read: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """`plain.recurrent_scan` where the kernel's gradient is one product over all positions, not one at each.
+    """`plain.recurrent_scan`, where the kernel's gradient is one product over all positions, not one per position.
 
-    The gradient of rows @ kernel is that of the input to which it is added. So the inputs hand the kernel its gradient,
-    and the loop gets the kernel's bits as integers: a loop adds up gradients of every float that it reads, be it zeros.
+    The gradient of rows @ kernel equals the gradient of the input to which it is added, so `with_kernel` computes the
+    kernel's gradient from the gradient of the inputs. The loop gets the kernel as integers with the same bits, because
+    it would accumulate a gradient for every float tensor that it reads, even if the gradient is zero.
     """
-    rows_of_all: list[Tensor] = []  # known once the loop has run, which is before any gradient is taken
+    rows_of_all: list[Tensor] = []  # filled after the loop, before any gradient is computed
 
     @tf.custom_gradient
     def with_kernel(inputs: Tensor, kernel: Tensor) -> tuple[Tensor, Callable]:
@@ -361,8 +366,8 @@ def recurrent_scan(
 
 
 def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, reverse: bool = False) -> Tensor:
-    """`plain.lstm` with a hand-written gradient: a kernel's is one product over all positions, not one at each."""
-    if inputs.shape[1] == 0:  # arrays of nothing have no shape
+    """`plain.lstm` with a hand-written gradient, in which a kernel needs one product over all positions."""
+    if inputs.shape[1] == 0:  # an empty `TensorArray` has no shape
         return tf.zeros([shape(inputs)[0], 0, recurrent_kernels[0].shape[0]], inputs.dtype)
     is_token = tf.cast(tf.transpose(mask), tf.float32)[..., tf.newaxis]  # --> [length, batch, 1]
 
@@ -383,13 +388,13 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
 
 
 def _one_before(values: Tensor, reverse: bool) -> Tensor:
-    """The values of the position that was read before each, zeros at the first: [length, batch, width]."""
+    """The values at the position processed before each one, zeros for the first: [length, batch, width]."""
     nothing = tf.zeros_like(values[:1])
     return tf.concat([values[1:], nothing] if reverse else [nothing, values[:-1]], 0)
 
 
 def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor) -> list[Tensor]:
-    """Gradients of the factors of rows @ factors[0] @ factors[1] ..., from that of the product."""
+    """Gradients of the factors in rows @ factors[0] @ factors[1] ..., from the gradient of the product."""
     lefts, gradients = [rows], []
     for factor in factors[:-1]:
         lefts.append(tf.matmul(lefts[-1], factor))
@@ -402,9 +407,9 @@ def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor)
 def _lstm_forward(
     x: Tensor, factors: Sequence[Tensor], is_token: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position.
+    """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units] at each position.
 
-    Gates and cells are float32, hidden states of the dtype of x.
+    Gates and cells are float32; hidden states have the dtype of `x`.
     """
     length, is_padding = tf.shape(x)[0], tf.cast(1 - is_token, x.dtype)
 
@@ -436,9 +441,9 @@ def _lstm_backward(
     d_hiddens: Tensor,
     reverse: bool,
 ) -> Tensor:
-    """The gradient of what the input adds to the gates, [length, batch, 4 units].
+    """The gradient of the input's share of the gates, [length, batch, 4 units].
 
-    `forward` holds the activated gates, the cells before and after each position, and which positions are tokens.
+    `forward` holds the activated gates, the cells before and after each position, and the mask of tokens.
     """
     gates, cells_before, cells, is_token = forward
     length = tf.shape(gates)[0]

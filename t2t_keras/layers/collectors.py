@@ -1,4 +1,4 @@
-"""Receivers of the layers' balance losses and attention weights."""
+"""Collectors of the layers' balance losses and attention weights."""
 
 from keras import ops
 
@@ -7,13 +7,13 @@ from t2t_keras.tensor import Tensor
 
 
 class AuxiliaryLosses(Collector):
-    """Collects the balance losses of `MixtureOfExperts` over some sentences; other layers have none.
+    """Collects the balance losses of `MixtureOfExperts` layers; other layers have none.
 
     Args:
-        token_mask: bool [batch, length], True = token; the losses count no others. None means tokens only.
+        token_mask: bool [batch, length], True = token; other positions do not count. None means that all are tokens.
 
     Attributes:
-        losses: of each layer in turn, float32 [batch].
+        losses: one per layer in the order of the calls, float32 [batch].
     """
 
     def __init__(self, token_mask: Tensor | None = None) -> None:
@@ -21,17 +21,17 @@ class AuxiliaryLosses(Collector):
         self.losses: list[Tensor] = []
 
     def total(self) -> Tensor:
-        """The sum of the layers' losses, float32 [batch]; the scalar 0 without any."""
+        """Sum of the layers' losses, float32 [batch]; the scalar 0 if there are none."""
         return sum(self.losses) if self.losses else ops.zeros((), "float32")
 
 
 class AttentionWeights(Collector):
-    """Collects the weights of each `MultiHeadAttention` before dropout.
+    """Collects the attention weights of each `MultiHeadAttention` layer, before dropout.
 
-    Within a window they are those to all positions, 0 outside of it, and cost as much.
+    A layer with a window then computes weights for all positions, 0 outside the window, at the cost of full attention.
 
     Attributes:
-        weights: of each layer in turn, float [batch, heads, query_len, key_len].
+        weights: one per layer in the order of the calls, float [batch, heads, query_len, key_len].
     """
 
     def __init__(self) -> None:

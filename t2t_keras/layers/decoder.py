@@ -17,28 +17,29 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class DecoderLayer(ConfiguredLayer):
-    """Masked self-attention, attention to the memory, feed-forward network or experts, each in an "Add & Norm" (3.1).
+    """Masked self-attention, attention to the memory, and a feed-forward network or experts (section 3.1).
+
+    Each sub-layer is wrapped in an "Add & Norm", a `Residual`.
 
     Args:
         settings: a `LayerSettings`; None means its defaults, the paper's base model.
-        kwargs: fields of `LayerSettings` by name, such as `num_heads`, `d_ff`, `dropout_rate`; and the arguments of a
-            Keras layer.
+        kwargs: individual fields of `LayerSettings`, such as `num_heads`, `d_ff` or `dropout_rate`, which override
+            `settings`; and the arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float [batch, target_len, d_model].
-        memory: float [batch, source_len, d_model], the encoder's output, or the `keys_and_values` of
-            `cross_attention` made of it.
-        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`, and
-            None with a window, which is causal by itself.
+        memory: float [batch, source_len, d_model], the encoder's output, or its projection by the `keys_and_values`
+            method of `cross_attention`.
+        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`, or
+            None if the layer has a window, which is causal by itself.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
-        past: the keys and values of `self_attention` at positions before these; the self-attention mask then says
-            which of past and present positions each may attend to, [batch, heads, target_len, past_len + target_len],
-            and a window counts for nothing.
+        past: keys and values of `self_attention` at earlier positions. `self_attention_mask` then covers past and
+            current positions, [batch, heads, target_len, past_len + target_len], and a window is ignored.
 
     Returns:
-        float [batch, target_len, d_model]. With `past`, also the past with these positions.
+        float [batch, target_len, d_model]. If `past` is given, a tuple of that and the extended past.
     """
 
     def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
@@ -98,13 +99,14 @@ class Decoder(Stack):
     """A `Stack` of `DecoderLayer`.
 
     Call arguments:
-        inputs: float [batch, target_len, d_model], embedded target tokens, shifted right, with positions.
-        memory: float [batch, source_len, d_model], the encoder's output, or its `keys_and_values`.
+        inputs: float [batch, target_len, d_model], embedded target tokens with position encodings,
+            shifted right by one.
+        memory: float [batch, source_len, d_model], the encoder's output, or its projection by `keys_and_values`.
         self_attention_mask, cross_attention_mask, seed, token_rows: as in `DecoderLayer`.
-        past: of each layer, as in `DecoderLayer`.
+        past: one per layer, as in `DecoderLayer`.
 
     Returns:
-        float [batch, target_len, d_model]. With `past`, also the past of each layer with these positions.
+        float [batch, target_len, d_model]. If `past` is given, a tuple of that and the extended past of each layer.
 
     Example:
         >>> decoder = Decoder(num_layers=2, num_heads=2, d_ff=16)
@@ -142,7 +144,7 @@ class Decoder(Stack):
         return self.normalised(x) if past is None else (self.normalised(x), tuple(extended))
 
     def keys_and_values(self, memory: Tensor) -> tuple[KeysAndValues, ...]:
-        """Projects a memory, float [batch, source_len, d_model], to the keys and values of each layer."""
+        """Projects a memory, float [batch, source_len, d_model], to each layer's keys and values."""
         return tuple(layer.cross_attention.keys_and_values(memory) for layer in self.layers)
 
     def empty_past(self, batch: Tensor | int) -> tuple[KeysAndValues, ...]:

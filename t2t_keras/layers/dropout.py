@@ -1,4 +1,4 @@
-"""Dropout as a function of its seed."""
+"""Dropout with explicit seeds."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from t2t_keras.tensor import Tensor
 
 
 def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
-    """Derives the seed of part `index` from a seed, int32 [2]; None for None. Parts of parts do not collide."""
+    """Derives the seed of part `index` from a seed, int32 [2]; None for None. Seeds of nested parts do not collide."""
     if seed is None:
         return None
     # One step of a linear congruential generator per level; 32-bit integers wrap on every backend.
@@ -19,19 +19,19 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
 
 
 def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
-    """The generator's next seed, int32 [2]."""
+    """Draws the generator's next seed, int32 [2]."""
     return ops.cast(ops.bitwise_and(generator.next(), 0x7FFFFFFF), "int32")
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Dropout(Layer):
-    """Zeroes elements in training (section 5.4, Residual Dropout; Srivastava et al., 2014).
+    """Zeroes random elements in training, and scales up the others (section 5.4; Srivastava et al., 2014).
 
-    With a `seed` in the call, the mask depends on that seed alone, which makes training exactly resumable. Without one,
-    the layer draws seeds from its own generator, like Keras's layer.
+    If a `seed` is passed to the call, the mask depends only on this seed, which makes training exactly resumable.
+    Otherwise the layer draws seeds from its own generator, as Keras's layer does.
 
     Args:
-        rate: probability that an element becomes zero, in [0, 1), else ValueError.
+        rate: probability that an element is set to zero, in [0, 1).
 
     Call arguments:
         inputs: float, any shape.
@@ -39,7 +39,10 @@ class Dropout(Layer):
         training: whether to drop elements.
 
     Returns:
-        Of the inputs' shape and the compute dtype.
+        The same shape as the inputs, in the compute dtype.
+
+    Raises:
+        ValueError: `rate` is outside [0, 1).
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:

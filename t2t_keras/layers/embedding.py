@@ -13,23 +13,23 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class TiedEmbedding(Layer):
-    """One matrix that embeds tokens and, transposed, turns hidden states into logits (section 3.4).
+    """One matrix that embeds tokens and, transposed, projects hidden states to logits (section 3.4).
 
-    Id 0, padding and start symbol, embeds to zeros, as in T2T.
+    Id 0, which is padding and the start symbol, is embedded as zeros, as in T2T.
 
     Args:
-        vocab_size: rows of the matrix.
-        d_model: width.
-        use_bias: whether logits have a bias.
-        scale: factor on embeddings; None means sqrt(d_model), the paper's.
-        initial_stddev: of the normal distribution that the matrix begins as; None means 1 / sqrt(d_model), T2T's.
+        vocab_size: number of rows of the matrix.
+        d_model: width of the embeddings.
+        use_bias: whether the logits have a bias.
+        scale: factor on the embeddings; None means sqrt(d_model), as in the paper.
+        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model), as in T2T.
 
     Call arguments:
-        inputs: token ids, int [...], each in [0, vocab_size).
-        reverse: whether `inputs` are hidden states, [..., d_model], of which logits are wanted.
+        inputs: token ids, int [...], in [0, vocab_size); or hidden states, float [..., d_model], if `reverse`.
+        reverse: whether to project hidden states to logits instead of embedding tokens.
 
     Returns:
-        float [..., d_model], of the compute dtype; or the logits, float32 [..., vocab].
+        float [..., d_model] in the compute dtype; or logits, float32 [..., vocab], if `reverse`.
 
     Reference: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
 
@@ -57,7 +57,7 @@ class TiedEmbedding(Layer):
         self.scale = scale
         self.initial_stddev = initial_stddev
         self.bias = None  # of the logits
-        self.autocast = False  # ids that come as floats would be rounded
+        self.autocast = False  # it would round ids that are passed as floats
 
     def build(self, input_shape: tuple | None = None) -> None:
         stddev = self.d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
@@ -73,10 +73,10 @@ class TiedEmbedding(Layer):
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             check_float(inputs)
-            # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
+            # Logits are float32 whatever the compute dtype, because the loss and the search take their softmax.
             logits = ops.cast(ops.matmul(inputs, self.output_matrix(inputs.dtype)), "float32")
             return logits if self.bias is None else logits + ops.cast(self.bias, "float32")
-        # Bytes are ids too, and Keras builds models that are loaded with placeholders of floats.
+        # Narrower integers are valid ids too, and Keras builds loaded models with float placeholders.
         is_index = keras.backend.standardize_dtype(inputs.dtype) in ("int32", "int64")
         token_ids = inputs if is_index else ops.cast(inputs, "int32")
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
@@ -85,11 +85,11 @@ class TiedEmbedding(Layer):
         return vectors * ops.expand_dims(scales, -1)
 
     def logits(self, states: Tensor) -> Tensor:
-        """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
+        """Projects hidden states to logits: float [..., d_model] --> float32 [..., vocab]."""
         return self(states, reverse=True)
 
     def output_matrix(self, dtype: str) -> Tensor:
-        """The matrix that turns hidden states into logits: [d_model, vocab] of the given dtype."""
+        """The matrix that projects hidden states to logits: [d_model, vocab] in the given dtype."""
         return ops.transpose(ops.cast(self.table, dtype))
 
     def compute_output_shape(self, input_shape: tuple, reverse: bool = False) -> tuple:

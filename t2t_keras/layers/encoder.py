@@ -16,17 +16,19 @@ from t2t_keras.tensor import Tensor
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class EncoderLayer(ConfiguredLayer):
-    """Self-attention, then a feed-forward network or experts, each inside an "Add & Norm" (section 3.1).
+    """Self-attention, and a feed-forward network or experts (section 3.1).
+
+    Each sub-layer is wrapped in an "Add & Norm", a `Residual`.
 
     Args:
         settings: a `LayerSettings`; None means its defaults, the paper's base model.
-        kwargs: fields of `LayerSettings` by name, such as `num_heads`, `d_ff`, `dropout_rate`; and the arguments of a
-            Keras layer.
+        kwargs: individual fields of `LayerSettings`, such as `num_heads`, `d_ff` or `dropout_rate`, which override
+            `settings`; and the arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float [batch, source_len, d_model].
-        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len]; normally `padding_mask`, and
-            with a window always a mask of keys alone.
+        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len]; normally `padding_mask`.
+            With a window, it must be the same for all queries.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
 
@@ -75,7 +77,7 @@ class Encoder(Stack):
     """A `Stack` of `EncoderLayer`.
 
     Call arguments:
-        inputs: float [batch, source_len, d_model], embedded source tokens with positions.
+        inputs: float [batch, source_len, d_model], embedded source tokens with position encodings.
         self_attention_mask, seed, token_rows: as in `EncoderLayer`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A mixture of experts: feed-forward networks, of which a gating network picks a few at each position."""
+"""Mixture of experts: feed-forward networks, of which a gating network selects a few at each position."""
 
 import math
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.layer import Layer, check_at_least_one, takes
 from t2t_keras.tensor import Tensor
 
-# The least deviation of the noise, which keeps the gradient of the load finite.
+# Minimum standard deviation of the noise, which keeps the gradient of the load finite.
 _LEAST_DEVIATION = 0.01
 
 
 class Gating(NamedTuple):
-    """Which experts compute each row, and how much each of them counts.
+    """The experts selected for each row, and their weights.
 
     Attributes:
-        experts: int32 [rows, experts_per_token].
-        gates: float32 [rows, experts_per_token], of which each row's sum is 1.
-        load: float32 [rows, num_experts], the probability that new noise of one expert would have it picked; without
-            noise 1 for the experts that were picked and 0 for the others.
+        experts: indices of the selected experts, int32 [rows, experts_per_token].
+        gates: their weights, float32 [rows, experts_per_token]; each row sums to 1.
+        load: float32 [rows, num_experts], the probability that an expert would be selected if only its own noise was
+            drawn again; without noise, 1 for the selected experts and 0 for the others.
     """
 
     experts: Tensor
@@ -53,12 +53,14 @@ class ExpertWeights(NamedTuple):
 
 
 def top_k_gating(logits: Tensor, experts_per_token: int, noise: tuple[Tensor, Tensor] | None = None) -> Gating:
-    """Softmax over the k largest of H(x) = logits + noise, and the load (Shazeer et al., appendix A).
+    """Selects the k experts with the largest logits + noise, and computes their load (Shazeer et al., appendix A).
+
+    The gates are the softmax over these k values.
 
     Args:
         logits: float32 [rows, num_experts].
         experts_per_token: k.
-        noise: standard normal numbers, and deviations to multiply them with, float32 [rows, num_experts] each.
+        noise: standard normal numbers and the standard deviations that scale them, float32 [rows, num_experts] each.
     """
     count, k = logits.shape[1], experts_per_token
     noisy = logits if noise is None else logits + noise[0] * noise[1]
@@ -67,7 +69,8 @@ def top_k_gating(logits: Tensor, experts_per_token: int, noise: tuple[Tensor, Te
     is_picked = ops.sum(ops.one_hot(experts, count, dtype="float32"), axis=1)  # --> [rows, num_experts]
     if noise is None or k == count:
         return Gating(experts, gates, is_picked)
-    # The k-th largest of the others: behind those that are picked comes one more.
+    # An expert is selected if it exceeds the k-th largest value of the other experts. For the experts that were
+    # selected, this is the (k + 1)-th largest of all.
     threshold = ops.where(is_picked > 0, largest[:, k:], largest[:, k - 1 : k])
     load = 0.5 * (1.0 + ops.erf((logits - threshold) / (noise[1] * math.sqrt(2.0))))
     return Gating(experts, gates, load)
@@ -76,9 +79,9 @@ def top_k_gating(logits: Tensor, experts_per_token: int, noise: tuple[Tensor, Te
 def mixture(
     x: Tensor, gating: Gating, weights: ExpertWeights, grouped_linear: Callable, dropout: Callable = lambda inner: inner
 ) -> Tensor:
-    """The sum of the experts' outputs times their gates, float [rows, d_model], of rows [rows, d_model].
+    """Sum of the experts' outputs weighted by their gates: float [rows, d_model] --> float [rows, d_model].
 
-    Pairs of a row and one of its experts are sorted by expert, so that each expert is one product of its own rows.
+    Pairs of a row and one of its experts are sorted by expert, so that each expert processes its rows in one product.
     """
     rows, d_model = ops.shape(x)
     k, count = gating.experts.shape[1], weights.inner_kernels.shape[0]
@@ -95,21 +98,21 @@ def mixture(
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MixtureOfExperts(Layer):
-    """The sum of G(x)_i E_i(x) over the experts i, of which G picks k at each position.
+    """The sum over experts i of G(x)_i E_i(x), where the gating network G selects k experts at each position.
 
-    An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest of H(x) = x W_g + noise *
-    softplus(x W_n), whose noise is normal in training and 0 else; both matrices begin with zeros, and all of it is
-    computed in float32. A position costs k experts, whatever their number. Experts take any number of positions, so
-    that no position depends on others.
+    An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest entries of H(x) = x W_g +
+    noise * softplus(x W_n). The noise is normal in training and 0 otherwise. W_g and W_n are initialised to zeros, and
+    the gating is computed in float32. A position costs as much as k experts, whatever their total number. Experts have
+    no limit of capacity, so the output at a position does not depend on other positions.
 
-    The balance loss is the squared coefficient of variation, over the experts, of their importance, the sum of their
-    gates, plus that of their load. Where Shazeer et al. sum over a batch, here each sentence is for itself: so the
-    losses of a batch's sentences add up however it is divided, but also ask for balance within a sentence. It is
-    computed for an `AuxiliaryLosses` around the call, and only if there is one.
+    The balance loss adds two squared coefficients of variation over the experts: of their importance, the sum of their
+    gates, and of their load. Shazeer et al. compute it over a batch; here it is computed for each sentence. The sum
+    over a batch therefore does not depend on how the batch is divided, but the loss also encourages balance within a
+    sentence. It is computed only inside an `AuxiliaryLosses` block.
 
     Args:
         num_experts: number of experts.
-        experts_per_token: k.
+        experts_per_token: k, at most `num_experts`.
         d_expert: inner width of an expert.
         gate_noise: whether the gates are noisy in training; without noise the load has no gradient.
         balance_weight: factor on both parts of the balance loss.
@@ -118,8 +121,8 @@ class MixtureOfExperts(Layer):
     Call arguments:
         inputs: float [batch, length, d_model].
         seed: int32 [2], for noise and dropout; None draws a seed.
-        token_rows: int32 [tokens], from `token_rows`: the rows to compute, the others become zeros, and shapes may
-            depend on the data from here on. None computes all in static shapes, as XLA needs.
+        token_rows: int32 [tokens], from `token_rows`: the rows to compute; the others become zeros, and shapes inside
+            depend on the data. None computes all rows with static shapes, as XLA needs.
         training: whether noise and dropout are active.
 
     Returns:
@@ -158,13 +161,13 @@ class MixtureOfExperts(Layer):
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
         if self.gate_noise:
             self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
-        limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot's, of each expert for itself
+        limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot uniform, for each expert separately
         self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert, limit)
         self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model, limit)
 
     def _weights(self, name: str, d_in: int, d_out: int, limit: float) -> tuple[Any, Any]:
-        """One kernel and one bias an expert."""
-        start = keras.initializers.RandomUniform(-limit, limit)  # one for two kernels would give both the same numbers
+        """Adds one kernel and one bias per expert."""
+        start = keras.initializers.RandomUniform(-limit, limit)  # if shared, two kernels would be equal
         kernels = self.add_weight(shape=(self.num_experts, d_in, d_out), initializer=start, name=f"{name}_kernels")
         biases = self.add_weight(shape=(self.num_experts, d_out), initializer="zeros", name=f"{name}_biases")
         return kernels, biases
@@ -192,7 +195,7 @@ class MixtureOfExperts(Layer):
         return kernels.put_rows(outputs, token_rows, inputs)
 
     def gating(self, x: Tensor, seed: Tensor | None = None) -> Gating:
-        """Picks the experts of rows, float [rows, d_model], with noise if there is a seed, int32 [2]."""
+        """Selects the experts of rows, float [rows, d_model]; a seed, int32 [2], adds noise."""
         x = ops.cast(x, "float32")
         with ProductDtype("float32"):
             logits = kernels.linear(x, self.gate_kernel, None)  # --> [rows, num_experts]
@@ -205,7 +208,7 @@ class MixtureOfExperts(Layer):
     def _balance_loss(
         self, gating: Gating, inputs: Tensor, token_mask: Tensor | None, token_rows: Tensor | None
     ) -> Tensor:
-        """Of each sentence, float32 [batch]."""
+        """The balance loss of each sentence, float32 [batch]."""
         batch, length, _ = ops.shape(inputs)
         is_picked = ops.one_hot(gating.experts, self.num_experts, dtype="float32")
         importance = ops.sum(is_picked * gating.gates[..., None], axis=1)  # --> [rows, num_experts]
@@ -218,12 +221,12 @@ class MixtureOfExperts(Layer):
         else:
             sums = ops.segment_sum(usage, token_rows // length, num_segments=batch)
         sums = ops.reshape(sums, (-1, 2, self.num_experts))
-        variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # no tokens: 0
+        variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # 0 without tokens
         return self.balance_weight * ops.sum(variation, axis=-1)
 
 
 def feed_forward_layer(settings: LayerSettings, dtype: Any) -> FeedForward | MixtureOfExperts:
-    """The position-wise sub-layer that the settings of a layer choose."""
+    """Makes the position-wise sub-layer that a layer's settings choose."""
     if settings.num_experts:
         if settings.activation != "relu":
             raise ValueError(f"`activation` must be 'relu' beside experts, got {settings.activation!r}")

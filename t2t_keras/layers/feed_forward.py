@@ -16,13 +16,13 @@ class FeedForward(Layer):
 
     Args:
         d_ff: inner width.
-        dropout_rate: dropout on the inner activations; the paper uses none, T2T 0.1.
-        activation: name of one of Keras's activations: "relu" is the paper's max(0, x).
+        dropout_rate: dropout on the inner activations; not used in the paper, 0.1 in T2T.
+        activation: name of a Keras activation; "relu" is the paper's max(0, x).
 
     Call arguments:
         inputs: float [batch, length, d_model].
         seed: int32 [2], for dropout; None draws a seed.
-        token_rows: int32 [tokens], from `token_rows`: the rows to compute, the others become zeros; None computes all.
+        token_rows: int32 [tokens], from `token_rows`: the rows to compute; the others become zeros. None computes all.
 
     Returns:
         float [batch, length, d_model].

@@ -1,4 +1,4 @@
-"""What all layers here share."""
+"""Base classes of the layers, and checks of their arguments and inputs."""
 
 import dataclasses
 import inspect
@@ -10,15 +10,17 @@ import keras
 
 from t2t_keras.config.layer_settings import FIELDS, LayerSettings
 
-# What `__init__` hands on to Keras, which stores it itself.
+# Arguments that `__init__` passes on to Keras, whose `get_config` includes them.
 _OF_KERAS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
 
 
 class Layer(keras.layers.Layer):
-    """A Keras layer that is stored from attributes with the names of its `__init__`'s arguments.
+    """A Keras layer whose `get_config` reads the attributes named like the arguments of `__init__`.
 
-    Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`, and that input's
-    Keras mask, if it has one. A subclass with a `get_config` of its own stores there what has no such attribute.
+    A subclass that overrides `get_config` adds the arguments for which there is no such attribute.
+
+    The output has the shape of the first input, unless a subclass defines `compute_output_shape`. The first input's
+    Keras mask, if any, is passed on.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -26,10 +28,10 @@ class Layer(keras.layers.Layer):
         self.supports_masking = True
 
     def _shape_of_first(self, inputs_shape: Any = None, *_: Any, **named_shapes: Any) -> Any:
-        # Keras's summary names shapes as `build` does, the first input's first.
+        # Keras's `summary` passes the shapes by name, in the order of `build`'s arguments.
         return next(iter(named_shapes.values())) if inputs_shape is None else inputs_shape
 
-    compute_output_shape: Any = _shape_of_first  # of any signature in a subclass
+    compute_output_shape: Any = _shape_of_first  # Any, because subclasses have other signatures
 
     def stateless_call(
         self,
@@ -39,7 +41,7 @@ class Layer(keras.layers.Layer):
         return_losses: bool = False,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Keras's, by `__call__` instead of `call`, which hands `training` on to the layers within."""
+        """Like Keras's, but uses `__call__` instead of `call`, so that `training` reaches nested layers."""
         if not self.built:
             raise ValueError(f"the layer {self.name!r} is not built, so that it has no variables yet")
         mapping: list[tuple[Any, Any]] = []
@@ -65,11 +67,12 @@ class Layer(keras.layers.Layer):
 
 
 class ConfiguredLayer(Layer):
-    """A layer or a stack of Figure 1.
+    """A layer or a stack of Figure 1, configured by a `LayerSettings`.
 
     Args:
         settings: a `LayerSettings`, or a configuration that inherits its fields; None means its defaults.
-        kwargs: fields of `LayerSettings` by name, in place of those of `settings`; and the arguments of a Keras layer.
+        kwargs: individual fields of `LayerSettings`, which override `settings`; and the arguments of
+            `keras.layers.Layer`.
     """
 
     def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
@@ -79,11 +82,11 @@ class ConfiguredLayer(Layer):
 
 
 def _arguments(kind: type) -> Iterator[str]:
-    """The names of the arguments that `__init__` takes, with those that it hands on to the class above as `kwargs`."""
+    """Yields the names of the arguments of `__init__`, including those that it passes to its base class as `kwargs`."""
     for each in (each for each in kind.__mro__ if "__init__" in vars(each)):
         if each is Layer or not issubclass(each, Layer):
             return
-        _, *arguments = inspect.signature(each.__init__).parameters.values()  # all but self
+        _, *arguments = inspect.signature(each.__init__).parameters.values()  # without self
         starred = [each for each in arguments if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
         yield from (argument.name for argument in arguments if argument not in starred)
         if not starred:
@@ -91,9 +94,15 @@ def _arguments(kind: type) -> Iterator[str]:
 
 
 def takes(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:
-    """What a layer that is built for a shape takes from then on: so many axes, or more, and the last one as wide.
+    """Specifies the inputs of a layer that is built for a shape: the number of axes and the width of the last one.
 
-    A ValueError says that the shape itself has another number of axes.
+    Args:
+        ndim: number of axes.
+        input_shape: shape of the input for which the layer is built.
+        more: whether inputs may have more axes than `ndim`.
+
+    Raises:
+        ValueError: `input_shape` itself has a different number of axes.
     """
     if len(input_shape) < ndim or (len(input_shape) > ndim and not more):
         raise ValueError(f"inputs must have {ndim} axes{' or more' if more else ''}, got the shape {input_shape}")
@@ -101,7 +110,7 @@ def takes(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.
 
 
 def check_at_least_one(**arguments: int | None) -> None:
-    """Raises a ValueError that names the first argument that is no whole number, or below 1; None passes."""
+    """Raises a ValueError that names the first argument that is not an integer or is below 1; None passes."""
     for name, value in arguments.items():
         if value is not None and not isinstance(value, numbers.Integral):
             raise ValueError(f"`{name}` must be a whole number, got {value!r}")

@@ -20,7 +20,7 @@ class LayerNormalization(Layer):
         inputs: float [..., d_model].
 
     Returns:
-        [..., d_model], of the compute dtype.
+        float [..., d_model], in the compute dtype.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
@@ -30,7 +30,7 @@ class LayerNormalization(Layer):
     def build(self, input_shape: tuple) -> None:
         self.input_spec = takes(1, input_shape, more=True)
         width = (input_shape[-1],)
-        # In float32, as the arithmetic is: autocast would round them to the compute dtype before it.
+        # The arithmetic is in float32; autocast would first round the weights to the compute dtype.
         arguments: dict[str, Any] = {"shape": width, "dtype": "float32", "autocast": False}
         self.scale = self.add_weight(initializer="ones", name="scale", **arguments)
         self.offset = self.add_weight(initializer="zeros", name="offset", **arguments)

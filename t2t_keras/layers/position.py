@@ -1,4 +1,4 @@
-"""Position encodings: sinusoids, or a learned table."""
+"""Position encodings: sinusoids and a learned table."""
 
 from typing import Any, Literal
 
@@ -14,8 +14,14 @@ from t2t_keras.tensor import Tensor
 def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same) (section 3.5).
 
-    Takes int or float32 `positions` [length] and an even d_model; returns float32 [length, d_model]. The layout is the
-    paper's, "interleaved", or T2T's, "halves": sines, then cosines, with d_model / 2 - 1 as the exponent's denominator.
+    Args:
+        positions: int or float32 [length].
+        d_model: width, an even number.
+        layout: "interleaved" as in the paper, or "halves" as in T2T: first all sines, then all cosines, with
+            i / (d_model / 2 - 1) as the exponent.
+
+    Returns:
+        float32 [length, d_model].
     """
     half = d_model // 2
     steps = half if layout == "interleaved" else max(half - 1, 1)
@@ -30,13 +36,13 @@ def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> T
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SinusoidalPositions(Layer):
-    """Adds sinusoids to embeddings (section 3.5), computed in float32 for any length.
+    """Adds sinusoids to embeddings (section 3.5). They are computed in float32, for any length.
 
     Args:
-        layout: "interleaved" (the paper) or "halves" (T2T); see `sinusoids`.
+        layout: "interleaved" as in the paper, or "halves" as in T2T; see `sinusoids`.
 
     Call arguments:
-        inputs: float [batch, length, d_model], d_model even.
+        inputs: float [batch, length, d_model], where d_model is even.
         start: int32 scalar, the position of the first input.
 
     Returns:
@@ -71,8 +77,8 @@ class LearnedPositions(Layer):
     """Adds a learned vector for each position (Table 3, row E; Gehring et al., 2017).
 
     Args:
-        max_positions: rows of the table; positions beyond it use the last row.
-        initial_stddev: of the normal distribution that the table begins as; None means 1 / sqrt(d_model).
+        max_positions: number of rows of the table; later positions use the last row.
+        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model).
 
     Call arguments:
         inputs: float [batch, length, d_model].

@@ -18,7 +18,8 @@ class Residual(Layer):
     """The "Add & Norm" of Figure 1 around a sub-layer (sections 3.1 and 5.4).
 
     Args:
-        norm_position: "post", LayerNorm(x + Dropout(Sublayer(x))), or "pre" (T2T), x + Dropout(Sublayer(LayerNorm(x))).
+        norm_position: "post" for LayerNorm(x + Dropout(Sublayer(x))), as in the paper, or "pre" for
+            x + Dropout(Sublayer(LayerNorm(x))), as in T2T.
         dropout_rate: dropout on the sub-layer's output.
         epsilon: added to the variance in layer normalisation.
 

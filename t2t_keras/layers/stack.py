@@ -1,4 +1,4 @@
-"""What the encoder and the decoder share."""
+"""The base class of the encoder and the decoder."""
 
 from typing import Any, ClassVar
 
@@ -9,11 +9,11 @@ from t2t_keras.tensor import Tensor
 
 
 class Stack(ConfiguredLayer):
-    """N identical layers (section 3.1), followed by one more normalisation if pre-norm.
+    """N identical layers (section 3.1), followed by a final normalisation if `norm_position` is "pre".
 
     Args:
-        num_layers: N.
-        settings, kwargs: as in `EncoderLayer`, for every layer.
+        num_layers: N, at least 1.
+        settings, kwargs: as in `EncoderLayer`; used for every layer.
     """
 
     layer_class: ClassVar[type[Any]]
@@ -29,7 +29,7 @@ class Stack(ConfiguredLayer):
             self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
 
     def build_all(self, inputs_shape: tuple, *others: tuple) -> None:
-        """Builds the layers for inputs of these shapes, and the final normalisation."""
+        """Builds the layers for inputs of these shapes, and the final normalisation if there is one."""
         self.input_spec = takes(3, inputs_shape)
         for layer in self.layers:
             layer.build(inputs_shape, *others)

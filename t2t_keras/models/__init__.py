@@ -1,1 +1,1 @@
-"""Models, and the contract that all of them keep."""
+"""Models, and the interfaces that they implement."""

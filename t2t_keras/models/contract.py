@@ -1,4 +1,4 @@
-"""Everything that training, search, ensembles and export may use of a model."""
+"""The interfaces through which training, search, ensembles and export use a model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
@@ -11,21 +11,24 @@ from t2t_keras.tensor import Tensor
 
 Nest = Any  # of tensors: tuples and named tuples
 
-ATTENTION = "attention"  # it implements `AttentionViews`
-COVERAGE = "coverage"  # its steps can sum the attention to the source
-BFLOAT16 = "bfloat16"  # its steps can compute products in bfloat16
+ATTENTION = "attention"  # the model implements `AttentionViews`
+COVERAGE = "coverage"  # its search steps can sum the attention to the source
+BFLOAT16 = "bfloat16"  # its search steps can compute products in bfloat16
 
 
 class Cache(NamedTuple):
-    """What a step function reads and writes, grouped by how the search treats it; the search does not look inside.
+    """The state that a step function reads and writes, grouped by how the search treats it.
+
+    The search does not look inside the nests. An axis of `per_hypothesis` or `per_sentence` that has length 0 at the
+    start may grow.
 
     Attributes:
-        position: int32 scalar, number of tokens before this one.
-        per_hypothesis: nest of tensors [batch, beam, ...], reordered with the hypotheses; an axis of length 0 may grow.
-        per_sentence: nest of tensors [batch, ...], written by the steps, never reordered; an axis of length 0 may grow.
+        position: int32 scalar, number of tokens before the current one.
+        per_hypothesis: nest of tensors [batch, beam, ...], reordered with the hypotheses.
+        per_sentence: nest of tensors [batch, ...], written by the steps and never reordered.
         source: nest of tensors [batch, ...], computed once per sentence.
-        coverage: float32 [batch, beam, source_len], attention to each source token summed over the steps, 1 on padding
-            from the start, reordered with the hypotheses; source_len is 0 without coverage.
+        coverage: float32 [batch, beam, source_len], attention to each source token summed over the steps, reordered
+            with the hypotheses. It starts at 1 on padding and at 0 elsewhere. Without coverage, source_len is 0.
     """
 
     position: Tensor
@@ -35,14 +38,15 @@ class Cache(NamedTuple):
     coverage: Tensor
 
 
-# (newest token of every hypothesis, int32 [batch * beam], a sentence's hypotheses next to each other; cache) -->
+# (newest token of each hypothesis, int32 [batch * beam], where the hypotheses of a sentence are adjacent; cache) -->
 # (logits, float [batch * beam, vocab]; cache of the next step). The first token is 0.
 StepFunction = Callable[[Tensor, Cache], tuple[Tensor, Cache]]
 
 
 def first_coverage(source: Tensor, beam_size: int, wanted: frozenset[str] = frozenset()) -> Tensor:
-    """The coverage before the first step, float32 [batch, beam, source_len]: 1 on padding, else 0. Its source_len is 0
-    unless `COVERAGE` is wanted.
+    """The coverage before the first step, float32 [batch, beam, source_len]: 1 on padding, else 0.
+
+    If `COVERAGE` is not wanted, source_len is 0.
     """
     source = source if COVERAGE in wanted else source[:, :0]
     hidden = ops.cast(ops.equal(source, 0), "float32")[:, None]  # --> [batch, 1, source_len]
@@ -50,11 +54,11 @@ def first_coverage(source: Tensor, beam_size: int, wanted: frozenset[str] = froz
 
 
 class Search(NamedTuple):
-    """A model that is ready to search.
+    """A search that a model has prepared.
 
     Attributes:
         step: the step function.
-        cache: the cache of the first step.
+        cache: the cache for the first step.
     """
 
     step: StepFunction
@@ -62,28 +66,30 @@ class Search(NamedTuple):
 
 
 class StepModel(Protocol):
-    """What a search needs of a model.
+    """The interface that a search requires of a model.
 
-    `offers` names its optional abilities, `ATTENTION`, `COVERAGE` and `BFLOAT16`; check it before using one.
+    `offers` lists the optional abilities that the model has: `ATTENTION`, `COVERAGE`, `BFLOAT16`. Check it before using
+    one of them.
     """
 
     @property
     def offers(self) -> frozenset[str]: ...
 
     def encode(self, source: Tensor) -> Nest:
-        """The memory of a source, int [batch, source_len], padded with 0."""
+        """Encodes a source, int [batch, source_len], padded with 0, to its memory."""
 
     def begin(self, source: Tensor, memory: Nest, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search.
 
-        Beside the weights, the step function reads nothing but its cache and the number `source_len`: a search may be
-        entered again with the cache of another call's steps.
+        Apart from the weights, the step function depends only on its cache and the number `source_len`, so that a
+        search can continue with a cache that the steps of an earlier call have returned.
 
         Args:
             source: int [batch, source_len], padded with 0.
             memory: from `encode`.
             beam_size: hypotheses per sentence.
-            wanted: which of the offered `COVERAGE` and `BFLOAT16` the steps must use.
+            wanted: the abilities that the steps must use: `COVERAGE`, `BFLOAT16`, both or none. The model must offer
+                them.
         """
 
 
@@ -93,8 +99,8 @@ class States(NamedTuple):
     Attributes:
         hidden: float [batch, target_len, width], as wide as the output head's table; an ensemble has one such tensor
             per member.
-        auxiliary_loss: scalar that training adds to the sum of the token losses; itself a sum over the call's target
-            tokens (0 without any), so that it does not depend on how a batch is divided. 0 for most models.
+        auxiliary_loss: scalar that training adds to the sum of the token losses; 0 for most models. It is a sum over
+            the target tokens of the call (0 if there are none), so that it does not depend on how a batch is divided.
     """
 
     hidden: Nest
@@ -106,7 +112,7 @@ class OutputHead(Protocol):
 
     Attributes:
         table: a trainable variable, float32 [vocab, width], which a fused loss reads.
-        bias: likewise, float32 [vocab], or None.
+        bias: a trainable variable, float32 [vocab], or None.
     """
 
     table: Any
@@ -117,7 +123,7 @@ class OutputHead(Protocol):
 
 
 class ScoringModel(Protocol):
-    """What forced decoding needs of a model."""
+    """The interface that forced decoding requires of a model."""
 
     def states(
         self,
@@ -127,28 +133,28 @@ class ScoringModel(Protocol):
         training: bool = False,
         skip_padding: bool = False,
     ) -> States:
-        """The hidden states of whole targets; those at a position predict the token there.
+        """Computes the hidden states of whole targets; the state at a position predicts the token at that position.
 
         Args:
             inputs: "source", int [batch, source_len], and "target", int [batch, target_len], padded with 0.
             seed: int32 [2], for all dropout inside.
             training: whether dropout is active.
-            skip_padding: whether rows of padding may be left out, which makes shapes depend on the data.
+            skip_padding: whether rows of padding may be skipped, which makes shapes depend on the data.
         """
 
     def logits(self, hidden: Nest) -> Tensor:
-        """Logits, float32 [..., vocab], of some positions of `States.hidden`, [..., width]."""
+        """Projects some positions of `States.hidden`, [..., width], to logits, float32 [..., vocab]."""
 
 
 class SearchedModel(StepModel, ScoringModel, Protocol):
-    """What a translator needs of a model. An ensemble implements it too, and needs it of its members."""
+    """The interface that a translator requires of a model. Ensembles implement it, and require it of their members."""
 
 
 class Attentions(NamedTuple):
-    """The attention weights of whole targets, float32; self-attention that a model does not have has 0 layers.
+    """The attention weights of whole targets, float32. If a model has no self-attention, these have 0 layers.
 
-    A row is a query and adds up to 1. Row t of a target is of the pass that predicts target t, whose newest input is
-    target t - 1.
+    Each row belongs to one query and sums to 1. Row t of a target belongs to the prediction of target t, for which the
+    newest input is target t - 1.
 
     Attributes:
         encoder: the source to itself, [batch, layers, heads, source_len, source_len].
@@ -163,34 +169,34 @@ class Attentions(NamedTuple):
 
     @classmethod
     def cross_only(cls, cross: Tensor) -> "Attentions":
-        """Those of a model without self-attention."""
+        """The attention weights of a model without self-attention."""
         batch, _, _, target_len, source_len = ops.shape(cross)
         encoder, decoder = (ops.zeros((batch, 0, 0, length, length), "float32") for length in (source_len, target_len))
         return cls(encoder, decoder, cross)
 
 
 class AttentionViews(Protocol):
-    """What a model that offers `ATTENTION` can do; the inputs are those of `ScoringModel.states`."""
+    """The interface of a model that offers `ATTENTION`; inputs are as in `ScoringModel.states`."""
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
-        """Logits without dropout, float32 [batch, target_len, vocab], and the attention weights behind them."""
+        """Logits without dropout, float32 [batch, target_len, vocab], and the attention weights of this pass."""
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """The attention that best tells each target token's source: float32 [batch, target_len, source_len]."""
+        """The attention that best aligns targets with sources: float32 [batch, target_len, source_len]."""
 
 
 def attention_views(model: StepModel) -> AttentionViews:
-    """Returns the model as one whose attention can be seen; raises InputError if it does not offer `ATTENTION`."""
+    """Returns the model as `AttentionViews`; raises InputError if it does not offer `ATTENTION`."""
     if ATTENTION not in model.offers:
         raise InputError(f"the model ({type(model).__name__}) has no attention to show or to align words by")
     return cast(AttentionViews, model)
 
 
 class SequenceModel(SearchedModel, Protocol):
-    """What a family of models implements: a `keras.Model` that can be trained, searched, exported and planned.
+    """The interface of a family of models: a `keras.Model` that can be trained, searched, exported and planned.
 
-    Its call returns the logits of `states`. All its weights are trainable, have paths of their own and exist after
-    `build()`. Training does not use Keras's own losses (regularisers, `add_loss`): see `States.auxiliary_loss`.
+    Its call returns the logits of `states`. All its weights are trainable, have distinct paths and exist after
+    `build()`. Training ignores Keras's own losses (regularisers and `add_loss`); use `States.auxiliary_loss` instead.
     """
 
     config: ModelConfig

@@ -1,4 +1,4 @@
-"""What the families of this project share: embeddings, logits, and how Keras stores a model."""
+"""The base class of the project's models: embeddings, logits, and saving and exporting with Keras."""
 
 import dataclasses
 import importlib
@@ -23,15 +23,17 @@ from t2t_keras.tensor import Tensor
 
 
 class EncoderDecoder(keras.Model):
-    """The base of a family: a subclass names its `config_class`; it has `build_layers`, `states`, `encode` and `begin`.
+    """The base class of an encoder-decoder family.
 
-    Works with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
-    `t2t_keras.losses.SmoothedCrossEntropy`. Targets are shifted right inside, so the logits at a position predict the
-    target there.
+    A subclass sets `config_class` and implements `build_layers`, `states`, `encode` and `begin`.
+
+    Models work with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
+    `t2t_keras.losses.SmoothedCrossEntropy`. The model shifts targets right, so the logits at a position predict the
+    target at that position.
 
     Args:
-        config: sizes and choices.
-        output_bias: whether logits have a bias.
+        config: the settings of the family.
+        output_bias: whether the logits have a bias.
 
     Call arguments:
         inputs: "source", int [batch, source_len], and "target", int [batch, target_len], both padded with 0 at the end.
@@ -47,7 +49,7 @@ class EncoderDecoder(keras.Model):
 
     def __init__(self, config: Any, *, output_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.autocast = False  # ids that come as floats would be rounded
+        self.autocast = False  # it would round ids that are passed as floats
         self.config = config
         tied = config.tie_embeddings
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and output_bias)
@@ -58,26 +60,27 @@ class EncoderDecoder(keras.Model):
             self.output_embedding = self.make_embedding("output_embedding", use_bias=output_bias)
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
-        """Makes the layer of one matrix: "target_embedding", "source_embedding" or "output_embedding"."""
+        """Makes the embedding of that name: "target_embedding", "source_embedding" or "output_embedding"."""
         sizes = (self.entries_of(name), self.config.d_model)
         return TiedEmbedding(*sizes, use_bias=use_bias, name=name, dtype=self.dtype_policy)
 
     def entries_of(self, name: str) -> int:
-        """The number of rows of a matrix of `make_embedding`."""
+        """The number of rows of the embedding of that name; see `make_embedding`."""
         return self.config.source_entries if name == "source_embedding" else self.config.vocab_size
 
     @classmethod
     def from_preset(cls, preset: str | os.PathLike[str], **changes: Any) -> Self:
-        """A new model of a preset such as "base", or the model of a run's or an export's folder, with its weights.
+        """Makes a new model from a preset such as "base", or loads the model of a run or an export with its weights.
 
         Args:
-            preset: a name of `presets.PRESETS`, or "MODEL_DIR" or "MODEL_DIR@CHECKPOINT" as `launch.translate` takes
-                them: without a checkpoint, the newest average, or the latest one if training went on since.
-            changes: other fields of a named preset, such as vocab_size=8000.
+            preset: a name in `presets.PRESETS`; or "MODEL_DIR" or "MODEL_DIR@CHECKPOINT", as for `launch.translate`.
+                Without a checkpoint, the newest average is loaded, or the latest checkpoint if training has continued
+                since.
+            changes: model settings that replace those of a named preset, such as vocab_size=8000.
 
         Raises:
-            InputError: neither a preset nor a folder (lists the presets), a model of another family, a folder without a
-                model, or changes to one.
+            InputError: `preset` is neither a preset nor a folder (the message lists the presets), the folder contains
+                no model, the model belongs to a different family, or `changes` are given for a folder.
         """
         name = os.fspath(preset)
         is_folder = name not in presets.PRESETS and any(map(os.path.isdir, (name, name.rpartition("@")[0])))
@@ -96,21 +99,21 @@ class EncoderDecoder(keras.Model):
         return model
 
     def save_to_preset(self, folder: str | os.PathLike[str], *, like: str | os.PathLike[str] | None = None) -> None:
-        """Writes the model into a new folder that `from_preset` reads, and also the programs with `like`.
+        """Saves the model to a new folder that `from_preset` can load and, with `like`, the programs too.
 
         Args:
-            folder: is made; must be empty if it exists.
-            like: a run or an export of a model of the same settings, whose vocabulary and other settings (of its data
-                and its search) go with the weights. Without it, there are token ids but no text.
+            folder: the folder to create; must be empty if it exists.
+            like: a run or an export of a model with the same settings. Its vocabulary and its data and decoding
+                settings are saved with the weights. Without it, the saved model handles token ids but no text.
 
         Raises:
-            InputError: the folder is not empty, or the model of `like` has other settings.
+            InputError: the folder is not empty, or the model of `like` has different settings.
         """
         self.ensure_built()
         _runs("load").save_model(self, folder, like)
 
     def build(self, input_shape: Any = None) -> None:
-        if self.built:  # a second time would make every weight anew
+        if self.built:  # building again would replace every weight
             return
         for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
             if not embedding.built:
@@ -118,25 +121,25 @@ class EncoderDecoder(keras.Model):
         self.build_layers()
 
     def ensure_built(self) -> None:
-        """Builds the whole model for a part that is called before it, so that weights have the same paths."""
+        """Builds the whole model before a part of it is called, so that the weights have their usual paths."""
         if not self.built:
             self.build()
 
     def build_layers(self) -> None:
-        """Builds what a family has besides the embeddings; `build` calls it once."""
+        """Builds the family's layers other than the embeddings; `build` calls it once."""
         raise NotImplementedError
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
         self.check_inputs(inputs)
         states = self.states(inputs, seed=seed, training=training)
-        if training:  # for Keras's `fit`: over tokens, like `SmoothedCrossEntropy`
+        if training:  # for Keras's `fit`: a mean over tokens, like `SmoothedCrossEntropy`
             tokens = ops.sum(ops.cast(ops.not_equal(inputs["target"], PAD_ID), "float32"))
             loss = ops.cast(states.auxiliary_loss, "float32") / ops.maximum(tokens, 1.0)
-            self.add_loss(ops.cast(loss, keras.config.floatx()))  # Keras adds it up with its own losses, which are that
+            self.add_loss(ops.cast(loss, keras.config.floatx()))  # the dtype of Keras's own losses
         return self.logits(states.hidden)
 
     def check_inputs(self, inputs: Any) -> None:
-        """Raises a ValueError that says what a call takes."""
+        """Raises a ValueError if the inputs of a call are not a dict with "source" and "target"."""
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
             given = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
             raise ValueError(
@@ -150,11 +153,11 @@ class EncoderDecoder(keras.Model):
         return self.output_embedding
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states: float [..., width] --> float32 [..., vocab]."""
+        """Projects hidden states to logits: float [..., width] --> float32 [..., vocab]."""
         return self.output_head.logits(hidden)
 
     def step_products(self, wanted: frozenset[str]) -> tuple[str, Callable[[Tensor], Tensor]]:
-        """The dtype of the products in the steps of a search, and `logits` with its matrix made ready in that dtype."""
+        """The dtype of the products in search steps, and a `logits` function with its matrix prepared in that dtype."""
         dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
         head = self.output_head
         matrix = made_ready(f"{head.table.path}.{dtype}", lambda: head.output_matrix(dtype))  # --> [width, vocab]
@@ -166,11 +169,11 @@ class EncoderDecoder(keras.Model):
         return dtype, logits
 
     def source_bias(self, source: Tensor) -> Tensor:
-        """The `mask_bias` of a source, int [batch, source_len]: [batch, 1, source_len]."""
+        """The `mask_bias` that hides a source's padding: int [batch, source_len] --> float [batch, 1, source_len]."""
         return mask_bias(ops.not_equal(source, PAD_ID)[:, None], self.compute_dtype)
 
     def embedded_targets(self, target: Tensor) -> Tensor:
-        """Targets, shifted right and embedded: int [batch, target_len] --> float [batch, target_len, d_model]."""
+        """Shifts targets right and embeds them: int [batch, target_len] --> float [batch, target_len, d_model]."""
         return self.target_embedding(ops.pad(target, ((0, 0), (1, 0)))[:, :-1])  # the start symbol is id 0
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
@@ -189,18 +192,18 @@ class EncoderDecoder(keras.Model):
         return cls(**{**config, "config": cls.config_class(**config["config"])})
 
     def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Saves the model as Keras does, built; a ValueError for the old format, which could not be loaded."""
+        """Builds the model and saves it as Keras does; raises a ValueError for HDF5, which Keras could not load."""
         if pathlib.Path(filepath).suffix in (".h5", ".hdf5"):
             raise ValueError(f"{filepath}: Keras cannot load this model from its old format; give a .keras file")
         self.ensure_built()
         super().save(filepath, *args, **kwargs)
 
     def export(self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **kwargs: Any) -> None:
-        """Exports the call, token ids to logits, as Keras does; `launch.export` exports translating, text to text.
+        """Exports the call as Keras does, from token ids to logits; `launch.export` exports translation of text.
 
         Raises:
-            ValueError: the format "litert", in which Keras would leave operations that LiteRT does not have; or "onnx"
-                where ONNX has not all operations of the model.
+            ValueError: the format is "litert", for which Keras's export uses operations that LiteRT lacks; or it is
+                "onnx", and ONNX lacks an operation of the model.
         """
         if format == "litert":
             raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
@@ -210,7 +213,7 @@ class EncoderDecoder(keras.Model):
             _check_onnx(filepath)
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
-        """Raises a ValueError, because Keras would skip every layer here."""
+        """Raises a ValueError, because Keras would skip every layer of this model."""
         raise ValueError(
             "Keras has no quantized versions of these layers; translate with --engine=ctranslate2 --compute_type=int8 "
             "or export with launch.export --weights=bfloat16"
@@ -218,7 +221,10 @@ class EncoderDecoder(keras.Model):
 
 
 def _check_onnx(path: str | os.PathLike[str]) -> None:
-    """Removes a file that no runtime would load, with a ValueError: its converter leaves unknown operations in it."""
+    """Checks an ONNX file, in which the converter may have left unknown operations.
+
+    If the file is invalid, deletes it and raises a ValueError.
+    """
     onnx = importlib.import_module("onnx")
     try:
         onnx.checker.check_model(os.fspath(path))
@@ -229,5 +235,5 @@ def _check_onnx(path: str | os.PathLike[str]) -> None:
 
 
 def _runs(name: str) -> Any:
-    """A module that reads and writes runs, by its name: it stands on models, and most of them never need it."""
+    """Imports a module of `t2t_keras.runs` on use: that package imports this one, and most models never need it."""
     return importlib.import_module(f"t2t_keras.runs.{name}")

@@ -1,4 +1,4 @@
-"""The families of models by name: which class makes a model from which settings."""
+"""The registry of model families, which makes models from their settings."""
 
 import contextlib
 import pkgutil
@@ -11,7 +11,7 @@ from t2t_keras.config.model_config import ModelConfig, model_config_class, regis
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
 
-# The class that makes a model from its settings, as "module:class" if it is imported only when a model is made.
+# The model class of each family, or "module:class" for one that is imported when a model is made.
 _MODELS: dict[str, str | Callable[[Any], SequenceModel]] = {
     "bytenet": "t2t_keras.baselines.bytenet.bytenet:ByteNet",
     "conv_s2s": "t2t_keras.baselines.conv_s2s.conv_s2s:ConvS2S",
@@ -25,20 +25,24 @@ def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceMod
     """Registers a family, so that its runs can be trained, searched, exported, served and described.
 
     Args:
-        config_class: its settings, a frozen dataclass with its name in `family`.
-        model: makes a model from them, a `keras.Model` that implements `SequenceModel`.
+        config_class: the settings, a frozen dataclass with the family's name in `family`.
+        model: makes a model from the settings, a `keras.Model` that implements `SequenceModel`.
 
     Raises:
-        ValueError: another family has that name.
+        ValueError: a different family is registered under that name.
     """
     register_config(config_class)
     _MODELS[config_class.family] = model
 
 
 def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceModel:
-    """Makes and builds a freshly initialised model of any family; raises InputError if the family is not registered.
+    """Makes and builds a freshly initialised model of any family.
 
-    Its layers have Keras's dtype policy of that name, whatever the default of the process or of keras.json is.
+    Its layers have the given Keras dtype policy, whatever the default of the process or of keras.json.
+
+    Raises:
+        InputError: the family is unknown or has no model.
+        ValueError: the model uses Keras losses such as regularisers.
     """
     model_config_class(config.family)
     if config.family not in _MODELS:
@@ -56,7 +60,7 @@ def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceMo
 
 @contextlib.contextmanager
 def _defaults(dtype_policy: str) -> Iterator[None]:
-    """Inside, new layers have this dtype policy, and numbers without a dtype are float32."""
+    """Sets the default dtype policy of new layers, and float32 as the default dtype of numbers, inside the block."""
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     if (floatx, policy.name) == ("float32", dtype_policy):
         yield

@@ -1,4 +1,4 @@
-"""Configurations by name: the paper's models, T2T's, small ones, every row of Table 3; where those of others are."""
+"""Named configurations: the paper's models, T2T's, small models, all rows of Table 3, and the systems of Table 2."""
 
 import importlib
 from typing import Any
@@ -16,9 +16,9 @@ def _base(
     )
 
 
-# Sizes and recipe of the Transformer-Tiny of Wu et al. (2021), except that theirs is post-norm: at this rate, our
-# post-norm encoder came to give all tokens of a sentence the same state. The scale makes the peak rate 0.005 after
-# 2,000 steps: 0.005 * sqrt(128 * 2000).
+# Sizes and recipe of Transformer-Tiny (Wu et al., 2021), but pre-norm instead of post-norm: at this learning rate, the
+# post-norm encoder collapsed to the same state for all tokens of a sentence. The scale, 0.005 * sqrt(128 * 2000), makes
+# the rate peak at 0.005 after 2,000 steps.
 _TINY_MODEL: dict[str, Any] = {
     "num_encoder_layers": 4,
     "num_decoder_layers": 4,
@@ -55,8 +55,9 @@ _T2T_TRAIN = {
     "keep_checkpoints": 20,
 }
 
-# Section 6.3 gives 4 layers, d_model and the search. Heads and d_ff are those of big. Dropout, rate and updates are
-# ours: the paper chose the first two on validation data and says nothing of the third.
+# Section 6.3 states the number of layers, d_model and the search settings. Heads and d_ff are the same as in big.
+# Dropout, learning rate and number of updates are this project's choice: the paper tuned the first two on validation
+# data and does not state the third.
 _PARSING: dict[str, Any] = {
     **_BIG_SIZES,
     "num_encoder_layers": 4,
@@ -68,7 +69,7 @@ _PARSING_SMALL: dict[str, Any] = {
     **_TINY_MODEL,
     **{"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024},
 }
-# For two cores and some hours. The rate rises to 0.002 in 1,000 updates: 1.012 * (256 * 1000)^-0.5.
+# For some hours on two cores. The rate rises to 0.002 in 1,000 updates: 1.012 * (256 * 1000)^-0.5.
 _PARSING_SMALL_TRAIN = {
     "tokens_per_batch": 4096,
     "max_steps": 10000,
@@ -79,13 +80,13 @@ _PARSING_SMALL_TRAIN = {
 }
 _PARSING_DECODE = DecodeConfig(beam_size=21, length_penalty=0.3, max_length_offset=300)
 
-# The systems of Table 2, each beside a small one.
+# The systems of Table 2, and a small version of each.
 _TABLE2 = (
     *("gnmt", "deep_att", "rnn_tiny", "deep_att_tiny", "conv_s2s", "conv_tiny", "bytenet", "bytenet_tiny"),
     *("moe", "moe_rnn_tiny"),
 )
 
-# A configuration, or the module whose `PRESETS` have it, which is imported when it is asked for.
+# A configuration, or the module whose `PRESETS` contains it; the module is imported on first use.
 PRESETS: dict[str, Config | str] = {
     "tiny": _base(_TINY_MODEL, _TINY_TRAIN),
     "base": _base(),
@@ -115,7 +116,7 @@ PRESETS: dict[str, Config | str] = {
     "table3_d_smoothing0": _base(train={"label_smoothing": 0.0}),
     "table3_d_smoothing2": _base(train={"label_smoothing": 0.2}),
     "table3_e_learned": _base({"position_encoding": "learned"}),
-    # The experts of a token compute as much as tiny's feed-forward network.
+    # The two experts of a token together are as wide as tiny's feed-forward network.
     "moe_tiny": _base({**_TINY_MODEL, "num_experts": 8, "experts_per_token": 2, "d_expert": 128}, _TINY_TRAIN),
     # Table 4: constituency parsing, and a small model for it.
     "parsing": _base(_PARSING, {"max_steps": 30000, "keep_checkpoints": 20}, _PARSING_DECODE),
@@ -123,8 +124,8 @@ PRESETS: dict[str, Config | str] = {
     **dict.fromkeys(_TABLE2, "t2t_keras.baselines.table2_presets"),
 }
 
-# Made for small machines: their runs take the limit of an output from their text. Published models keep the source's
-# length and 50 tokens (section 6.1 of the paper).
+# Presets for small machines, whose runs derive the output limit from their text. Published models keep the source
+# length plus 50 tokens (section 6.1 of the paper).
 SMALL = frozenset(
     {
         *("tiny", "moe_tiny", "parsing_small"),
@@ -134,7 +135,7 @@ SMALL = frozenset(
 
 
 def preset(name: str) -> Config:
-    """Returns the configuration of a preset such as "base"; an unknown name raises InputError with the known ones."""
+    """Returns the configuration of a preset such as "base"; raises InputError with the valid names otherwise."""
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}; valid: {', '.join(PRESETS)}")
     found = PRESETS[name]

@@ -18,17 +18,20 @@ from t2t_keras.tensor import Tensor
 
 
 class OwnEntries(NamedTuple):
-    """Which past entries belong to each hypothesis: bool [batch, beam, positions * beam]; no positions if beam is 1."""
+    """Marks the past entries that belong to each hypothesis: bool [batch, beam, positions * beam].
+
+    With a beam of 1, all entries belong to the only hypothesis, and positions stays 0.
+    """
 
     is_own: Tensor
 
     @classmethod
     def none(cls, batch: Tensor | int, beam_size: int) -> "OwnEntries":
-        """The entries before the first position: none."""
+        """The state before the first position, without entries."""
         return cls(ops.zeros((batch, beam_size, 0), "bool"))
 
     def with_newest(self) -> "OwnEntries":
-        """Adds one position, at which each hypothesis has one entry."""
+        """Adds a position, at which each hypothesis has one entry."""
         batch, beam_size, _ = ops.shape(self.is_own)
         if beam_size == 1:
             return self
@@ -36,20 +39,20 @@ class OwnEntries(NamedTuple):
         return OwnEntries(ops.concatenate([self.is_own, newest], axis=2))  # --> [batch, beam, positions * beam]
 
     def newest(self, window: int | None) -> "OwnEntries":
-        """Those of the last `window` positions; None or 0 keeps all."""
+        """Keeps the entries of the last `window` positions; None or 0 keeps all."""
         return OwnEntries(self.is_own[:, :, -window * self.is_own.shape[1] :]) if window else self
 
     @property
     def mask(self) -> Tensor | None:
-        """Hides other hypotheses' entries, bool [batch, 1, beam, positions * beam]; None if beam is 1."""
+        """Mask that hides other hypotheses' entries, bool [batch, 1, beam, positions * beam]; None if beam is 1."""
         return None if self.is_own.shape[1] == 1 else self.is_own[:, None]
 
 
 class SourceCache(NamedTuple):
-    """The source, as the steps of a search read it.
+    """The source in the form that search steps read.
 
     Attributes:
-        memory: the keys and values of each layer.
+        memory: each layer's keys and values of the memory.
         mask: the source's `padding_mask`, bool [batch, 1, 1, source_len].
     """
 
@@ -62,7 +65,7 @@ class Transformer(EncoderDecoder):
     """The encoder-decoder of "Attention Is All You Need" (section 3); see `EncoderDecoder` for its call.
 
     Args:
-        config: sizes and choices.
+        config: the model settings.
 
     Reference: Vaswani et al., "Attention Is All You Need", 2017.
 
@@ -87,7 +90,7 @@ class Transformer(EncoderDecoder):
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
         for layer in (self.source_positions, self.target_positions, self.encoder, self.decoder):
-            if not layer.built:  # by a method that needs a part of the model alone
+            if not layer.built:  # a part that was called on its own is built already
                 layer.build(*[states] * (2 if layer is self.decoder else 1))
 
     def states(
@@ -98,11 +101,14 @@ class Transformer(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """Figure 1 up to "Linear": hidden states as `logits` takes them, float [batch, target_len, d_model], and the
-        experts' balance losses.
+        """Computes Figure 1 up to the final "Linear"; see `ScoringModel.states`.
 
-        Arguments are those of the call. `skip_padding` leaves padding out of the feed-forward networks, which is faster
-        and changes no token's state, but makes shapes depend on the data, which XLA does not allow.
+        `skip_padding` leaves padding out of the feed-forward networks. This is faster and does not change the state of
+        any token, but it makes shapes depend on the data, which XLA does not support.
+
+        Returns:
+            The hidden states that `logits` takes, float [batch, target_len, d_model], and the experts' balance losses,
+            weighted by the number of target tokens of each sentence.
         """
         self.ensure_built()
         source, target = inputs["source"], inputs["target"]
@@ -115,7 +121,7 @@ class Transformer(EncoderDecoder):
             memory = self.encoder(x, source_mask, seed=fold_in(source_seed, 1), token_rows=source_rows, **mode)
 
         target_seed, target_rows = fold_in(seed, 1), token_rows(target) if skip_padding else None
-        # Padding follows the tokens, so the causal mask alone hides it from them; a window is causal by itself.
+        # Padding comes after the tokens, so the causal mask is enough to hide it from them. A window is causal itself.
         target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
             x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
@@ -127,15 +133,15 @@ class Transformer(EncoderDecoder):
         return States(hidden, ops.sum(tokens * (source_losses.total() + target_losses.total())))
 
     def encode(self, source: Tensor) -> Tensor:
-        """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model]."""
+        """Encodes a source (section 3.1): int [batch, source_len], padded with 0 --> [batch, source_len, d_model]."""
         self.ensure_built()
         x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
         return self.encoder(x, padding_mask(source), training=False)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
-        """The call's result without dropout, and the three kinds of attention of section 3.2.3; see `AttentionViews`.
+        """The logits without dropout, and the three kinds of attention of section 3.2.3; see `AttentionViews`.
 
-        No weight goes to padding, but rows of padding have weights too.
+        Padding receives no weight as a key, but rows of padding queries have weights too.
         """
         with AttentionWeights() as collector:
             hidden = self.states(inputs).hidden
@@ -146,10 +152,11 @@ class Transformer(EncoderDecoder):
         return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in stacked))
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Attention in the last decoder layer but one, or in the only one, float32 [batch, target_len, source_len].
+        """Attention to the source in the second to last decoder layer, float32 [batch, target_len, source_len].
 
-        It is the mean over heads. That layer best tells which source token a target token comes from: row t is the pass
-        that predicts target t. Layers above it are not computed.
+        The weights are averaged over the heads; a decoder with a single layer uses that one. This layer best shows
+        which source token a target token comes from: row t belongs to the prediction of target t. The layer above it is
+        not computed.
         """
         self.ensure_built()
         source, target = inputs["source"], inputs["target"]
@@ -167,7 +174,7 @@ class Transformer(EncoderDecoder):
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel.begin`.
 
-        `COVERAGE` sums the last layer's attention to the source, mean over heads; `BFLOAT16` multiplies with the
+        `COVERAGE` sums the last layer's attention to the source, averaged over heads. `BFLOAT16` multiplies with the
         weights in bfloat16.
         """
         self.ensure_built()
@@ -179,14 +186,14 @@ class Transformer(EncoderDecoder):
             x = self.target_positions(x, start=cache.position)
             x = ops.reshape(x, (-1, beam_size, d_model))  # --> [batch, beam, d_model]
             entries, coverage = cache.per_hypothesis.with_newest(), cache.coverage
-            # Experts are faster where shapes may depend on the data.
+            # Experts are faster if shapes may depend on the data.
             rows = ops.arange(ops.shape(token_ids)[0], dtype="int32") if self.config.num_experts else None
             with AttentionWeights() as collector, ProductDtype(dtype):
                 memory, mask = cache.source
                 x, past = self.decoder(
                     x, memory, entries.mask, mask, token_rows=rows, past=cache.per_sentence, training=False
                 )
-            if COVERAGE in wanted:  # attention of the last layer to the source
+            if COVERAGE in wanted:
                 coverage += ops.mean(
                     ops.cast(collector.weights[-1], "float32"), axis=1
                 )  # --> [batch, beam, source_len]

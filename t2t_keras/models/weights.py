@@ -1,4 +1,4 @@
-"""A model's weights by name."""
+"""Access to a model's weights by name."""
 
 import fnmatch
 import math
@@ -12,32 +12,36 @@ from t2t_keras.models.contract import SequenceModel
 
 _Spelled = Sequence[Sequence[int]]
 
-_LISTED = 20  # names of weights in an account
+_LISTED = 20  # number of names in a `WeightAccount`
 _LISTED_IN_AN_ERROR = 3
 
 
 def weight_names(model: SequenceModel) -> list[str]:
-    """Stable names of a model's weights, in order: their paths below the model; a ValueError if two are equal."""
+    """Stable names of a model's trainable weights, in order: their paths below the model.
+
+    Raises:
+        ValueError: two weights have the same name.
+    """
     return _names(model, model.trainable_variables)
 
 
 def named_weights(model: SequenceModel) -> dict[str, Any]:
-    """All weights by their names, those of frozen layers too, which are not trainable; raises as `weight_names`."""
+    """All weights by name, including those that are not trainable; raises as `weight_names`."""
     return dict(zip(_names(model, model.weights), model.weights, strict=True))
 
 
 def _names(model: SequenceModel, weights: Sequence[Any]) -> list[str]:
-    names = [weight.path.removeprefix(f"{model.path}/") for weight in weights]  # wherever the model was built
+    names = [weight.path.removeprefix(f"{model.path}/") for weight in weights]  # whatever the model's own path is
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"weights must have different paths, got several {', '.join(repeated[:5])}: name the layers")
     return names
 
 
 def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The names of weights that fit one of some patterns, in which * stands for any characters.
+    """The names that match any of the patterns, in which * matches any characters.
 
     Raises:
-        InputError: a pattern fits no name, or every name fits one.
+        InputError: a pattern matches no name, or the patterns match all names.
     """
     fitting = {pattern: [name for name in names if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns}
     for pattern in (pattern for pattern, fits in fitting.items() if not fits):
@@ -49,20 +53,20 @@ def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def assign_weights(model: SequenceModel, weights: dict) -> None:
-    """Sets a built model's weights from float32 arrays by name; raises InputError as `check_weights`."""
+    """Sets the weights of a built model from float32 arrays by name; raises as `check_weights`."""
     check_weights(model, weights)
     for name, variable in zip(weight_names(model), model.trainable_variables, strict=True):
         variable.assign(weights[name])
 
 
 class WeightAccount(NamedTuple):
-    """What became of another model's weights: how many numbers each weight has, by name.
+    """How the weights of a different model were used.
 
     Attributes:
-        taken: weights of both models.
-        new: weights that only this model has.
-        left_out: weights that only the other one has.
-        rows: rows that weights of both got for further entries of the vocabulary.
+        taken: weights of both models, with their numbers of elements by name.
+        new: weights that only this model has, likewise.
+        left_out: weights that only the other model has, likewise.
+        rows: number of rows, by name, that were added to weights of both models for new vocabulary entries.
     """
 
     taken: dict[str, int]
@@ -71,7 +75,7 @@ class WeightAccount(NamedTuple):
     rows: dict[str, int]
 
     def lines(self) -> list[str]:
-        """A line for each kind, with the names of those that are not shared."""
+        """Describes each kind on one line, with the names of weights that are not shared."""
         names = {"new": self.new, "left out": self.left_out}
         lines = [f"taken: {_amount(self.taken)}"]
         if self.rows:
@@ -85,13 +89,19 @@ class WeightAccount(NamedTuple):
 def assign_known_weights(
     model: SequenceModel, weights: dict, spelled: tuple[_Spelled, _Spelled] = ((), ())
 ) -> WeightAccount:
-    """Sets those of a built model's weights that are among float32 arrays by name; the others stay as they are.
+    """Sets the weights of a built model for which there are arrays; other weights keep their values.
 
-    If the model's vocabularies, of targets and of sources, have more entries, `spelled` has for each of them the ids of
-    the old ones that spell it. The mean of their rows is its row.
+    Args:
+        model: the model.
+        weights: float32 arrays by name.
+        spelled: for the target and the source vocabulary, a list with an item for each entry that was added at the end:
+            the ids of the old entries that spell it. The row of a new entry is the mean of the rows of these.
+
+    Returns:
+        An account of what was set.
 
     Raises:
-        InputError: no name is the same, or a shape differs; names the first weights of other shapes. Nothing is set.
+        InputError: no name matches, or a shape differs; the message names the first such weights. Nothing is set then.
     """
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     shared = [name for name in variables if name in weights]
@@ -129,17 +139,22 @@ def _amount(sizes: dict[str, int]) -> str:
 
 
 def _list(names: Iterable[str], listed: int = _LISTED) -> str:
-    """The names, or the first of many."""
+    """Joins the names, or the first ones if there are many."""
     names = list(names)
     more = f" and {len(names) - listed:,} more" if len(names) > listed else ""
     return ", ".join(names[:listed]) + more
 
 
 def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> None:
-    """Checks that a checkpoint's arrays fit a built model.
+    """Checks that the names and shapes of a checkpoint's arrays match a built model.
+
+    Args:
+        model: the model.
+        arrays: arrays by name.
+        part: the part of the checkpoint that the message names.
 
     Raises:
-        InputError: a name is missing or unknown, or a shape differs; `part` of the checkpoint is in the message.
+        InputError: a name is missing or unknown, or a shape differs.
     """
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     if variables.keys() != set(arrays):

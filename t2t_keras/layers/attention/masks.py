@@ -7,13 +7,15 @@ from t2t_keras.tensor import Tensor
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:
-    """Hides padding (id 0) from every query: int [batch, key_len] --> bool [batch, 1, 1, key_len], True on tokens."""
+    """Hides padding (id 0) from all queries: int [batch, key_len] --> bool [batch, 1, 1, key_len], True for tokens."""
     return ops.expand_dims(ops.not_equal(token_ids, 0), (1, 2))  # --> [batch, 1, 1, key_len]
 
 
 def with_heads(mask: Tensor | None) -> Tensor | None:
-    """A mask with an axis for the heads, if it is one of each sentence: [batch, query_len, key_len], as Keras's own
-    `MultiHeadAttention` takes it --> [batch, 1, query_len, key_len]. Others stay; a ValueError refuses floats.
+    """Adds an axis for the heads to a mask with three axes, the form that Keras's own `MultiHeadAttention` takes.
+
+    [batch, query_len, key_len] --> [batch, 1, query_len, key_len]. Other masks and None are returned unchanged. Raises
+    as `check_mask`.
     """
     if mask is None:
         return None
@@ -22,7 +24,7 @@ def with_heads(mask: Tensor | None) -> Tensor | None:
 
 
 def check_mask(mask: Tensor) -> None:
-    """Raises a ValueError for a mask of floats, which may mean two things."""
+    """Raises a ValueError if a mask is float, which is ambiguous: it may be added to scores, or hold ones and zeros."""
     if "float" in (dtype := keras.backend.standardize_dtype(mask.dtype)):
         made = "`mask >= 0` makes one of numbers to add to scores, `mask > 0` of ones and zeros"
         raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {made}")
@@ -31,7 +33,7 @@ def check_mask(mask: Tensor) -> None:
 def token_rows(token_ids: Tensor) -> Tensor:
     """Indices of tokens in a flattened batch: int [batch, length], padded with 0 --> int32 [tokens], ascending.
 
-    Position-wise layers can skip all other rows. The number of tokens is known only when the graph runs, so XLA cannot
+    Position-wise layers use them to skip padding. The number of tokens is known only when the graph runs, so XLA cannot
     compile this.
     """
     return ops.cast(ops.nonzero(ops.reshape(token_ids, (-1,)))[0], "int32")  # --> [tokens]
@@ -44,8 +46,9 @@ def causal_mask(length: Tensor) -> Tensor:
 
 
 def window_mask(length: Tensor, window: tuple[int, int]) -> Tensor:
-    """Hides positions outside of a window (section 4, "restricted"): bool [1, 1, length, length], True where the key's
-    position is at most `window[0]` before and at most `window[1]` after the query's.
+    """Hides positions outside a window (section 4, "restricted"): bool [1, 1, length, length].
+
+    True where the key's position is at most `window[0]` before and at most `window[1]` after the query's position.
     """
     positions = _positions(length)
     distance = positions[None, :] - positions[:, None]

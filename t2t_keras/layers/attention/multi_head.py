@@ -24,12 +24,12 @@ from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer, check_at_least_one, takes
 from t2t_keras.tensor import Tensor
 
-# Most elements of kernels to concatenate for one wider product: larger copies cost more than the product saves.
+# Maximum number of kernel elements to concatenate for one wider product: copying more costs more than it saves.
 MOST_JOINED = 2**18
 
 
 class KeysAndValues(NamedTuple):
-    """The keys and values of a memory, split into heads.
+    """A memory projected to keys and values, split into heads.
 
     Attributes:
         keys: float [batch, heads, key_len, d_key].
@@ -40,11 +40,11 @@ class KeysAndValues(NamedTuple):
     values: Tensor
 
     def newest(self, count: int) -> "KeysAndValues":
-        """Those of the last `count` positions."""
+        """The keys and values of the last `count` positions."""
         return KeysAndValues(*(each[:, :, -count:] for each in self))
 
     def followed_by(self, newer: "KeysAndValues") -> "KeysAndValues":
-        """Appends the keys and values of more positions."""
+        """Appends the keys and values of later positions."""
         return KeysAndValues(*(ops.concatenate(pair, axis=2) for pair in zip(self, newer, strict=True)))
 
 
@@ -53,32 +53,36 @@ class MultiHeadAttention(Layer):
     """Attention in several representation subspaces at once (section 3.2.2, Figure 2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). Keys and
-    values come from one sequence, the memory. Self-attention is `attention(x, x)`.
+    values come from the same sequence, the memory. Self-attention is `attention(x, x)`.
 
     Args:
-        num_heads: h, at least 1.
+        num_heads: number of heads, the paper's h; at least 1.
         d_key: width of a head's queries and keys; None means d_model / num_heads, as in the paper.
         d_value: width of a head's values; None means d_model / num_heads.
-        dropout_rate: dropout on the attention weights; the paper uses none.
+        dropout_rate: dropout on the attention weights; not used in the paper.
         use_bias: whether the four projections have biases.
-        score: "scaled_dot", q . k / sqrt(d_key) (equation 1), or what section 3.2.1 compares it with: "dot", q . k, or
-            "additive", v . tanh(q + k) with one v, float [d_key], for each head.
-        window: restricts self-attention (section 4) to so many positions before and after each; (r, r) is the paper's
-            neighbourhood of size 2 r + 1, (r, 0) its causal form. Costs O(window * length). None means all positions.
-        query_key_initializer: Keras's initializer of the kernels of queries and keys, or its name. "lecun_uniform"
-            gives queries and keys of unit variance, as section 3.2.1 supposes; Glorot's are the smaller the wider they
-            are.
+        score: "scaled_dot" for q . k / sqrt(d_key) (equation 1), or one of the alternatives that section 3.2.1
+            discusses: "dot" for q . k, or "additive" for v . tanh(q + k) with one v, float [d_key], per head.
+        window: restricts self-attention to this many positions before and after each one (section 4). (r, r) is the
+            paper's neighbourhood of size 2 r + 1, and (r, 0) its causal form. The cost is O(window * length). None
+            means all positions.
+        query_key_initializer: Keras initializer of the query and key kernels, or its name. With "lecun_uniform",
+            queries and keys initially have unit variance, as section 3.2.1 assumes. With Glorot initializers, their
+            variance falls as their width grows.
 
     Call arguments:
         query: float [batch, query_len, d_model].
-        memory: float [batch, key_len, d_memory], or its `keys_and_values`, for which a window counts for nothing.
-        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend; with three axes,
-            to [batch, query_len, key_len]. With a window, the same for all queries, as `padding_mask` is: length 1 in
-            the axis query_len, else ValueError.
+        memory: float [batch, key_len, d_memory]; or its projection by `keys_and_values`; a window is then ignored.
+        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend; a mask with three
+            axes is [batch, query_len, key_len]. With a window, it must be the same for all queries, as `padding_mask`
+            is: its query_len axis must have length 1.
         seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
         float [batch, query_len, d_model].
+
+    Raises:
+        ValueError: an invalid argument, inputs of the wrong shape, or a mask that does not fit.
 
     Example:
         >>> x = np.ones([2, 5, 8], "float32")
@@ -163,11 +167,11 @@ class MultiHeadAttention(Layer):
         return self._concatenated(heads)
 
     def keys_and_values(self, memory: Tensor) -> KeysAndValues:
-        """Projects a memory, float [batch, key_len, d_memory], once for several calls."""
+        """Projects a memory, float [batch, key_len, d_memory], so that several calls can reuse it."""
         return KeysAndValues(*self._project(memory, "key", "value"))
 
     def no_keys_and_values(self, batch: Tensor | int) -> KeysAndValues:
-        """Keys and values of no position."""
+        """Keys and values of zero positions."""
         shapes = ((batch, self.num_heads, 0, width) for width in self.head_widths)
         return KeysAndValues(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
@@ -181,17 +185,17 @@ class MultiHeadAttention(Layer):
         dropout: Callable[[Tensor], Tensor],
         is_step: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Attends by the layer's score; a subclass may attend in another way.
+        """Computes attention with the layer's score; a subclass may override it.
 
-        Arguments and results are those of `scaled_dot_product_attention`. `is_step` tells whether the memory was given
-        as `KeysAndValues`. In the self-attention of a step of a search, each position has as many keys as there are
-        queries.
+        Arguments and results are as in `scaled_dot_product_attention`. `is_step` says whether the memory was passed as
+        `KeysAndValues`. In a search step the queries are the hypotheses of a beam, and self-attention has one key
+        for each hypothesis at each position.
         """
         if self.score == "scaled_dot":
             return scaled_dot_product_attention(queries, keys, values, mask, dropout=dropout)
         if self.score == "dot":
             return dot_product_attention(queries, keys, values, mask, dropout=dropout)
-        blocks = [1] * (len(queries.shape) - 4)  # of `window_attention`
+        blocks = [1] * (len(queries.shape) - 4)  # the axis of `window_attention`
         vector = ops.reshape(self.score_vector, (self.num_heads, *blocks, self.head_widths[0]))
         return additive_attention(queries, keys, values, mask, vector=vector, dropout=dropout)
 
@@ -200,7 +204,7 @@ class MultiHeadAttention(Layer):
         return kernels.linear(kernels.merge_heads(heads), self.output_kernel, self.output_bias)
 
     def _checked_mask(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor | None:
-        """The mask with an axis for the heads; a ValueError for one that cannot be of these scores."""
+        """Returns the mask with an axis for the heads; raises a ValueError if it does not fit the scores."""
         mask = with_heads(mask)
         if mask is not None:
             wanted = (*queries.shape[:3], keys.shape[2])
@@ -213,7 +217,7 @@ class MultiHeadAttention(Layer):
         return mask
 
     def _check_window(self, queries: Tensor, keys: Tensor, attention_mask: Tensor | None) -> None:
-        """Refuses what a window cannot be used with."""
+        """Raises a ValueError for a mask or for lengths that a window does not support."""
         if attention_mask is not None and len(attention_mask.shape) > 1 and attention_mask.shape[-2] != 1:
             raise ValueError(
                 "with `window`, `attention_mask` must be the same for all queries, [batch, heads, 1, key_len] or "
@@ -224,9 +228,10 @@ class MultiHeadAttention(Layer):
             raise ValueError(f"`window` is for self-attention; got lengths {lengths[0]} and {lengths[1]}")
 
     def _project(self, x: Tensor, *names: str) -> list[Tensor]:
-        """Projects [batch, length, width] to queries, keys or values, by their names: [batch, heads, length, d_head].
+        """Projects [batch, length, width] to the named queries, keys or values: [batch, heads, length, d_head] each.
 
-        Kernels of equal head width share one product, large ones only if they need not be joined at each call.
+        Kernels of equal width are joined for a single product. If they must be joined at each call, this is done only
+        for small ones.
         """
         projections = [getattr(self, f"{name}_kernel") for name in names]
         if len(x.shape) != 3 or x.shape[-1] != projections[0].shape[0]:
@@ -234,7 +239,7 @@ class MultiHeadAttention(Layer):
             wanted = f"[batch, length, {projections[0].shape[0]}]"
             raise ValueError(f"`{argument}` must be {wanted}, as it was built for, got the shape {tuple(x.shape)}")
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
-        is_copied = ReadyWeights.innermost() is None  # at each call
+        is_copied = ReadyWeights.innermost() is None  # anew at each call
         has_equal_widths = len({kernel.shape[1] for kernel in projections}) == 1
         if len(names) > 1 and (not has_equal_widths or (is_copied and elements > MOST_JOINED)):
             return [part for name in names for part in self._project(x, name)]
@@ -246,7 +251,7 @@ class MultiHeadAttention(Layer):
         return ops.split(heads, len(names), axis=1) if len(names) > 1 else [heads]
 
     def _joined(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
-        """The kernel and bias of several projections as one, the kernel in a dtype."""
+        """Concatenates the kernels, cast to a dtype, and the biases of several projections."""
         kernel = ops.concatenate([ops.cast(getattr(self, f"{name}_kernel"), dtype) for name in names], axis=1)
         if not self.use_bias:
             return kernel, None
@@ -255,13 +260,13 @@ class MultiHeadAttention(Layer):
 
     def _projection(self, name: str, d_in: int, d_out: int, initializer: Any = "glorot_uniform") -> tuple[Any, Any]:
         if isinstance(initializer, keras.initializers.Initializer):
-            initializer = initializer.clone()  # one for two kernels would give both the same numbers
+            initializer = initializer.clone()  # if shared, two kernels would be equal
         kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
         bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
         return kernel, bias
 
 
 def _is_window(window: Any) -> bool:
-    """Whether it is two whole numbers of at least 0."""
+    """Returns whether `window` is a pair of integers, each at least 0."""
     is_pair = isinstance(window, tuple | list) and len(window) == 2
     return is_pair and all(isinstance(reach, numbers.Integral) and int(reach) >= 0 for reach in window)

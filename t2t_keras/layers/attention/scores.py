@@ -1,4 +1,4 @@
-"""Attention by each of its scores: scaled dot product (equation 1), plain dot product, additive (section 3.2.1)."""
+"""Attention with each kind of score: scaled dot product (equation 1), dot product and additive (section 3.2.1)."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from t2t_keras.kernels.blocks import ceiling, in_blocks, joined, larger
 from t2t_keras.layers.attention.masks import check_mask
 from t2t_keras.tensor import Tensor
 
-# Most elements of the additive score's hidden layer to hold at once.
+# Maximum number of elements of the additive score's hidden layer in memory at once.
 _MOST_HIDDEN = 2**23
 
 
@@ -33,8 +33,8 @@ def scaled_dot_product_attention(
         dropout: applied to the weights before they multiply the values.
 
     Returns:
-        float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len]. A query that
-        may attend to nothing weighs all keys equally, without NaN; in float16, those of small scores.
+        float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len]. For a fully
+        masked query, the weights are equal and not NaN; in float16, they are equal only if the scores are small.
     """
     d_key = keys.shape[-1]
     return dot_product_attention(queries / d_key**0.5, keys, values, mask, dropout=dropout)
@@ -48,7 +48,10 @@ def dot_product_attention(
     *,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T) V, which section 3.2.1 compares with `scaled_dot_product_attention`; see there."""
+    """softmax(Q K^T) V, the unscaled form (section 3.2.1).
+
+    Arguments and results are as in `scaled_dot_product_attention`.
+    """
     return weighted_values(kernels.scores(queries, keys), values, mask, dropout=dropout)
 
 
@@ -61,11 +64,11 @@ def additive_attention(
     vector: Tensor,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(v . tanh(q + k)) V, the alternative of section 3.2.1: one hidden layer instead of a product.
+    """softmax(v . tanh(q + k)) V, additive attention (section 3.2.1): a hidden layer instead of a dot product.
 
-    It is the score of Bahdanau et al. (2015), v . tanh(W q + U k): the projections of multi-head attention are W and U.
-    `vector` is v, float [..., d_key], broadcastable to the queries without the axis query_len. The other arguments and
-    the results are those of `scaled_dot_product_attention`.
+    This is the score of Bahdanau et al. (2015), v . tanh(W q + U k), where the projections of multi-head attention take
+    the place of W and U. `vector` is v, float [..., d_key], broadcastable to the queries without their query_len axis.
+    Other arguments and the results are as in `scaled_dot_product_attention`.
     """
     return weighted_values(additive_scores(queries, keys, vector), values, mask, dropout=dropout)
 
@@ -73,8 +76,8 @@ def additive_attention(
 def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """v . tanh(q + k) for each query and key: float [..., query_len, key_len].
 
-    The hidden layer, [..., query_len, key_len, d_key], is computed for some queries at a time, and once more in the
-    backward pass. Arguments are those of `additive_attention`.
+    To save memory, the hidden layer, [..., query_len, key_len, d_key], is computed for some queries at a time, and
+    again in the backward pass. Arguments are as in `additive_attention`.
     """
     vector = ops.cast(vector, queries.dtype)
     query_len, keys_size = kernels.shape(queries)[-2], math.prod(kernels.shape(keys))
@@ -95,7 +98,7 @@ def _scores_of_some(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
 def weighted_values(
     scores: Tensor, values: Tensor, mask: Tensor | None, *, dropout: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """softmax(scores) V for scores, float [..., query_len, key_len]; see `scaled_dot_product_attention`."""
+    """softmax(scores) V, where scores are float [..., query_len, key_len]; see `scaled_dot_product_attention`."""
     bias = mask_bias(mask, scores.dtype)
     weights = kernels.softmax(scores if bias is None else scores + bias)
     weighed_by = weights if dropout is None else dropout(weights)
@@ -103,8 +106,9 @@ def weighted_values(
 
 
 def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
-    """Converts a bool mask, True = may attend, to a bias on attention scores: 0 or a large negative number; None for
-    None. Adding a bias takes one pass over the scores; selecting by the mask would take two.
+    """Converts a bool mask, True = may attend, to a bias on scores: 0 or a large negative number; None for None.
+
+    Adding a bias takes one pass over the scores; selecting with the mask would take two.
     """
     if mask is None:
         return None

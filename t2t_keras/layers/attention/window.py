@@ -1,7 +1,7 @@
-"""Self-attention restricted to a window around each position (section 4), whose cost is O(window * length).
+"""Self-attention restricted to a window around each position (section 4), at a cost of O(window * length).
 
-The sequence is cut into blocks. The queries of a block attend to its own positions and to as much of the blocks on
-either side as a window reaches; a mask hides what is outside of each query's own window.
+The sequence is divided into blocks. The queries of a block attend to the positions of the block and to those positions
+of the neighbouring blocks that the window reaches. A mask hides the positions outside each query's window.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from t2t_keras import kernels
 from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
 from t2t_keras.tensor import Tensor
 
-# Positions in a block, unless a window needs more; a short sentence is a single block. Where there are several, they
-# are of one size, more than half of this: smaller products would waste more time than they save.
+# Maximum number of positions per block, unless the window needs larger blocks. A short sentence is a single block.
+# Several blocks have equal sizes of more than half of this: smaller products would waste more time than they save.
 BLOCK = 64
 
 
@@ -26,27 +26,27 @@ def window_attention(
     window: tuple[int, int],
     attend: Callable[..., tuple[Tensor, Tensor]],
 ) -> Tensor:
-    """The heads of self-attention within a window.
+    """Self-attention of all heads within a window.
 
     Args:
         queries: float [batch, heads, length, d_key].
         keys: float [batch, heads, length, d_key].
         values: float [batch, heads, length, d_value].
         mask: bool, broadcastable to [batch, heads, 1, length], True = may be attended to; None hides nothing.
-        window: how many positions before and after its own a query may attend to.
-        attend: a function of queries, keys, values and mask, in blocks [batch, heads, blocks, ..., d_head].
+        window: number of positions before and after its own that a query may attend to.
+        attend: attention, a function of queries, keys, values and mask in blocks, [batch, heads, blocks, ..., d_head].
 
     Returns:
-        float [batch, heads, length, d_value], equal to attention to all positions with a `window_mask`, but for queries
-        whose window has nothing that they may attend to.
+        float [batch, heads, length, d_value], equal to attention to all positions with a `window_mask`. The result
+        differs only for queries whose window is fully masked.
     """
     length = kernels.shape(queries)[2]
     count = larger(ceiling(length, max(2 * max(window), BLOCK)), 1)
-    size = ceiling(length, count)  # so a block's neighbours are at least as long as a window reaches
+    size = ceiling(length, count)  # at least the window's reach, so that one neighbour suffices
     before, after = (smaller(reach, (count - 1) * size) for reach in window)  # a single block has no neighbours
 
     def surroundings(x: Tensor) -> Tensor:
-        """What a block's queries may attend to: [..., length, width] --> [..., blocks, key_len, width]."""
+        """The positions in reach of each block: [..., length, width] --> [..., blocks, key_len, width]."""
         return _with_neighbours(in_blocks(x, count, size), before, after)
 
     exists = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
@@ -62,8 +62,9 @@ def window_attention(
 
 
 def _with_neighbours(blocks: Tensor, before: Length, after: Length) -> Tensor:
-    """Puts the end of the block before, and the beginning of the one after, around each block:
-    [..., blocks, size, width] --> [..., blocks, before + size + after, width], zeros where there is no block.
+    """Extends each block by the end of the previous block and the beginning of the next one.
+
+    [..., blocks, size, width] --> [..., blocks, before + size + after, width], with zeros where there is no neighbour.
     """
     size, none = kernels.shape(blocks)[-2], [(0, 0)]
     axes = none * (len(blocks.shape) - 3)
