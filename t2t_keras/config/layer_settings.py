@@ -7,6 +7,10 @@ from typing import Any, Literal
 Activation = Literal["relu", "swish", "gelu"]
 AttentionScore = Literal["scaled_dot", "dot", "additive"]
 NormPosition = Literal["post", "pre"]
+# Maximum number of positions in a block of windowed attention, unless the window needs larger blocks. A short sentence
+# is a single block. Several blocks have equal sizes of more than half of this: smaller products would waste more time
+# than they save.
+WINDOW_BLOCK = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

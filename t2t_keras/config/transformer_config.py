@@ -5,11 +5,9 @@ import math
 from typing import ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
-from t2t_keras.config.layer_settings import LayerSettings
+from t2t_keras.config.layer_settings import WINDOW_BLOCK, LayerSettings
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
-
-_BLOCK = 64  # positions in a block of windowed attention, as in `layers.attention.window`
 
 
 @register_config
@@ -190,7 +188,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
     def _block(self, length: int) -> tuple[int, int]:
         """Block size of windowed attention, and its reach beyond a block; 0 if one block covers a short sentence."""
         reach = self.attention_window or length
-        count = max(math.ceil(length / max(2 * reach, _BLOCK)), 1)
+        count = max(math.ceil(length / max(2 * reach, WINDOW_BLOCK)), 1)
         return math.ceil(length / count), reach if count > 1 else 0
 
     def _in_all_layers(self, length: int, encoder: int, decoder: int) -> int:

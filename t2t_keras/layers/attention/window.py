@@ -9,12 +9,9 @@ from collections.abc import Callable
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.layer_settings import WINDOW_BLOCK as BLOCK
 from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
 from t2t_keras.tensor import Tensor
-
-# Maximum number of positions per block, unless the window needs larger blocks. A short sentence is a single block.
-# Several blocks have equal sizes of more than half of this: smaller products would waste more time than they save.
-BLOCK = 64
 
 
 def window_attention(
