@@ -30,7 +30,6 @@ from t2t_keras.text.languages import language_of, language_of_name
 
 from . import program, remote_paths
 from .flag_groups import decoding_flags, model_flags
-from .slow_notice import SlowNotice
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation import Evaluation
@@ -82,14 +81,13 @@ def main(argv: list[str]) -> None:
     from t2t_keras import evaluation
 
     perplexity = evaluation.target_perplexity(translator, sources, references)
-    notice = SlowNotice(translator, decoding_flags.ENGINE.value)
     with tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False) as bar:
 
         def update(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        result = evaluation.evaluate(translator, sources, references, scoring, notice.before(update))
+        result = evaluation.evaluate(translator, sources, references, scoring, update)
     result = dataclasses.replace(result, perplexity=perplexity)
     what = "replaced:" if (output_dir / "scores.json").exists() else "written:"
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))

@@ -24,7 +24,7 @@ from absl import flags
 
 from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_raw_lines, without_byte_order_mark
 from t2t_keras.errors import InputError
-from t2t_keras.inference import json_lines, verification
+from t2t_keras.inference import json_lines
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
@@ -32,7 +32,6 @@ from t2t_keras.text.terms import Glossary
 from . import program, remote_paths
 from .flag_groups import decoding_flags, setting_flags, split_flags
 from .marked_input import write_marked
-from .slow_notice import SlowNotice
 from .term_report import TermReport
 
 if TYPE_CHECKING:
@@ -53,9 +52,6 @@ _ON_ERROR = flags.DEFINE_enum(
     ["stop", "skip"],
     "At a line that cannot be translated; skip: leave it empty, with --num_best leave it out, with --json say an "
     "'error'.",
-)
-_VERIFY = flags.DEFINE_integer(
-    "verify", 0, "Translate so many lines again, one by one, and compare; exit status 1 if any differs.", lower_bound=0
 )
 _GLOSSARY = flags.DEFINE_string(
     "glossary",
@@ -87,25 +83,23 @@ def main(argv: list[str]) -> None:
         _translate_marked()
         return
     is_typed = _INPUT.value is None and sys.stdin.isatty()
-    if is_typed and _OUTPUT.value is None and sys.stdout.isatty() and not _VERIFY.value:
+    if is_typed and _OUTPUT.value is None and sys.stdout.isatty():
         _converse(_load_translator())
         return
     lines = _raw_lines()
-    sample, report = verification.Sample(_VERIFY.value), TermReport(_INPUT.value or "standard input")
+    report = TermReport(_INPUT.value or "standard input")
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
-        num_long, num_cut = _translate(translator, lines, output, sample, report)
+        num_long, num_cut = _translate(translator, lines, output, report)
     if num_long:
         print(f"warning: {num_long} lines were too long for one piece and were translated in parts", file=sys.stderr)
     decoding_flags.warn_of_cut(num_cut, translator.config)
     if _GLOSSARY.value:
         report.print()
-    if _VERIFY.value and not sample.verify(translator):
-        sys.exit(1)
 
 
 def _translate_marked() -> None:
-    others = {"json": _JSON, "json_input": _JSON_INPUT, "verify": _VERIFY}
+    others = {"json": _JSON, "json_input": _JSON_INPUT}
     odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if odd or _ON_ERROR.value == "skip":
         raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
@@ -138,16 +132,11 @@ def _load_translator() -> "Translator":
 
 
 def _translate(
-    translator: "Translator",
-    raw_lines: Iterable[bytes],
-    output: IO[bytes],
-    sample: verification.Sample,
-    report: TermReport,
+    translator: "Translator", raw_lines: Iterable[bytes], output: IO[bytes], report: TermReport
 ) -> tuple[int, int]:
     """Writes all translations; returns the number of lines that were too long for one piece, and of outputs cut."""
     num_long = num_cut = 0
-    notice = SlowNotice(translator, decoding_flags.ENGINE.value)
-    scored = _JSON.value or _VERIFY.value > 0 or _NUM_BEST.value > 1
+    scored = _JSON.value or _NUM_BEST.value > 1
     remaining = enumerate(raw_lines, start=1)
     with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
         while chunk := list(itertools.islice(remaining, _CHUNK_LINES.value)):
@@ -155,7 +144,7 @@ def _translate(
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
             good = [line for line in lines if not line.error]
-            update = notice.before(_updater(progress, progress.n, len(chunk)))
+            update = _updater(progress, progress.n, len(chunk))
             requests = [line.request for line in good]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
             num_long += sum(best.is_overlong for best, *_ in nbest_lists)
@@ -164,10 +153,8 @@ def _translate(
             lines = [_found_none(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
-            answered = [(line.number, line.request, results[line.number][0]) for line in lines if not line.error]
-            sample.add(answered)
-            for number, _, best in answered:
-                report.add(number, best)
+            for line in (line for line in lines if not line.error):
+                report.add(line.number, results[line.number][0])
             output.write(_output_text(translator, lines, results).encode("utf-8"))
             output.flush()
     return num_long, num_cut
