@@ -1,4 +1,4 @@
-"""Writes checkpoints in a thread while training goes on."""
+"""Writes checkpoints in a background thread while training continues."""
 
 import dataclasses
 import functools
@@ -19,18 +19,23 @@ _PAUSES_BETWEEN_TRIES = 50
 
 
 class CheckpointWriter:
-    """Saves a run's checkpoints in the background, one at a time; keeps the newest `keep` (at least 1) and the best.
+    """A context that saves a run's checkpoints in the background, one at a time, and deletes old ones.
 
-    The process may die at any moment: a checkpoint is written and renamed first, then noted if it is the best, then old
-    ones are deleted. A provisional checkpoint is complete on disk, but nothing is deleted before `complete`.
+    The process may be killed at any time. A checkpoint is therefore written and renamed first, then recorded if it is
+    the best, and only then are old checkpoints deleted. A provisional checkpoint, which is still to be validated, is
+    written in full, but old checkpoints are deleted only after `complete`.
 
-    A full disk does not end training, because stopping would lose no less: a warning is logged, and the next checkpoint
-    tries again. Leaving the context closes the writer, except on a KeyboardInterrupt, which must not wait.
+    A full disk does not end training, because ending it would not save the weights either. A warning is logged, and
+    writing is tried again with the next checkpoint. Leaving the context closes the writer, except on a
+    KeyboardInterrupt, which must not wait.
 
-    `publish` is called in the thread whenever a checkpoint was written or completed.
+    Args:
+        directory: the run's `checkpoints` directory.
+        keep: number of newest checkpoints to keep besides the best one, at least 1.
+        publish: called after a checkpoint is written or completed; usually in the background thread.
 
     Attributes:
-        given_up: the step of the checkpoint that `wait` gave up last.
+        given_up: step of the last checkpoint that `wait` gave up because the disk was full, or None.
     """
 
     given_up: int | None = None
@@ -39,11 +44,11 @@ class CheckpointWriter:
         self._directory, self._keep, self._publish = Path(directory), keep, publish
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
-        self._job: Callable[[], Path] | None = None  # saves the checkpoint
+        self._job: Callable[[], Path] | None = None  # saves the checkpoint; None once it is written
         self._step, self._is_provisional = 0, False  # of the job
-        self._newest: int | None = None
-        self._completion: tuple[int, Mapping[str, Any], Best | None] | None = None  # what `complete` was given
-        self._unnoted: Best | None = None
+        self._newest: int | None = None  # step of the newest checkpoint written
+        self._completion: tuple[int, Mapping[str, Any], Best | None] | None = None  # arguments of `complete`
+        self._unnoted: Best | None = None  # not yet recorded in `best.json`
 
     def __enter__(self) -> "CheckpointWriter":
         return self
@@ -62,10 +67,18 @@ class CheckpointWriter:
         *,
         is_provisional: bool = False,
     ) -> None:
-        """Starts to write a checkpoint, once the previous one is written; arguments as in `checkpoints.save`.
+        """Waits for the previous checkpoint, and starts to write the next one.
 
-        The arrays must not change any more. A provisional checkpoint needs `complete` or `withdraw` afterwards. Raises
-        as `wait`.
+        Args:
+            step: as in `checkpoints.save`.
+            weights: as in `checkpoints.save`; the arrays must not be modified afterwards.
+            optimizer: likewise.
+            state: as in `checkpoints.save`.
+            ema: like `weights`.
+            is_provisional: whether `complete` or `withdraw` will be called for this checkpoint.
+
+        Raises:
+            InputError: as `wait`.
         """
         self.wait()
         self._job = functools.partial(checkpoints.save, self._directory, step, weights, optimizer, state, ema)
@@ -73,9 +86,12 @@ class CheckpointWriter:
         self._start(self._work)
 
     def complete(self, step: int, state: Mapping[str, Any], best: Best | None = None) -> None:
-        """Starts to complete the newest, provisional checkpoint once it is written.
+        """Completes a provisional checkpoint in the background, once it is written.
 
-        `state` replaces the one it was saved with; `best` is given if this is the best checkpoint so far.
+        Args:
+            step: step of the checkpoint, the last one saved here or by an earlier process.
+            state: replaces the state that the checkpoint was saved with.
+            best: given if this checkpoint is the best so far.
         """
         before = self._thread
 
@@ -89,21 +105,22 @@ class CheckpointWriter:
         self._start(work)
 
     def withdraw(self, step: int) -> None:
-        """Deletes a provisional checkpoint that turned out to be useless; raises an OSError if that fails."""
+        """Deletes a provisional checkpoint instead of completing it; raises an OSError if that fails."""
         self.join()
         self._job = self._error = None
         checkpoints.discard(self._directory, step)
 
     def join(self) -> None:
-        """Waits until nothing is being written, whether writing succeeded or not."""
+        """Waits until the thread has ended, whether or not writing succeeded."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def wait(self) -> None:
-        """Waits until nothing is being written, and gives up what could not be written for lack of room.
+        """Waits until the thread has ended, and gives up a checkpoint that could not be written because of a full disk.
 
-        An InputError says that writing failed for another reason.
+        Raises:
+            InputError: writing failed for a different reason.
         """
         self.join()
         self.given_up = self._step if self._job is not None else self.given_up
@@ -112,14 +129,21 @@ class CheckpointWriter:
             raise error
 
     def best(self) -> Best | None:
-        """The best checkpoint that is on the disk, whether it could be noted there or not; for use after `wait`."""
+        """Returns the best checkpoint on disk, even if `best.json` could not be written; call it after `wait`.
+
+        Raises:
+            InputError: `best.json` is damaged.
+        """
         return self._unnoted or checkpoints.best(self._directory)
 
     def finish(self, is_in_a_hurry: Callable[[], bool]) -> None:
-        """Waits until everything is written, on a full disk until there is room: the newest weights are only in memory.
+        """Waits until everything is written. On a full disk, waits for space, because only memory has the last weights.
 
-        Stops waiting for room when `is_in_a_hurry`, which is called now and then, returns True. An InputError says that
-        the last checkpoint could not be written.
+        Args:
+            is_in_a_hurry: called every 0.2 seconds while waiting for space; returns whether to stop waiting.
+
+        Raises:
+            InputError: the last checkpoint could not be written.
         """
         self.join()
         if self._is_out_of_room() and not is_in_a_hurry():
@@ -135,25 +159,29 @@ class CheckpointWriter:
             raise error
 
     def close(self) -> None:
-        """Waits until nothing is being written, and logs an error that nobody has received."""
+        """Waits until the thread has ended, and logs an error that no other method has raised."""
         self.join()
         if self._error is not None and not self._is_out_of_room():
             self._warn(str(self._error))
         self._error = self._job = None
 
     def _start(self, work: Callable[[], None]) -> None:
-        # A daemon, so that Python does not wait for it at exit after `wait` was interrupted.
+        # A daemon thread, so that Python does not wait for it at exit if `wait` is interrupted.
         self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
         self._thread.start()
 
     def _work(self, is_said: bool = True) -> None:
-        """Does the remaining work; an error is stored for the training thread."""
+        """Does the remaining work; stores an error for the training thread.
+
+        Args:
+            is_said: whether to log a warning if the disk is full.
+        """
         try:
             self._write()
         except OSError as error:
             self._error = InputError(f"cannot write in {self._directory}: {error.strerror or error}")
             self._error.__cause__ = error
-        except Exception as error:  # any kind: nobody would see it in this thread
+        except Exception as error:  # of any type, because it would be lost in this thread
             self._error = error
         if self._is_out_of_room() and is_said:
             newest = f"the newest is of step {self._newest:,}" if self._newest is not None else "there is none yet"
@@ -168,7 +196,7 @@ class CheckpointWriter:
                 return
         if self._completion is not None:
             step, state, best = self._completion
-            self._unnoted = best or self._unnoted  # the checkpoint is whole, even if its state cannot be replaced
+            self._unnoted = best or self._unnoted  # also if replacing the state fails: the checkpoint is intact
             checkpoints.replace_state(self._directory, step, state)
             self._newest, self._completion = step, None
         if self._unnoted is not None:

@@ -1,11 +1,12 @@
-"""One checkpoint: written completely or not at all, verified when read.
+"""Writes a checkpoint atomically, and verifies it when it is read.
 
-It is a directory, such as `checkpoints/step_00001000`, that gets its name once all its files are on disk:
+A checkpoint is a directory, such as `checkpoints/step_00001000`. It is renamed to its final name once all its files are
+on disk:
 
-    weights.npz     name -> array
-    optimizer.npz   name -> array; absent if only weights were saved
-    ema.npz         name -> array; only with an exponential moving average
-    state.json      format, step, the trainer's state, the sha256 of each file, a checksum of all this
+    weights.npz     arrays by name
+    optimizer.npz   arrays by name; absent if only weights were saved
+    ema.npz         arrays by name; only if moving averages of the weights are kept
+    state.json      format, step, the trainer's state, the SHA-256 of each file, and a checksum of these values
 """
 
 import contextlib
@@ -39,12 +40,12 @@ _WEIGHTS_FILES = ("weights.npz", "ema.npz")
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint on disk; its arrays are read on access.
+    """A checkpoint on disk that `load` has verified; its arrays are read from disk on each access.
 
     Attributes:
         path: directory of the checkpoint.
         step: number of updates before it was saved.
-        state: the state that the trainer passed to `save`.
+        state: the state that it was saved with; JSON values.
     """
 
     path: Path
@@ -53,25 +54,30 @@ class Checkpoint:
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """The model's weights by name, read anew on each access."""
+        """The model's weights by name."""
         return read_arrays(self.path / "weights.npz")
 
     @property
     def optimizer(self) -> dict[str, np.ndarray]:
-        """The optimizer's variables by name; raises an InputError if only weights were saved."""
+        """The optimizer's arrays by name; raises an InputError if only weights were saved."""
         return read_arrays(self.path / "optimizer.npz")
 
     @property
     def ema(self) -> dict[str, np.ndarray] | None:
-        """The moving average of the weights by name, or None if there is none."""
+        """The moving averages of the weights by name, or None if none were saved."""
         path = self.path / "ema.npz"
         return read_arrays(path) if path.exists() else None
 
 
 def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
-    """Opens a checkpoint's directory and verifies its files, without the optimizer's (the largest) if `weights_only`.
+    """Opens a checkpoint and verifies its files.
 
-    An InputError says that it is not a checkpoint, or that a file is missing or damaged.
+    Args:
+        path: directory of the checkpoint.
+        weights_only: whether to skip verifying the optimizer's file, which is the largest.
+
+    Raises:
+        InputError: the directory is not a checkpoint, its format is unknown, or a file is missing or damaged.
     """
     path = Path(path)
     document = _read_document(path)
@@ -86,22 +92,34 @@ def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
 
 
 def step_name(step: int) -> str:
-    """The name of a step's directory."""
+    """Returns the name of the directory for a step."""
     return f"step_{step:08d}"
 
 
 def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], state: Mapping[str, Any]) -> Path:
-    """Writes a checkpoint under a temporary name, renames it (replacing one of that name) and returns its path.
+    """Writes a checkpoint under a temporary name, and then renames it, replacing a checkpoint with the same name.
 
-    `directory` is created if missing; `step` counts the updates made before; `files` are arrays by file; `state` has
-    JSON values. No other process may write the same name meanwhile. An InputError says that it cannot be written, and
-    earlier checkpoints are untouched.
+    No other process may write a checkpoint with this name at the same time.
+
+    Args:
+        directory: the run's `checkpoints` directory; created if missing.
+        name: name of the checkpoint.
+        step: number of updates so far.
+        files: arrays by name for each file name.
+        state: JSON values.
+
+    Returns:
+        The directory of the checkpoint.
+
+    Raises:
+        InputError: the checkpoint cannot be written; earlier checkpoints are left unchanged.
+        ValueError: an array has an unsupported dtype, see `write_arrays`.
     """
     path = directory / name
     temporary = directory / f"{TEMPORARY}{name}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # Another program may be writing an average at this moment.
+        # Not the leftovers of all names, because another process may be writing an average at the same time.
         remove_leftovers(directory, EVERY_STEP if STEP_NAME.fullmatch(name) else name)
         temporary.mkdir()
         checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}
@@ -109,9 +127,9 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
         _write_document(temporary, document)
         sync_directory(temporary)
         doomed = _doomed(path)
-        if path.exists():  # an average that is made again, or the same step after resuming
+        if path.exists():  # a recomputed average, or a step that was repeated after resuming
             os.rename(path, doomed)
-        # Before the old one is deleted, which takes time.
+        # Renamed before the old checkpoint is deleted, because deleting takes time.
         os.rename(temporary, path)
         shutil.rmtree(doomed, ignore_errors=True)
     except OSError as error:
@@ -125,19 +143,26 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
 
 
 def replace_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Replaces the state (JSON values) of a checkpoint; its arrays are untouched.
+    """Replaces the state of a checkpoint atomically, and leaves its arrays unchanged.
+
+    Args:
+        path: directory of the checkpoint.
+        state: the new state, JSON values.
 
     Raises:
-        InputError: it is not a checkpoint, or is damaged.
-        OSError: the state cannot be written; the old one is untouched.
+        InputError: the directory is not a checkpoint, or its state.json is damaged.
+        OSError: the state cannot be written; the old state is left unchanged.
     """
     _write_document(path, {**_read_document(path), "state": dict(state)})
 
 
 def discard(path: Path) -> None:
-    """Deletes a checkpoint, renaming it before its first file is deleted.
+    """Deletes a checkpoint; renames it first, so that it is never visible with missing files.
 
-    A file that is open elsewhere may remain at first, as on NFS; `remove_leftovers` tries again.
+    On file systems such as NFS, files that another process has open may remain. `remove_leftovers` tries again.
+
+    Raises:
+        OSError: the checkpoint cannot be renamed.
     """
     doomed = _doomed(path)
     os.rename(path, doomed)
@@ -145,12 +170,17 @@ def discard(path: Path) -> None:
 
 
 def _doomed(path: Path) -> Path:
-    """The name of a checkpoint while it is deleted."""
+    """Returns the path of a checkpoint while it is being deleted."""
     return path.with_name(f"{TEMPORARY}{path.name}{_DELETED}")
 
 
 def remove_leftovers(directory: Path, name: str) -> None:
-    """Removes the leftovers of interrupted writes and deletions of a checkpoint, or of every step for `EVERY_STEP`."""
+    """Removes the leftovers of interrupted writes and deletions.
+
+    Args:
+        directory: the run's `checkpoints` directory.
+        name: name of the checkpoint, or `EVERY_STEP` for the checkpoints of all steps.
+    """
     for pattern in (f"{TEMPORARY}{name}", f"{TEMPORARY}{name}{_DELETED}"):
         for leftover in directory.glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -163,7 +193,11 @@ def _write_document(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    """The verified contents of a checkpoint's state.json; raises an InputError if it is missing or damaged."""
+    """Reads and verifies the state.json of a checkpoint.
+
+    Raises:
+        InputError: the file is missing, damaged, or in a different format.
+    """
     try:
         document = json.loads((path / STATE).read_text(encoding="utf-8"))
         file_format, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
@@ -180,15 +214,24 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _checksum(document: Mapping[str, Any]) -> str:
-    """A checksum of the document's values, independent of JSON formatting."""
+    """Computes a checksum of the values, independent of JSON formatting."""
     as_read = json.loads(json.dumps(document))
     return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes an .npz file, syncs it to disk and returns its SHA-256; an OSError if that cannot be done.
+    """Writes an .npz file and syncs it to disk.
 
-    Arrays are of NumPy's native number types, a ValueError names others; unlike in `np.savez`, any name is allowed.
+    Args:
+        path: the file to write.
+        arrays: arrays by name, of Boolean, integer or floating-point NumPy dtypes. Unlike `np.savez`, allows any name.
+
+    Returns:
+        The SHA-256 of the file.
+
+    Raises:
+        ValueError: an array has a different dtype.
+        OSError: the file cannot be written.
     """
     with open(path, "wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -204,7 +247,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Reads all arrays of an .npz file by name; raises an InputError if it is missing or damaged."""
+    """Reads all arrays of an .npz file by name; raises an InputError if the file is missing or damaged."""
     try:
         with np.load(path) as arrays:
             return dict(arrays)
@@ -215,7 +258,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes the names of a directory's files survive a power cut, if the file system supports it."""
+    """Syncs a directory to disk, so that renamed files survive a power failure, if the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""The checkpoints of a run: saved, found, kept or deleted.
+"""Saves, finds and deletes the checkpoints of a run.
 
-The folder `checkpoints` has a directory for each step, `step_00001000` (see `checkpoint_files`), and `averaged_*` for
-averages; `best.json` names the best step.
+The run's directory `checkpoints` contains a directory per step, such as `step_00001000` (see `checkpoint_files`),
+directories of averages, such as `averaged_last5`, and `best.json`, which names the best step.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
 _BEST = "best.json"
-_ORDER = "order"  # in the state of an average: how many were made until then
+_ORDER = "order"  # key in the state of an average, for a number that grows with each new average
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Best:
     Attributes:
         step: step of the checkpoint.
         metric: "loss", or the task's score, such as "bleu".
-        value: its value of the metric.
+        value: value of the metric.
     """
 
     step: int
@@ -44,10 +44,21 @@ def save(
     state: Mapping[str, Any],
     ema: Arrays | None = None,
 ) -> Path:
-    """Saves a checkpoint as `step_XXXXXXXX` in the run's `checkpoints` folder, and returns its directory.
+    """Saves a checkpoint of a step, and removes the leftovers of interrupted saves.
 
-    Arrays are by name, `ema` is the moving average of the weights; `state` has what else resuming needs (epoch, batch,
-    seed), as JSON values. Raises as `checkpoint_files.write`, which also removes leftovers of interrupted saves.
+    Args:
+        directory: the run's `checkpoints` directory; created if missing.
+        step: number of updates so far.
+        weights: arrays by weight name.
+        optimizer: the optimizer's arrays by name.
+        state: everything else that resuming needs (epoch, batch, seed), as JSON values.
+        ema: moving averages of the weights by name, if they are kept.
+
+    Returns:
+        The directory of the checkpoint.
+
+    Raises:
+        InputError: the checkpoint cannot be written.
     """
     files = {"weights.npz": weights, "optimizer.npz": optimizer}
     if ema is not None:
@@ -56,18 +67,28 @@ def save(
 
 
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
-    """Saves only weights under `name`, for translating, and returns the checkpoint's directory.
+    """Saves a checkpoint that has only weights, for translation.
 
-    `step` is the newest one there is, of which training may go on; `state` (JSON values) says where the weights come
-    from. An InputError says that the name is a step's or not valid for a file, that the files cannot be written, or
-    that another process is saving weights there.
+    Args:
+        directory: the run's `checkpoints` directory; created if missing.
+        name: name of the checkpoint, such as "averaged_last10".
+        step: the newest step of the run. By default, `resolve` prefers a later step to this checkpoint.
+        weights: arrays by weight name.
+        state: origin of the weights, as JSON values.
+
+    Returns:
+        The directory of the checkpoint.
+
+    Raises:
+        InputError: the name is reserved or not a valid file name, the checkpoint cannot be written, or another process
+            is saving weights in the directory.
     """
     is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest", _BEST) or name.isdigit()
     if is_taken or not re.fullmatch(r"\w[\w.+-]*", name):
         raise InputError(
             f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
         )
-    # Two processes would share the temporary directory of a name; each of them removes what it finds there.
+    # Two processes that save the same name would use, and first remove, the same temporary directory.
     with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
         others = [Path(directory) / other / STATE for other in _other_names(Path(directory)) if other != name]
         state = {**state, _ORDER: 1 + max((_order(read_note(path).get("state")) for path in others), default=0)}
@@ -75,9 +96,16 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
 
 
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
-    """The newest intact checkpoint, or None if there are none at all; damaged ones are skipped with a warning.
+    """Returns the newest intact checkpoint of a step, or None if there are no checkpoints of steps.
 
-    An InputError says that all are damaged.
+    Damaged checkpoints are skipped with a warning.
+
+    Args:
+        directory: the run's `checkpoints` directory.
+        weights_only: as in `checkpoint_files.load`.
+
+    Raises:
+        InputError: all checkpoints are damaged.
     """
     damaged: list[str] = []
     for step in reversed(steps(directory)):
@@ -95,15 +123,16 @@ def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | No
 
 
 def resolve(directory: str | Path, name: str | None = None) -> Path:
-    """The directory of the checkpoint that a name stands for, to be passed to `load`.
+    """Returns the directory of the checkpoint with a given name, for `load`.
 
     Args:
-        directory: the run's `checkpoints` folder.
-        name: "latest", "best", a step number, the name of a directory in the folder (such as "averaged_last10"), or the
-            path of a checkpoint. None means the newest average, or "latest" if training went on since.
+        directory: the run's `checkpoints` directory.
+        name: "latest", "best", a step number, the name of a directory in `directory` (such as "averaged_last10"), or
+            the path of a checkpoint. None means the newest average, or "latest" if there is a later step.
 
     Raises:
-        InputError: there is no checkpoint of that name; lists those there are.
+        InputError: the checkpoint does not exist (lists the existing ones), `best.json` is damaged, or all checkpoints
+            are damaged.
     """
     directory = Path(directory)
     if name is None:
@@ -123,7 +152,7 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
 
 
 def steps(directory: str | Path) -> list[int]:
-    """The steps that have checkpoints, rising; these are not verified."""
+    """Returns the steps that have checkpoints, in ascending order; the checkpoints are not verified."""
     directory = Path(directory)
     if not directory.is_dir():
         return []
@@ -132,20 +161,30 @@ def steps(directory: str | Path) -> list[int]:
 
 
 def newest_paths(directory: str | Path, count: int) -> list[Path]:
-    """The directories of so many of the newest steps, or of all there are, rising."""
+    """Returns the directories of the `count` newest steps, or of all if there are fewer, in ascending order."""
     return [Path(directory) / step_name(step) for step in steps(directory)[-count:]]
 
 
 def exist(directory: str | Path) -> bool:
-    """Whether a folder has any checkpoint, of a step or with another name."""
+    """Returns whether a directory has any checkpoints, of steps or with other names."""
     return bool(steps(directory) or _other_names(Path(directory)))
 
 
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
-    """Deletes all but the `keep` (at least 1) newest checkpoints and the best one; returns the deleted steps.
+    """Deletes the checkpoints of all steps except for the newest ones and the best one.
 
-    `newest` is the step of the last good checkpoint: later ones are damaged and deleted too. An InputError says that
-    the note of the best one is damaged.
+    Args:
+        directory: the run's `checkpoints` directory.
+        keep: number of newest checkpoints to keep, at least 1.
+        newest: step of the newest good checkpoint, if known. Later ones are damaged and are deleted too.
+
+    Returns:
+        The deleted steps, in ascending order.
+
+    Raises:
+        InputError: `best.json` is damaged.
+        ValueError: `keep` is less than 1.
+        OSError: a checkpoint cannot be deleted.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
@@ -160,26 +199,31 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
 
 
 def remove_leftovers(directory: str | Path) -> None:
-    """Removes what a killed trainer left half written or half deleted; the caller must hold the run's lock."""
+    """Removes what a killed trainer has only partly written or deleted; the caller must hold the run's lock."""
     checkpoint_files.remove_leftovers(Path(directory), checkpoint_files.EVERY_STEP)
     for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
         stale.unlink()
 
 
 def discard(directory: str | Path, step: int) -> None:
-    """Deletes the checkpoint of a step if it exists."""
+    """Deletes the checkpoint of a step if it exists; raises an OSError if that fails."""
     path = Path(directory) / step_name(step)
     if path.exists():
         checkpoint_files.discard(path)
 
 
 def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
-    """Replaces the state of a step's checkpoint atomically; see `checkpoint_files.replace_state`."""
+    """Replaces the state in the checkpoint of a step; see `checkpoint_files.replace_state`."""
     checkpoint_files.replace_state(Path(directory) / step_name(step), state)
 
 
 def set_best(directory: str | Path, step: int, metric: str, value: float) -> None:
-    """Notes that a saved checkpoint is the best so far, so that `prune` keeps it."""
+    """Records in `best.json` that a saved checkpoint is the best so far, so that `prune` keeps it.
+
+    Raises:
+        ValueError: the step has no checkpoint.
+        OSError: the file cannot be written.
+    """
     path = Path(directory) / step_name(step)
     if not path.is_dir():
         raise ValueError(f"step must have a checkpoint to be the best, got {step} without {path}")
@@ -187,7 +231,7 @@ def set_best(directory: str | Path, step: int, metric: str, value: float) -> Non
 
 
 def best(directory: str | Path) -> Best | None:
-    """The best checkpoint as noted by `set_best`, or None; raises an InputError if the note is damaged."""
+    """Returns the best checkpoint that `set_best` recorded, or None; raises an InputError if the file is damaged."""
     advice = "; delete it to go on without a best checkpoint"
     return read_json(Path(directory) / _BEST, lambda noted: Best(**noted), advice)
 
@@ -198,7 +242,7 @@ def _latest_path(directory: Path) -> Path | None:
 
 
 def _newest_average(directory: Path) -> Path | None:
-    """The newest intact average, unless there is a later step; logs a warning for damaged ones."""
+    """Returns the newest intact average, or None if there is a later step; logs a warning for damaged averages."""
     averages = []
     for name in _other_names(directory):
         try:
@@ -214,7 +258,7 @@ def _order(state: Mapping[str, Any] | None) -> int:
 
 
 def _named(directory: Path, name: str) -> Path | None:
-    """The directory of a name other than "latest"; None if it does not exist."""
+    """Returns the directory of a checkpoint by a name other than "latest"; None if it does not exist."""
     if name == "best":
         pointer = best(directory)
         paths = [directory / step_name(pointer.step)] if pointer else []
@@ -226,7 +270,7 @@ def _named(directory: Path, name: str) -> Path | None:
 
 
 def _other_names(directory: Path) -> list[str]:
-    """The names of checkpoints other than those of steps."""
+    """Returns the names of the checkpoints that are not of steps."""
     if not directory.is_dir():
         return []
     names = (entry.parent.name for entry in directory.glob(f"*/{STATE}"))

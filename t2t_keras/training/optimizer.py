@@ -1,4 +1,4 @@
-"""The Adam of `updates.adam` (section 5.3) in one fused TensorFlow operation per matrix of weights."""
+"""Computes `updates.adam` (section 5.3) with one fused TensorFlow operation per weight matrix."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,20 @@ from t2t_keras.tensor import Tensor
 
 
 class Adam(tf.Module):
-    """Adam (Kingma and Ba, 2015) with epsilon added to the uncorrected root, as in T2T and the paper's code.
+    """Adam (Kingma and Ba, 2015).
 
-    Make it in the strategy's scope. Call `apply` in a replica's context with gradients summed over the replicas.
-    `weights` are float32 variables, see `Layout`; `first_moments` and `second_moments` are moving averages of their
-    gradients and squared gradients, one variable per weight.
+    Epsilon is added to the root of the second moment before bias correction, as in T2T and the paper's code. Create the
+    optimizer in the strategy's scope.
+
+    Args:
+        weights: float32 variables; see `Layout`.
+        beta1: decay of the first moment.
+        beta2: decay of the second moment.
+        epsilon: added to the root of the second moment.
+
+    Attributes:
+        first_moments: moving averages of the gradients, one variable per weight.
+        second_moments: moving averages of the squared gradients, one variable per weight.
     """
 
     def __init__(self, weights: Sequence[tf.Variable], beta1: float, beta2: float, epsilon: float) -> None:
@@ -22,7 +31,13 @@ class Adam(tf.Module):
         self.second_moments = [_zeros_like(variable, "second_moments") for variable in weights]
 
     def apply(self, gradients: Sequence[Tensor], learning_rate: Tensor, step: Tensor) -> None:
-        """Updates all weights by dense float32 gradients, one per weight; `step` counts this update, from 1."""
+        """Updates all weights; call it in a replica context.
+
+        Args:
+            gradients: dense float32 gradients, one per weight, summed over the replicas.
+            learning_rate: float32 scalar.
+            step: number of this update, from 1.
+        """
         step = tf.cast(step, tf.float32)
         settings = {
             "beta1_power": tf.pow(self.beta1, step),

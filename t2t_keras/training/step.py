@@ -1,7 +1,7 @@
 """One training step on every replica: forward, backward, all-reduce, update.
 
-Each replica divides its sum of token losses by the tokens of all replicas. Losses and gradients are then summed over
-replicas, so one replica and eight follow one trajectory for one global batch.
+Each replica divides its sum of token losses by the number of target tokens of all replicas. Losses and gradients are
+then summed over replicas. For a given global batch, the number of replicas thus changes only random draws and rounding.
 """
 
 import contextlib
@@ -29,24 +29,29 @@ from t2t_keras.training.updates import StepMetrics, clipped, moved_average, upda
 
 SUM = tf.distribute.ReduceOp.SUM
 
-# All replicas have the same shape, one of the epoch plan's. By default a TPU assumes that lengths unknown to the graph
-# differ between replicas; with this option it compiles one program per shape.
+# All replicas get batches of one shape, which the epoch plan sets. By default, TensorFlow assumes on a TPU that lengths
+# unknown to the graph differ between replicas. With this option, it compiles one program per shape.
 _SHAPES_AS_THEY_ARE = tf.distribute.RunOptions(experimental_enable_dynamic_batch_size=False)
 
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class TrainingStep:
-    """The model, its optimizer and the compiled step, under one strategy.
+    """The compiled training step, with its own copy of the weights and the optimizer's state on every replica.
 
-    Training starts from the weights of `model`, which is built and need not belong to the strategy: every replica has
-    its own weights, and `fill_model` copies them to the model.
+    Args:
+        model: a built model, from whose weights training starts. It need not be created in the strategy's scope.
+            Training does not change it; `fill_model` copies the trained weights to it.
+        config: training settings.
+        strategy: the devices.
 
     Attributes:
-        last_step: the update at whose end a decaying learning rate reaches zero; may change between two calls.
+        last_step: number of the last update, after which a decaying learning rate reaches zero. It may be changed
+            between two calls of `run`.
 
     Raises:
-        InputError: the replicas are on a TPU, and shapes are not static; `frozen` fits no weight, or all.
+        InputError: the strategy is for a TPU and `static_shapes` is false, or a pattern of `frozen` matches no weight,
+            or all weights are frozen.
     """
 
     def __init__(self, model: SequenceModel, config: TrainConfig, strategy: tf.distribute.Strategy) -> None:
@@ -81,10 +86,12 @@ class TrainingStep:
     def row_gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
         """The objective of some rows of a batch: (*weights, source, target, scale, seed, step) --> (sums, gradients).
 
-        Weights and gradients are float32 matrices, see `Layout`; source and target are int32 [rows, length], padded
-        with 0. For the others and the sums see `Rows` and `Objective`. Every stream, part of an accumulation and
-        replica calls this one traced function with its own weights and rows, so the time until training starts does
-        not grow with their number. The first access traces: do it outside of all graphs, tapes and replicas.
+        Weights and gradients are float32 matrices (see `Layout`). Source and target are int32 [rows, length], padded
+        with 0. `Rows` describes the other arguments, and `Objective` the sums.
+
+        All streams, accumulation parts and replicas call the same traced function, so that the time until training
+        starts does not grow with their number. The first access traces the function, and must be outside of all graphs,
+        tapes and replicas.
         """
         scale, seed, step = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64)
 
@@ -96,21 +103,32 @@ class TrainingStep:
 
     @functools.cached_property
     def row_loss(self) -> Callable[..., Tensor]:
-        """Like `row_gradients`, without dropout: (*weights, source, target) --> sum of the unsmoothed token losses."""
+        """The validation loss: (*weights, source, target) --> sum of the token losses, a float32 scalar.
+
+        The loss is without dropout and label smoothing. Arguments and tracing are as in `row_gradients`.
+        """
         return self._trace(lambda *arguments: self._weighted.loss_sum(arguments[:-2], Pairs(*arguments[-2:])))
 
     def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
-        """Traces a function of weights, source, target and others, to be called in graphs."""
+        """Traces a function of the weights, source, target and `others`, for calls from graphs."""
         weights = [tf.TensorSpec(shape, tf.float32) for shape in self.layout.shapes]
         signature = [*weights, _IDS, _IDS, *others]
         if not (self.config.jit_compile or self._is_tpu):
             return TracedFunction(function, signature, fewer_rewrites=self._for_cpu)
-        # XLA compiles it once per shape; on a TPU it is a part of each graph that calls it, all of which XLA compiles.
+        # XLA compiles the function once per shape. On a TPU it compiles whole graphs, of which the function is a part.
         jit_compile = None if self._is_tpu else True
         return tf.function(function, signature, autograph=False, jit_compile=jit_compile).get_concrete_function()
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
-        """Runs a number of steps on batches from `distributed` without returning to Python."""
+        """Runs `steps` training steps without returning to Python.
+
+        Args:
+            batches: iterator from `distributed`.
+            steps: number of steps.
+
+        Returns:
+            The metrics of each step.
+        """
         with self._few_rewrites():
             _ = self.row_gradients  # traced outside of the replicas' graph
             counts = tf.constant(steps), tf.constant(self.last_step, tf.int64)
@@ -119,35 +137,57 @@ class TrainingStep:
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
-        """Whether an error of `run` is that of a device without memory."""
+        """Returns whether an error of `run` means that a device is out of memory."""
         return isinstance(error, tf.errors.ResourceExhaustedError)
 
     @property
     def num_updates(self) -> int:
+        """Number of updates so far."""
         return int(self.step.numpy())
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
-        """Sum of the unsmoothed loss over distributed batches, and their target tokens; of averaged weights if kept."""
+        """Computes the loss without dropout and label smoothing, of the moving averages if they are kept.
+
+        Args:
+            batches: iterator from `distributed`.
+            count: number of batches.
+
+        Returns:
+            The sum of the token losses, and the number of target tokens, over all batches and replicas.
+        """
         with self._few_rewrites():
             _ = self.row_loss
             loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
 
     def fill_model(self) -> None:
-        """Copies the current weights, or their averages if kept, to the model."""
+        """Copies the weights, or their moving averages if they are kept, to the model."""
         arrays = self.layout.split_arrays([matrix.numpy() for matrix in self._kept()])
         for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
             variable.assign(array)
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
-        """All state but the step count, by weight name: "weights", "first_moments", "second_moments", maybe "ema"."""
+        """Returns the training state, except for the step count.
+
+        Returns:
+            float32 arrays by weight name for each of "weights", "first_moments" and "second_moments", and for "ema" if
+            moving averages are kept.
+        """
         return {
             part: dict(zip(self.names, self.layout.split_arrays([matrix.numpy() for matrix in matrices]), strict=True))
             for part, matrices in self._parts().items()
         }
 
     def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
-        """The inverse of `read`, after `step` updates; raises InputError if the arrays are another model's."""
+        """Restores the training state.
+
+        Args:
+            state: from `read`.
+            step: number of updates before the state was read.
+
+        Raises:
+            InputError: names or shapes of the arrays do not match the model's weights.
+        """
         parts = self._parts()
         for part, values in state.items():
             check_weights(self.model, values, part)
@@ -162,7 +202,7 @@ class TrainingStep:
         return {"weights": self.weights, **moments, **averages}
 
     def _kept(self) -> list[tf.Variable]:
-        """The weights to validate: the averages if kept."""
+        """Returns the weights to validate and to translate with: the moving averages if they are kept."""
         return self.averages or self.weights
 
     def _steps(self, batches: Iterator[Any], steps: Tensor, last_step: Tensor) -> tuple[Tensor, ...]:
@@ -179,14 +219,14 @@ class TrainingStep:
         return tuple(array.stack() for array in arrays)  # --> [steps] each
 
     def _replica_step(self, batch: dict[str, Tensor], last_step: Tensor) -> tuple[Tensor, ...]:
-        """One replica's part of one step; every replica returns the same metrics."""
+        """Runs one step on one replica; returns metrics, which are the same on every replica."""
         replica = tf.distribute.get_replica_context()
         tokens = tf.math.count_nonzero(batch["target"], dtype=tf.float32)
         all_tokens = replica.all_reduce(SUM, tokens)
         scale = 1.0 / tf.maximum(all_tokens, 1.0)
         seed = fold_in(step_seed(self.config.seed, self.step), tf.cast(replica.replica_id_in_sync_group, tf.int32))
         sums, gradients = self._gradients(batch["source"], batch["target"], scale, seed)
-        # Two calls, because TensorFlow would join the tensors of one, which copies all gradients there and back.
+        # Two calls, because TensorFlow would concatenate the tensors of a single call and copy all gradients twice.
         sums, gradients = replica.all_reduce(SUM, sums), replica.all_reduce(SUM, gradients)
         gradients, norm = clipped(gradients, self.config.clip_norm)
         step = self.step + 1
@@ -200,9 +240,10 @@ class TrainingStep:
 
     @contextlib.contextmanager
     def _few_rewrites(self) -> Iterator[None]:
-        """Makes TensorFlow leave new graphs unchanged on the CPU, the only device on which that was measured.
+        """A context in which TensorFlow does not rewrite new graphs if training runs on a CPU.
 
-        Functions that they call have their own setting.
+        On other devices the rewrites stay enabled, because the effect was measured only on CPUs. A `TracedFunction`
+        that such a graph calls has its own setting.
         """
         if not self._for_cpu:
             yield
@@ -215,9 +256,9 @@ class TrainingStep:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
 
     def _gradients(self, source: Tensor, target: Tensor, scale: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Sums and gradients of a replica's rows, in `accumulation_steps` parts one after the other.
+        """Computes the objective's sums and gradients for a replica's rows, in `accumulation_steps` sequential parts.
 
-        The streams of a single CPU compute the rows of a part side by side.
+        On a single CPU, the streams compute the rows of a part in parallel.
         """
         weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
         parts, streams, step = self.config.accumulation_steps, self._streams, tf.convert_to_tensor(self.step)
@@ -225,7 +266,7 @@ class TrainingStep:
         def of_part(source: Tensor, target: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
             if streams == 1:
                 return self.row_gradients(*weights, source, target, scale, seed, step)
-            # Rows are sorted by length, so taking every n-th row gives n streams equal work.
+            # Rows are sorted by length, so that streams with every n-th row have equal work.
             results = [
                 self.row_gradients(*weights, source[i::streams], target[i::streams], scale, fold_in(seed, i), step)
                 for i in range(streams)
@@ -235,7 +276,7 @@ class TrainingStep:
 
         if parts == 1:
             return of_part(source, target, fold_in(seed, 0))
-        # With the parts as a separate axis, XLA sees that each has the same static shape.
+        # With a separate axis for the parts, XLA sees that all parts have the same static shape.
         source, target = _in_parts(source, parts), _in_parts(target, parts)
 
         def add(index: Tensor, sums: Tensor, gradients: list[Tensor]) -> tuple:
@@ -265,7 +306,7 @@ class TrainingStep:
 
 
 def step_seed(seed: int, step: Tensor) -> Tensor:
-    """A seed, int32 [2], that depends on the run's seed and the number of updates before this one alone."""
+    """Returns the seed of an update, int32 [2], which depends only on the run's seed and the number of past updates."""
     words = tf.stack([tf.constant(seed, tf.int64), tf.cast(step, tf.int64)])
     return tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
 

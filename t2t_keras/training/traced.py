@@ -1,4 +1,4 @@
-"""A function that is traced once and called, not inlined, by every graph, and so optimised once per device."""
+"""Traces a function once for all graphs that call it; it is not inlined, and is optimised only once per device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ class TracedFunction:
     graphs, tapes and replicas.
 
     Args:
-        function: function of tensors.
+        function: a function of tensors.
         signature: specs of its arguments.
         fewer_rewrites: whether to disable all of TensorFlow's graph rewrites except the memory optimisation. They take
             as long as tracing, and make no step faster on a CPU.

@@ -51,9 +51,9 @@ class Outcome(NamedTuple):
     """How a training ended.
 
     Attributes:
-        step: number of updates in all.
-        reason: why it ended, in words.
-        signal: number of the signal that stopped it, or 0.
+        step: total number of updates.
+        reason: why training ended, in words.
+        signal: number of the signal that stopped training, or 0.
     """
 
     step: int
@@ -62,23 +62,23 @@ class Outcome(NamedTuple):
 
 
 class Trainer:
-    """Trains a run from its newest checkpoint, or from the beginning.
+    """Trains a run, from its newest checkpoint if it has one. Every worker creates a trainer.
 
     Args:
         run: the run.
-        config: all settings; its vocabulary size is that of the data.
+        config: resolved configuration, with the vocabulary size of the data.
         data: the prepared data.
         strategy: the devices; see `make_devices`.
-        init_from: the run whose weights a new run begins with, by name and as far as they are the same; a resumed run
-            does not read it again. None begins with fresh weights.
+        init_from: the run whose weights initialise those weights of a new run that have the same names. A resumed run
+            does not take them again. None means random initialisation.
 
     Attributes:
-        account: lines about what was taken from `init_from`; empty if nothing was.
+        account: a report in lines on the weights that were taken from `init_from`; empty if none were.
 
     Raises:
-        InputError: settings that do not go together, the run was begun with others, on other text or from another run,
-            another process trains it, the workers have different settings or data, or the weights of `init_from` cannot
-            be taken.
+        InputError: settings contradict each other; the run started with different settings, vocabulary, text or initial
+            weights; another process trains the run; the workers have different settings or data; or the weights of
+            `init_from` do not fit.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Trainer:
                 if changed := differences(Config.from_dict(json.loads(first)), config):
                     others = f"worker {self.workers.index} has other settings than worker 0"
                     raise InputError(f"{others}: {'; '.join(changed)}")
-            lengths = self.corpus.source_lengths, self.corpus.target_lengths  # what the plans of epochs depend on
+            lengths = self.corpus.source_lengths, self.corpus.target_lengths  # the epoch plans depend on these
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
             self._text = f"{len(lengths[0]):,} pairs ({sums}), text {data.training_text}"
             self.workers.check_same("data", self._text)
@@ -134,17 +134,18 @@ class Trainer:
         self.best_step: int | None = None
         self.best_on_time: float | None = None
         self.validations_without_gain = 0
-        self.decay_end: int | None = None  # the last step of a decay of the learning rate that the time has begun
-        self.is_validation_on_time = True
-        self.is_validation_due = False  # for the checkpoint that training resumes from
+        self.decay_end: int | None = None  # last step, once the time limit has started the learning rate's decay
+        self.is_validation_on_time = True  # False for an additional validation at a limit
+        self.is_validation_due = False  # whether the newest checkpoint is still to be validated
         self.signals = StopSignals()
-        self._restored: list[str] = []  # what is said of the checkpoint that training resumes from
+        self._restored: list[str] = []  # a line about the checkpoint that training resumes from
 
     def _translators(self, model: SequenceModel) -> Callable[[], Translator]:
-        """Makes translators of the model, as it is when they are made, for validation.
+        """Returns a function that creates a translator with the model's current weights, for validation.
 
         Raises:
-            InputError: on JAX, which has no search, CTranslate2 is missing or cannot search with this model.
+            InputError: sentences are to be translated on JAX, which has no search, and CTranslate2 is not installed or
+                does not support the model, the decoding settings or the task.
         """
 
         def make(engine: CTranslate2Engine | None = None) -> Translator:
@@ -164,12 +165,12 @@ class Trainer:
         return lambda: make(engine)
 
     def train(self) -> Outcome:
-        """Trains until a limit, a signal or a lack of progress ends it, and saves the last step.
+        """Trains until a limit, a signal or a lack of progress ends training, and saves the last step.
 
         Raises:
-            InputError: memory ran out on the largest batch, training diverged, a checkpoint cannot be saved, another
-                process trains the run, or the workers see different checkpoints.
-            WorkerLostError: another worker is gone.
+            InputError: the largest batch does not fit in memory, training diverged, a checkpoint cannot be saved or
+                restored, another process trains the run, or the workers see different checkpoints.
+            WorkerLostError: another worker is lost.
         """
         with self.workers.watched(), contextlib.ExitStack() as stack:
             with self.workers.alike():
@@ -181,12 +182,12 @@ class Trainer:
     def _train(self) -> Outcome:
         self._restore()
         with self.workers.alike():
-            if self.workers.is_chief:  # not earlier, so that nothing is removed if restoring fails
+            if self.workers.is_chief:  # after restoring, so that nothing is removed if that fails
                 checkpoints.remove_leftovers(self.run.checkpoints_path)
         reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
         if reason and not self.is_validation_due:
             return Outcome(self.step, reason, 0)
-        if self.workers.is_chief:  # before the first silent minute
+        if self.workers.is_chief:  # printed before tracing, which takes a while without any output
             parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
             what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
             begins = f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while"
@@ -249,19 +250,27 @@ class Trainer:
                     self._validate(monitor)
                 saved = time.monotonic()
                 reason = reason or self._lack_of_progress()
-        with self.workers.alike():  # no worker leaves before everything is written
+        with self.workers.alike():  # no worker ends before everything is written
             self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or stopped_by))
         return Outcome(self.step, reason, stopped_by)
 
     def _steps_to_next_event(self) -> int:
-        """Steps until something has to be done in Python, at most `steps_per_call`."""
+        """Returns the number of steps until the next event that Python handles, at most `steps_per_call`."""
         train = self.config.train
         periods = [train.log_steps, train.validation_steps, 0 if train.checkpoint_minutes else train.checkpoint_steps]
         waits = [period - self.step % period for period in periods if period]
         return min(train.steps_per_call, self.training.last_step - self.step, *waits)
 
     def _decide(self, minutes: float, minutes_since_saved: float, steps_left: float) -> "_Decision":
-        """Agrees on the next action: any worker's stop signal counts; time is the chief's."""
+        """Agrees on the next action with the other workers.
+
+        A stop signal of any worker counts. The chief's clock decides about time.
+
+        Args:
+            minutes: minutes since training started in this process.
+            minutes_since_saved: minutes since the last checkpoint.
+            steps_left: estimated number of steps until the time limit; infinite if unknown.
+        """
         train = self.config.train
         is_over = bool(train.max_minutes) and minutes >= train.max_minutes and self.decay_end is None
         is_due = bool(train.checkpoint_minutes) and minutes_since_saved >= train.checkpoint_minutes
@@ -288,7 +297,7 @@ class Trainer:
         return self.step >= self.training.last_step
 
     def _end(self) -> str:
-        """Which limit has set the last step."""
+        """Returns the reason to stop at the last step: the limit that set this step."""
         return "reached train.max_steps" if self.decay_end is None else "reached train.max_minutes"
 
     def _lack_of_progress(self) -> str:
@@ -298,12 +307,16 @@ class Trainer:
         return ""
 
     def _validate(self, monitor: Monitor | SilentMonitor) -> None:
-        """Validates the checkpoint just saved, and completes it."""
+        """Validates the checkpoint just saved, and completes it.
+
+        Raises:
+            InputError: the loss is not finite; the checkpoint is deleted.
+        """
         validation = self.validator.validate()
         loss, perplexity, score = validation
         with self.workers.alike():
             monitor.log_validation(self.step, loss=loss, perplexity=perplexity, **{self._metric: score})
-        if not np.isfinite(validation.loss):  # such weights must not be kept
+        if not np.isfinite(validation.loss):
             with self.workers.alike():
                 if self.workers.is_chief:
                     self.writer.withdraw(self.step)
@@ -312,7 +325,7 @@ class Trainer:
         gain = self._gain(validation.loss if by_loss else cast(float, validation.score))
         improved = self.best is None or gain > self.best
         self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
-        if self.is_validation_on_time:  # one more, at a limit, must not change when patience ends
+        if self.is_validation_on_time:  # an additional validation at a limit must not count towards `patience`
             is_gain = self.best_on_time is None or gain > self.best_on_time
             self.best_on_time = gain if is_gain else self.best_on_time
             self.validations_without_gain = 0 if is_gain else self.validations_without_gain + 1
@@ -324,16 +337,17 @@ class Trainer:
                 self.writer.complete(self.step, self._state(), best)
 
     def _gain(self, value: float) -> float:
-        """What is the larger the better `train.best_metric` is."""
+        """Converts a value of `train.best_metric` so that larger is better."""
         return -value if self.config.train.best_metric == "loss" else value
 
     def _save(self, monitor: Monitor | SilentMonitor) -> None:
-        """Saves, before validation, which may take long and more memory than training does."""
+        """Starts to save a checkpoint, before validation, which may take long and need more memory than training."""
         with self.workers.alike():
             monitor.sync()
             if not self.workers.is_chief:
                 return
-            self.writer.wait()  # before all state is copied again
+            self.writer.wait()  # so that memory holds only one copy of the state at a time
+            # If the best checkpoint could not be written, the best one on disk is the best again.
             if self.best_step is not None and self.best_step == self.writer.given_up:
                 best = self.writer.best()
                 self.best, self.best_step = (self._gain(best.value), best.step) if best else (None, None)
@@ -349,7 +363,7 @@ class Trainer:
             )
 
     def _state(self) -> dict[str, Any]:
-        """The state to resume from, except the arrays."""
+        """Returns the state to resume from, except for the arrays, as JSON values."""
         return {
             "epoch": self.position.epoch,
             "batch": self.position.batch,
@@ -362,7 +376,7 @@ class Trainer:
         }
 
     def _restore(self) -> None:
-        """Restores the newest intact checkpoint, if there is one."""
+        """Restores the newest intact checkpoint if there is one."""
         saved = self._newest()
         if saved is None:
             return
@@ -378,7 +392,7 @@ class Trainer:
         self._restored = [f"goes on from step {saved.step:,} (checkpoint of {written})"]
         self.position = Position(saved.state["epoch"], saved.state["batch"])
         self.interval = Interval(*saved.state.get("interval", []))
-        for name in _PROGRESS:  # checkpoints of former versions lack some
+        for name in _PROGRESS:  # checkpoints of earlier versions lack some
             usual = saved.state["best"] if name == "best_on_time" else getattr(self, name)
             setattr(self, name, saved.state.get(name, usual))
         self._resume_decay(saved.state)
@@ -388,12 +402,12 @@ class Trainer:
             self.validations_without_gain = 0
         with self.workers.alike():
             if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
-                # Repeated, because a kill may have prevented it, or the note may be damaged.
+                # Repeated, because the process may have been killed before, or the file may be damaged.
                 metric = self.config.train.best_metric
                 checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
 
     def _resume_decay(self, state: dict[str, Any]) -> None:
-        """Resumes a decay of the learning rate that was interrupted, unless `train.decay_steps` has changed."""
+        """Resumes a decay of the learning rate that the time limit started, unless `train.decay_steps` has changed."""
         end, before = state.get("decay_end"), state.get("config", {}).get("train", {}).get("decay_steps")
         if end is None or before != self.config.train.decay_steps:
             return
@@ -401,7 +415,11 @@ class Trainer:
             self.decay_end = self.training.last_step = end
 
     def _newest(self) -> checkpoints.Checkpoint | None:
-        """The newest intact checkpoint, once all workers see the same one; NFS may show folders a minute late."""
+        """Returns the newest intact checkpoint; waits up to two minutes until all workers see the same one.
+
+        Raises:
+            InputError: all checkpoints are damaged, or the workers still see different ones.
+        """
         for _ in range(_LOOKS):
             with self.workers.alike():
                 saved = checkpoints.latest(self.run.checkpoints_path)
@@ -428,7 +446,7 @@ class Trainer:
     def _divergence(self, step: int, position: Position, numbers: str) -> InputError:
         saved = None
         with self.workers.alike():
-            if self.workers.is_chief:  # what the others see may be older
+            if self.workers.is_chief:  # other workers may not see the newest checkpoint yet
                 self.writer.join()
                 saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
         newest, *_ = self.workers.gather(with_urls(str(saved.path) if saved else "none").encode())
@@ -440,7 +458,7 @@ class Trainer:
 
 
 _MOMENTS = ("first_moments", "second_moments")
-# Attributes of a trainer that its checkpoints keep.
+# Attributes of the trainer that are saved in checkpoints.
 _PROGRESS = [
     "best",
     "best_step",
@@ -449,22 +467,32 @@ _PROGRESS = [
     "is_validation_due",
     "is_validation_on_time",
 ]
-_LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache a folder's contents for up to a minute
+_LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache the contents of a directory for up to a minute
 
 
 class _Decision(NamedTuple):
-    """What the workers agreed on after a call of steps."""
+    """What the workers agreed on after a call of steps.
 
-    signal: int  # received by any of them, or 0
+    Attributes:
+        signal: number of a stop signal that any worker received, or 0.
+        is_time_over: whether `train.max_minutes` have passed, and no decay of the learning rate is to be completed.
+        is_checkpoint_due: whether `train.checkpoint_minutes` have passed since the last checkpoint.
+        decay_steps: number of steps until the end, if the learning rate's decay starts now; otherwise 0.
+    """
+
+    signal: int
     is_time_over: bool
     is_checkpoint_due: bool
-    decay_steps: int  # in which the learning rate has to fall to zero from here on, or 0
+    decay_steps: int
 
 
 class _Pace:
-    """How many steps this process makes in a second, validations and checkpoints included.
+    """Estimates how many steps the time limit still allows, from the steps of this process so far.
 
-    The first call of steps is left out, because it traces. `max_minutes` of 0 means no limit.
+    The time of validations and checkpoints counts. The first call of steps does not, because it includes tracing.
+
+    Args:
+        max_minutes: time limit, from now on; 0 means no limit.
     """
 
     def __init__(self, max_minutes: float) -> None:
@@ -473,14 +501,14 @@ class _Pace:
         self._steps = 0
 
     def add(self, steps: int, now: float) -> None:
-        """Counts the steps of a call that has just ended."""
+        """Counts the steps of a call that ended at `now`, in seconds of `time.monotonic`."""
         if self._begun is None:
             self._begun = now
         else:
             self._steps += steps
 
     def steps_left(self, now: float) -> float:
-        """Returns how many steps fit into the time that is left; infinite as long as this cannot be known."""
+        """Returns how many steps fit into the remaining time; infinite without a limit or before the second call."""
         if self._begun is None or not self._steps or now <= self._begun:
             return math.inf
         return max(self._end - now, 0.0) * self._steps / (now - self._begun)

@@ -1,4 +1,7 @@
-"""The update of a training step on any backend, as functions of arrays; this module does not import TensorFlow."""
+"""The parts of an update (learning rate, clipping, Adam, moving average) as functions of arrays on any backend.
+
+This module does not import TensorFlow.
+"""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -16,11 +19,11 @@ class StepMetrics(NamedTuple):
     """Metrics of the steps of one call, float32 [steps] each.
 
     Attributes:
-        loss: value of the objective per target token: label-smoothed plus auxiliary loss, or expected cost.
+        loss: value of the objective per target token, such as the label-smoothed loss plus the auxiliary loss.
         tokens: number of target tokens in the global batch.
         learning_rate: learning rate of the update.
         gradient_norm: global norm of the gradients summed over replicas, before clipping.
-        measures: further means per target token that the objective reports, by name.
+        measures: the objective's other means per target token, by name.
     """
 
     loss: np.ndarray
@@ -49,7 +52,7 @@ def update_rate(config: TrainConfig, d_model: int, step: Tensor, last_step: Tens
         config: training settings.
         d_model: width of the model.
         step: number of the update, from 1.
-        last_step: number of the last update, at which a decaying rate reaches zero.
+        last_step: number of the last update, after which a decaying rate reaches zero.
     """
     scale, warmup_steps = config.learning_rate_scale, config.warmup_steps
     if config.schedule == "constant":
@@ -60,15 +63,14 @@ def update_rate(config: TrainConfig, d_model: int, step: Tensor, last_step: Tens
 
 
 def clipped(gradients: Sequence[Tensor], clip_norm: float) -> tuple[list[Tensor], Tensor]:
-    """Scales gradients so that their global norm is at most `clip_norm`; 0 does not clip.
+    """Scales gradients so that their global norm is at most `clip_norm`.
 
     Args:
         gradients: float32 arrays of any shapes.
-        clip_norm: largest norm of all gradients together.
+        clip_norm: largest global norm; 0 means no clipping.
 
     Returns:
-        The gradients, and their global norm before clipping, float32 scalar. If the norm is not finite, neither are
-        all of the gradients.
+        The gradients, and their global norm before clipping, a float32 scalar. Gradients that are not finite stay so.
     """
     norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
     if not clip_norm:
@@ -80,18 +82,20 @@ def clipped(gradients: Sequence[Tensor], clip_norm: float) -> tuple[list[Tensor]
 def adam(
     weight: Tensor, moments: tuple[Tensor, Tensor], gradient: Tensor, rate: Tensor, step: Tensor, config: TrainConfig
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Updates a weight by Adam (Kingma and Ba, 2015); epsilon is added to the uncorrected root, as in T2T (5.3).
+    """Updates a weight with Adam (section 5.3; Kingma and Ba, 2015).
+
+    Epsilon is added to the root of the second moment before bias correction, as in T2T.
 
     Args:
         weight: float32, any shape.
-        moments: moving averages of the gradient and of its square, of that shape.
-        gradient: dense, of that shape.
+        moments: moving averages of the gradient and of its square, float32 in the weight's shape.
+        gradient: dense float32 gradient, in the weight's shape.
         rate: learning rate, float32 scalar.
         step: number of this update, from 1.
-        config: has beta1, beta2 and epsilon.
+        config: training settings, with beta1, beta2 and epsilon.
 
     Returns:
-        The weight and the moments after the update.
+        The updated weight and moments.
     """
     beta1, beta2, count = config.adam_beta1, config.adam_beta2, ops.cast(step, "float32")
     first = moments[0] + (1.0 - beta1) * (gradient - moments[0])
@@ -101,5 +105,5 @@ def adam(
 
 
 def moved_average(average: Tensor, weight: Tensor, decay: float) -> Tensor:
-    """Moves an exponential average of a weight by one update."""
+    """Returns the exponential moving average of a weight after an update."""
     return average + (1.0 - decay) * (weight - average)

@@ -1,9 +1,9 @@
-"""One training step on every device of JAX: forward, backward, sum over replicas, update.
+"""One training step on every replica of JAX devices: forward, backward, all-reduce, update.
 
-Every replica has its own rows, as under `tf.distribute`. It divides its sum of token losses by the tokens of all
-replicas, and losses and gradients are summed. What one replica computes is written as for one device: where it has
-several, XLA divides the computation among them as the weights are divided (`jax_layout.py`). This module imports no
-TensorFlow.
+Every replica has its own rows, as under `tf.distribute`. It divides its sum of token losses by the number of target
+tokens of all replicas. Losses and gradients are then summed over replicas. The code of a replica is written for one
+device. If a replica has several devices, XLA partitions the computation according to the sharding of the weights
+(`jax_layout.py`). This module does not import TensorFlow.
 """
 
 import functools
@@ -30,7 +30,14 @@ from t2t_keras.training.updates import Head, StepMetrics, adam, clipped, moved_a
 
 
 class TrainingState(NamedTuple):
-    """Weights and moments, a list of float32 arrays each; `averages` is empty where none are kept."""
+    """The arrays that a step updates, or their shardings.
+
+    Attributes:
+        weights: float32 arrays, in the order of the model's trainable variables.
+        first_moments: moving averages of the gradients, in the weights' shapes.
+        second_moments: moving averages of the squared gradients, likewise.
+        averages: moving averages of the weights, likewise; empty if none are kept.
+    """
 
     weights: list[Tensor]
     first_moments: list[Tensor]
@@ -39,13 +46,21 @@ class TrainingState(NamedTuple):
 
 
 class JaxStep:
-    """What `TrainingStep` is on TensorFlow: the model, its optimizer and the compiled step.
+    """The counterpart of `TrainingStep` on JAX, with the same interface for the trainer.
+
+    Args:
+        model: a built model, from whose weights training starts. Training does not change it; `fill_model` copies the
+            trained weights to it.
+        config: training settings.
+        devices: the devices.
 
     Attributes:
+        num_updates: number of updates so far.
         last_step: as in `TrainingStep`.
 
     Raises:
-        InputError: shapes are not static, `frozen` fits no weight, or all, or the weights cannot be split.
+        InputError: `static_shapes` is false, a pattern of `frozen` matches no weight, all weights are frozen, or the
+            weights cannot be split.
     """
 
     def __init__(self, model: SequenceModel, config: TrainConfig, devices: JaxDevices) -> None:
@@ -76,7 +91,15 @@ class JaxStep:
     is_out_of_memory = staticmethod(is_out_of_memory)
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
-        """Runs a number of steps on batches, of which each has an element for each replica of this process."""
+        """Runs `steps` training steps.
+
+        Args:
+            batches: iterator with one element per replica of this process, consecutively, for each batch.
+            steps: number of steps.
+
+        Returns:
+            The metrics of each step.
+        """
         metrics = []
         for _ in range(steps):
             random = np.random.Philox(key=(self.config.seed % 2**64) + (self.num_updates << 64))
@@ -89,23 +112,27 @@ class JaxStep:
         return StepMetrics(*np.array(jax.device_get(metrics), np.float32).T)
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
+        """See `TrainingStep.validation_loss`."""
         weights = self._state.averages or self._state.weights
         sums = [self._validate(weights, *self._next(batches)) for _ in range(count)]
         loss, tokens = np.array(jax.device_get(sums), np.float64).sum(axis=0)
         return float(loss), float(tokens)
 
     def fill_model(self) -> None:
+        """See `TrainingStep.fill_model`."""
         arrays = self._state.averages or self._state.weights
         with in_host_memory():
             for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
                 variable.assign(_host(array))
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
+        """See `TrainingStep.read`."""
         parts = {part: arrays for part, arrays in self._state._asdict().items() if arrays}
         named = {part: dict(zip(self.names, map(_host, arrays), strict=True)) for part, arrays in parts.items()}
         return {("ema" if part == "averages" else part): arrays for part, arrays in named.items()}
 
     def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
+        """See `TrainingStep.write`."""
         for part, values in state.items():
             check_weights(self.model, values, part)
         lists = {part: [values[name] for name in self.names] for part, values in state.items()}
@@ -114,33 +141,43 @@ class JaxStep:
         self.num_updates = step
 
     def _next(self, batches: Iterator[Any]) -> list[Tensor]:
-        """The sources and targets of the next global batch, shared out among the replicas."""
+        """Returns the sources and the targets of the next global batch, with rows sharded over the replicas."""
         shares = [next(batches) for _ in range(self._num_local)]
         sides = (np.concatenate([np.asarray(share[side]) for share in shares]) for side in ("source", "target"))
         return [jax.make_array_from_process_local_data(self._shared_out, ids) for ids in sides]
 
     def _on_replicas(self, function: Callable, *others: PartitionSpec, **options: Any) -> Callable:
-        """A function of what all have, of a replica's sources and targets, and of others; all get the same results."""
+        """Compiles a function that runs on every replica with its own rows.
+
+        Args:
+            function: takes arrays that all replicas share, the replica's sources and targets, and further arguments. It
+                must return the same results on every replica.
+            *others: partition specs of the further arguments.
+            **options: options of `jax.jit`.
+        """
         mesh, rows = self.strategy.mesh, PartitionSpec(BATCH)
         mapped = jax.shard_map(
             function,
             mesh=mesh,
             in_specs=(PartitionSpec(), rows, rows, *others),
             out_specs=PartitionSpec(),
-            # Among the devices of a replica XLA divides the computation itself.
+            # With several devices per replica, XLA itself partitions the computation along the other axis.
             axis_names={BATCH} if self.strategy.model_parallel > 1 else set(mesh.axis_names),
             check_vma=False,
         )
         return jax.jit(mapped, **options)
 
     def _over_replicas(self, values: Any) -> Any:
-        """The sums over all replicas; XLA does not compile such a sum within a single replica of several devices."""
+        """Sums arrays over all replicas.
+
+        A single replica skips the sum, which XLA does not compile if the replica has several devices.
+        """
         return values if self.strategy.num_replicas_in_sync == 1 else jax.lax.psum(values, BATCH)
 
     def _replica_update(
         self, state: TrainingState, source: Tensor, target: Tensor, seed: Tensor, step: Tensor, last_step: Tensor
     ) -> tuple[TrainingState, tuple[Tensor, ...]]:
-        """One replica's part of one step: the next state, and loss, tokens, learning rate and norm of the gradients."""
+        """Runs one step on one replica; returns the next state and the metrics, the same on every replica."""
         config = self.config
         tokens = self._over_replicas(jnp.sum(target != PAD_ID, dtype="float32"))
         scale = 1.0 / jnp.maximum(tokens, 1.0)
@@ -152,7 +189,7 @@ class JaxStep:
         return self._updated(state, gradients, rate, step), (loss, tokens, rate, norm)
 
     def _updated(self, state: TrainingState, gradients: list[Tensor], rate: Tensor, step: Tensor) -> TrainingState:
-        """Updates the weights that are trained, their moments, and the moving averages if they are kept."""
+        """Updates the trained weights, their moments, and the moving averages if they are kept."""
         weights, first, second = list(state.weights), list(state.first_moments), list(state.second_moments)
         for i, gradient in zip(self._trained, gradients, strict=True):
             weights[i], (first[i], second[i]) = adam(
@@ -165,7 +202,7 @@ class JaxStep:
     def _accumulated(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """The scaled loss of a replica's rows and its gradients, in `accumulation_steps` parts one after the other."""
+        """Computes the scaled loss of a replica's rows and its gradients, in `accumulation_steps` sequential parts."""
         parts = self.config.accumulation_steps
         of_trained = jax.value_and_grad(functools.partial(self._loss, weights))
         trained = [weights[index] for index in self._trained]
@@ -190,7 +227,16 @@ class JaxStep:
         scale: Tensor,
         seed: Tensor,
     ) -> Tensor:
-        """The scaled sum of label-smoothed and auxiliary losses with dropout, as a function of the trained weights."""
+        """Computes the scaled sum of the label-smoothed token losses and the auxiliary loss, with dropout.
+
+        Args:
+            weights: all weights; `trained` replaces the trained ones.
+            trained: the trained weights, with respect to which the loss is differentiated.
+            source: int32 [rows, source_len], padded with 0.
+            target: int32 [rows, target_len], padded with 0.
+            scale: float32 scalar, 1 / (number of target tokens in the global batch).
+            seed: int32 [2], seed of the dropout.
+        """
         weights = list(weights)
         for index, weight in zip(self._trained, trained, strict=True):
             weights[index] = weight
@@ -205,17 +251,17 @@ class JaxStep:
         return self._over_replicas((loss, jnp.sum(target != PAD_ID, dtype="float32")))
 
     def _states(self, weights: list[Tensor], source: Tensor, target: Tensor, seed: Tensor | None = None) -> States:
-        """Hidden states and auxiliary losses of some rows, with dropout if there is a seed."""
+        """Computes hidden states and the auxiliary loss of some rows, with dropout if there is a seed."""
         with keras.StatelessScope(list(zip(self.model.trainable_variables, weights, strict=True))):
             return self.model.states({"source": source, "target": target}, seed=seed, training=seed is not None)
 
     def _head(self, weights: list[Tensor]) -> Head:
-        """The head's own among the model's weights."""
+        """Selects the weights of the output head."""
         return Head(*(None if place is None else weights[place] for place in self._head_places))
 
 
 def _host(array: Tensor) -> np.ndarray:
-    """A whole array on the host; the devices of each process have all parts of it."""
+    """Copies a sharded array to the host; every process has all shards, because replicas do not span processes."""
     parts = {tuple(each.start for each in shard.index): shard for shard in array.addressable_shards}
     whole = np.empty(array.shape, array.dtype)
     for shard in parts.values():
