@@ -87,7 +87,7 @@ def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[li
     for window in (None, flags.window):
         model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
         source = tf.random.uniform([1, 32], 3, 1000, tf.int32)
-        search = model.begin(source, model.encode(source), flags.beam_size)
+        search = model.start_search(source, model.encode(source), flags.beam_size)
         shapes = cache_shapes(search.cache)
         specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
         step = tf.function(HoistedWeights().around(search.step), [tf.TensorSpec([None], tf.int32), specs])

@@ -37,7 +37,7 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as lease:
-        with workers.watched():
+        with workers.raising_worker_lost():
             _fetch(mirror, workers, lease)
         try:
             yield
@@ -50,7 +50,7 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
             except InputError as error:  # it must not hide why training ended
                 logging.getLogger(__name__).warning("not published: %s", error)
             raise
-        with workers.watched(), workers.alike():
+        with workers.raising_worker_lost(), workers.fail_together():
             if workers.is_chief:
                 mirror.publish()
 
@@ -64,7 +64,7 @@ def fetch_settings(path: str | os.PathLike[str]) -> None:
 def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> None:
     """Takes the lease, and makes the mirrors of all workers those of one state."""
     number = 0
-    with workers.alike():
+    with workers.fail_together():
         if workers.is_chief:
             if remote_exports.is_export(mirror.store):
                 raise InputError(
@@ -73,7 +73,7 @@ def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> N
             lease.enter_context(mirror.held(tell))
             number = mirror.number
     first, *_ = workers.gather(str(number).encode())
-    with workers.alike():
+    with workers.fail_together():
         if workers.is_chief:
             mirror.fetch(remote_paths.to_go_on)  # what is newer by now is of those who evaluate or average
         else:

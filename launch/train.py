@@ -92,7 +92,7 @@ def _train(run: Run) -> "Outcome":
     workers = make_workers(strategy)
     with remote_training.held(run.path, workers):
         run = Run(run.path)  # as it was fetched
-        with workers.watched(), workers.alike():
+        with workers.raising_worker_lost(), workers.fail_together():
             data, config, init_from = _beginning(run, need_static_shapes(strategy))
         if found:
             config = fit_to_memory(run, config, found, workers)

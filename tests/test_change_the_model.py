@@ -80,7 +80,7 @@ def test_steps_of_a_search_are_the_pass_over_the_whole(model) -> None:
     source = np.array([[3, 4, 5, 6, 1], [7, 8, 1, 0, 0]])
     target = np.random.default_rng(1).integers(3, 23, [4, 6])  # two hypotheses a sentence
     whole = np.asarray(model({"source": np.repeat(source, 2, axis=0), "target": target}))
-    step, cache = model.begin(source, model.encode(source), 2)
+    step, cache = model.start_search(source, model.encode(source), 2)
     tokens = np.zeros(4, "int32")
     for place in range(6):
         logits, cache = step(tokens, cache)

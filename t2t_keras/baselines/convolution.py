@@ -138,7 +138,7 @@ class ConvolutionStep:
         kernel = ops.reshape(layer.weight(), (kernel_size * self._d_in, filters))
         self._kernel = ops.cast(kernel, dtype)  # [kernel_size * d_in, filters]
 
-    def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
+    def empty_past(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
         """Returns the past of the first position: zeros [batch, beam, past_len, d_in]."""
         return ops.zeros((batch, beam_size, self._past_len, self._d_in), dtype)
 

@@ -9,7 +9,7 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.multi_head import KeysAndValues, MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import ConfiguredLayer, takes
+from t2t_keras.layers.layer import ConfiguredLayer, input_spec_of
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.stack import Stack
 from t2t_keras.tensor import Tensor
@@ -55,7 +55,7 @@ class DecoderLayer(ConfiguredLayer):
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
-        self.input_spec = takes(3, inputs_shape)
+        self.input_spec = input_spec_of(3, inputs_shape)
         self.self_attention.build(inputs_shape, inputs_shape)
         self.self_attention_residual.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape)
@@ -149,4 +149,4 @@ class Decoder(Stack):
 
     def empty_past(self, batch: Tensor | int) -> tuple[KeysAndValues, ...]:
         """The past of each layer before the first position."""
-        return tuple(layer.self_attention.no_keys_and_values(batch) for layer in self.layers)
+        return tuple(layer.self_attention.empty_keys_and_values(batch) for layer in self.layers)

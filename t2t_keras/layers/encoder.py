@@ -8,7 +8,7 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import ConfiguredLayer, takes
+from t2t_keras.layers.layer import ConfiguredLayer, input_spec_of
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.stack import Stack
 from t2t_keras.tensor import Tensor
@@ -47,7 +47,7 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, input_shape: tuple) -> None:
-        self.input_spec = takes(3, input_shape)
+        self.input_spec = input_spec_of(3, input_shape)
         self.self_attention.build(input_shape, input_shape)
         self.self_attention_residual.build(input_shape)
         self.feed_forward.build(input_shape)

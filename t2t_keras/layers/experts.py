@@ -14,7 +14,7 @@ from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.layer import Layer, check_at_least_one, takes
+from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
 from t2t_keras.tensor import Tensor
 
 # Minimum standard deviation of the noise, which keeps the gradient of the load finite.
@@ -155,7 +155,7 @@ class MixtureOfExperts(Layer):
         self.seed_generator = keras.random.SeedGenerator() if gate_noise else None
 
     def build(self, inputs_shape: tuple) -> None:
-        self.input_spec = takes(2, inputs_shape, more=True)
+        self.input_spec = input_spec_of(2, inputs_shape, more=True)
         d_model = inputs_shape[-1]
         gates = {"shape": (d_model, self.num_experts), "initializer": "zeros", "dtype": "float32", "autocast": False}
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")

@@ -6,7 +6,7 @@ import keras
 
 from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.layer import Layer, check_at_least_one, takes
+from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
 from t2t_keras.tensor import Tensor
 
 
@@ -42,7 +42,7 @@ class FeedForward(Layer):
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, input_shape: tuple) -> None:
-        self.input_spec = takes(2, input_shape, more=True)
+        self.input_spec = input_spec_of(2, input_shape, more=True)
         d_model = input_shape[-1]
         self.inner_kernel = self.add_weight(
             shape=(d_model, self.d_ff), initializer="glorot_uniform", name="inner_kernel"

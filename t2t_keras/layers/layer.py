@@ -93,7 +93,7 @@ def _arguments(kind: type) -> Iterator[str]:
             return
 
 
-def takes(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:
+def input_spec_of(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:
     """Specifies the inputs of a layer that is built for a shape: the number of axes and the width of the last one.
 
     Args:

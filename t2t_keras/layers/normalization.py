@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
-from t2t_keras.layers.layer import Layer, takes
+from t2t_keras.layers.layer import Layer, input_spec_of
 from t2t_keras.tensor import Tensor
 
 
@@ -28,7 +28,7 @@ class LayerNormalization(Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape: tuple) -> None:
-        self.input_spec = takes(1, input_shape, more=True)
+        self.input_spec = input_spec_of(1, input_shape, more=True)
         width = (input_shape[-1],)
         # The arithmetic is in float32; autocast would first round the weights to the compute dtype.
         arguments: dict[str, Any] = {"shape": width, "dtype": "float32", "autocast": False}

@@ -7,7 +7,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels.plain import check_float
-from t2t_keras.layers.layer import Layer, check_at_least_one, takes
+from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
 from t2t_keras.tensor import Tensor
 
 
@@ -63,7 +63,7 @@ class SinusoidalPositions(Layer):
     def build(self, input_shape: tuple) -> None:
         if input_shape[-1] is None or input_shape[-1] % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got inputs of shape {input_shape}")
-        self.input_spec = takes(3, input_shape)
+        self.input_spec = input_spec_of(3, input_shape)
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
@@ -95,7 +95,7 @@ class LearnedPositions(Layer):
         self.initial_stddev = initial_stddev
 
     def build(self, input_shape: tuple) -> None:
-        self.input_spec = takes(3, input_shape)
+        self.input_spec = input_spec_of(3, input_shape)
         d_model = input_shape[-1]
         stddev = d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
         self.table = self.add_weight(

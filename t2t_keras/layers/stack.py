@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from t2t_keras.config.layer_settings import LayerSettings
-from t2t_keras.layers.layer import ConfiguredLayer, check_at_least_one, takes
+from t2t_keras.layers.layer import ConfiguredLayer, check_at_least_one, input_spec_of
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.tensor import Tensor
 
@@ -30,7 +30,7 @@ class Stack(ConfiguredLayer):
 
     def build_all(self, inputs_shape: tuple, *others: tuple) -> None:
         """Builds the layers for inputs of these shapes, and the final normalisation if there is one."""
-        self.input_spec = takes(3, inputs_shape)
+        self.input_spec = input_spec_of(3, inputs_shape)
         for layer in self.layers:
             layer.build(inputs_shape, *others)
         if self.final_norm is not None:

@@ -78,7 +78,9 @@ class StepModel(Protocol):
     def encode(self, source: Tensor) -> Nest:
         """Encodes a source, int [batch, source_len], padded with 0, to its memory."""
 
-    def begin(self, source: Tensor, memory: Nest, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+    def start_search(
+        self, source: Tensor, memory: Nest, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
         """Prepares a search.
 
         Apart from the weights, the step function depends only on its cache and the number `source_len`, so that a

@@ -25,7 +25,7 @@ from t2t_keras.tensor import Tensor
 class EncoderDecoder(keras.Model):
     """The base class of an encoder-decoder family.
 
-    A subclass sets `config_class` and implements `build_layers`, `states`, `encode` and `begin`.
+    A subclass sets `config_class` and implements `build_layers`, `states`, `encode` and `start_search`.
 
     Models work with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
     `t2t_keras.losses.SmoothedCrossEntropy`. The model shifts targets right, so the logits at a position predict the

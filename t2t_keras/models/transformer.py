@@ -171,8 +171,10 @@ class Transformer(EncoderDecoder):
         _, weights = collector.weights  # --> [batch, heads, target_len, source_len]
         return ops.mean(ops.cast(weights, "float32"), axis=1)
 
-    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
-        """Prepares a search; see `StepModel.begin`.
+    def start_search(
+        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
+        """Prepares a search; see `StepModel.start_search`.
 
         `COVERAGE` sums the last layer's attention to the source, averaged over heads. `BFLOAT16` multiplies with the
         weights in bfloat16.

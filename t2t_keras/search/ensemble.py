@@ -82,11 +82,13 @@ class Ensemble:
     def offers(self) -> frozenset[str]:
         return frozenset.intersection(*(model.offers for model in self.models))
 
-    def begin(
+    def start_search(
         self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
         pairs = zip(self.models, memory, strict=True)
-        searches = [model.begin(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs]
+        searches = [
+            model.start_search(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs
+        ]
         steps = [HoistedWeights().around(search.step) for search in searches]  # one each: names of weights may clash
 
         def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:

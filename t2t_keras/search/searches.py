@@ -182,7 +182,7 @@ class Searches:
         return beam_search(search.step, search.cache, goal)
 
     def _begun(self, source_ids: tf.Tensor, memory: Any) -> Search:
-        search = self._model.begin(source_ids, memory, self._config.beam_size, wanted=self._wanted)
+        search = self._model.start_search(source_ids, memory, self._config.beam_size, wanted=self._wanted)
         return search._replace(step=HoistedWeights().around(search.step))
 
     def _goal(

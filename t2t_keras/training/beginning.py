@@ -42,7 +42,7 @@ class Beginning(NamedTuple):
     spelled: tuple[list[list[int]], list[list[int]]]
 
 
-def begin(
+def prepare_run(
     run: Run, config: Config, data: PreparedData, text: str, init_from: RunCheckpoint | None, workers: Workers
 ) -> Beginning | None:
     """Prepares the directory of a new or resumed run. Every worker calls this; only the chief writes.
@@ -65,7 +65,7 @@ def begin(
             `init_from` does not exist, or its vocabulary is not a prefix of the data's.
     """
     beginning = None
-    with workers.alike():
+    with workers.fail_together():
         if workers.is_chief:
             beginning = _begin(run, config, data, text, init_from)
     first, *_ = workers.gather(json.dumps(beginning).encode())
@@ -79,7 +79,7 @@ def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -
     Raises:
         InputError: shapes differ, no name matches, or the workers read different weights.
     """
-    with workers.alike():
+    with workers.fail_together():
         weights = load_weights(pathlib.Path(remote.local(beginning.path)))
         account = assign_known_weights(model, weights, beginning.spelled)
     workers.check_same(f"weights in {beginning.path}", _checksum(weights))

@@ -13,7 +13,7 @@ from t2t_keras.tensor import Tensor
 _WIDTH = 128
 
 
-class Layout:
+class MatrixLayout:
     """The arrangement of weights in matrices: one after the other, each padded with zeros to whole rows.
 
     Args:

@@ -14,7 +14,7 @@ class Adam(tf.Module):
     optimizer in the strategy's scope.
 
     Args:
-        weights: float32 variables; see `Layout`.
+        weights: float32 variables; see `MatrixLayout`.
         beta1: decay of the first moment.
         beta2: decay of the second moment.
         epsilon: added to the root of the second moment.

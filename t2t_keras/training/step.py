@@ -19,7 +19,7 @@ from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
-from t2t_keras.training.layout import Layout
+from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.objectives import make_objective
 from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
@@ -63,7 +63,7 @@ class TrainingStep:
         self._is_tpu = is_tpu(strategy)  # a TPU compiles the whole step, update included
         self._streams = num_streams(strategy)
         start = [variable.numpy() for variable in model.trainable_variables]
-        self.layout = Layout((array.shape for array in start), self._streams)
+        self.layout = MatrixLayout((array.shape for array in start), self._streams)
         with strategy.scope():
             self.weights = [tf.Variable(matrix, name="weights") for matrix in self.layout.join_arrays(start)]
             self.adam = Adam(self.weights, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
@@ -86,8 +86,8 @@ class TrainingStep:
     def row_gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
         """The objective of some rows of a batch: (*weights, source, target, scale, seed, step) --> (sums, gradients).
 
-        Weights and gradients are float32 matrices (see `Layout`). Source and target are int32 [rows, length], padded
-        with 0. `Rows` describes the other arguments, and `Objective` the sums.
+        Weights and gradients are float32 matrices (see `MatrixLayout`). Source and target are int32 [rows, length],
+        padded with 0. `Rows` describes the other arguments, and `Objective` the sums.
 
         All streams, accumulation parts and replicas call the same traced function, so that the time until training
         starts does not grow with their number. The first access traces the function, and must be outside of all graphs,

@@ -37,7 +37,7 @@ from t2t_keras.training.backends import (
     make_step,
     make_workers,
 )
-from t2t_keras.training.beginning import begin, take_weights
+from t2t_keras.training.beginning import prepare_run, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
@@ -99,9 +99,9 @@ class Trainer:
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.workers = make_workers(strategy)
         self.corpus = training_pairs(config, data)
-        with self.workers.watched():
+        with self.workers.raising_worker_lost():
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
-            with self.workers.alike():
+            with self.workers.fail_together():
                 if changed := differences(Config.from_dict(json.loads(first)), config):
                     others = f"worker {self.workers.index} has other settings than worker 0"
                     raise InputError(f"{others}: {'; '.join(changed)}")
@@ -109,7 +109,7 @@ class Trainer:
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
             self._text = f"{len(lengths[0]):,} pairs ({sums}), text {data.training_text}"
             self.workers.check_same("data", self._text)
-            beginning = begin(run, config, data, self._text, init_from, self.workers)
+            beginning = prepare_run(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
         train = config.train
         mixture = mixture_of(config, data)
@@ -117,7 +117,7 @@ class Trainer:
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
-        with self.workers.watched(), in_host_memory():
+        with self.workers.raising_worker_lost(), in_host_memory():
             model = make_model(config.model, "mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
             self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
             self.training = make_step(model, config.train, strategy)
@@ -172,8 +172,8 @@ class Trainer:
                 restored, another process trains the run, or the workers see different checkpoints.
             WorkerLostError: another worker is lost.
         """
-        with self.workers.watched(), contextlib.ExitStack() as stack:
-            with self.workers.alike():
+        with self.workers.raising_worker_lost(), contextlib.ExitStack() as stack:
+            with self.workers.fail_together():
                 if self.workers.is_chief:
                     stack.enter_context(self.run.lock())
                     self.run.start(self.config, self.data.directory, self.data.vocab_path, text=self._text)
@@ -181,7 +181,7 @@ class Trainer:
 
     def _train(self) -> Outcome:
         self._restore()
-        with self.workers.alike():
+        with self.workers.fail_together():
             if self.workers.is_chief:  # after restoring, so that nothing is removed if that fails
                 checkpoints.remove_leftovers(self.run.checkpoints_path)
         reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
@@ -194,7 +194,7 @@ class Trainer:
             tell(begins, *self._restored)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor: Monitor | SilentMonitor = SilentMonitor()
-        with self.workers.alike():
+        with self.workers.fail_together():
             if self.workers.is_chief:
                 train = self.config.train
                 monitor = Monitor(
@@ -230,7 +230,7 @@ class Trainer:
             pace.add(steps, now)
             monitor.progress(self.step)
             if self.step % train.log_steps == 0:
-                with self.workers.alike():
+                with self.workers.fail_together():
                     monitor.log_training(self.step, self.interval)
                 self.interval = Interval()
             decided = self._decide((now - begun) / 60, (now - saved) / 60, pace.steps_left(now))
@@ -250,7 +250,7 @@ class Trainer:
                     self._validate(monitor)
                 saved = time.monotonic()
                 reason = reason or self._lack_of_progress()
-        with self.workers.alike():  # no worker ends before everything is written
+        with self.workers.fail_together():  # no worker ends before everything is written
             self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or stopped_by))
         return Outcome(self.step, reason, stopped_by)
 
@@ -314,10 +314,10 @@ class Trainer:
         """
         validation = self.validator.validate()
         loss, perplexity, score = validation
-        with self.workers.alike():
+        with self.workers.fail_together():
             monitor.log_validation(self.step, loss=loss, perplexity=perplexity, **{self._metric: score})
         if not np.isfinite(validation.loss):
-            with self.workers.alike():
+            with self.workers.fail_together():
                 if self.workers.is_chief:
                     self.writer.withdraw(self.step)
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
@@ -330,7 +330,7 @@ class Trainer:
             self.best_on_time = gain if is_gain else self.best_on_time
             self.validations_without_gain = 0 if is_gain else self.validations_without_gain + 1
         self.is_validation_due = False
-        with self.workers.alike():
+        with self.workers.fail_together():
             monitor.sync()
             if self.workers.is_chief:
                 best = checkpoints.Best(self.step, self.config.train.best_metric, abs(gain)) if improved else None
@@ -342,7 +342,7 @@ class Trainer:
 
     def _save(self, monitor: Monitor | SilentMonitor) -> None:
         """Starts to save a checkpoint, before validation, which may take long and need more memory than training."""
-        with self.workers.alike():
+        with self.workers.fail_together():
             monitor.sync()
             if not self.workers.is_chief:
                 return
@@ -400,7 +400,7 @@ class Trainer:
         if before and not by_loss and scores_differ(Config.from_dict(before), self.config):
             self.best = self.best_step = self.best_on_time = None
             self.validations_without_gain = 0
-        with self.workers.alike():
+        with self.workers.fail_together():
             if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
                 # Repeated, because the process may have been killed before, or the file may be damaged.
                 metric = self.config.train.best_metric
@@ -421,7 +421,7 @@ class Trainer:
             InputError: all checkpoints are damaged, or the workers still see different ones.
         """
         for _ in range(_LOOKS):
-            with self.workers.alike():
+            with self.workers.fail_together():
                 saved = checkpoints.latest(self.run.checkpoints_path)
             newest = f"sees step {saved.step:,}" if saved else "sees none"
             if len(set(self.workers.gather(newest.encode()))) == 1:
@@ -445,7 +445,7 @@ class Trainer:
 
     def _divergence(self, step: int, position: Position, numbers: str) -> InputError:
         saved = None
-        with self.workers.alike():
+        with self.workers.fail_together():
             if self.workers.is_chief:  # other workers may not see the newest checkpoint yet
                 self.writer.join()
                 saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)

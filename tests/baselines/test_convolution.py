@@ -73,7 +73,7 @@ def test_steps_are_the_call(rng, kernel_size, dilation_rate):
     inputs = rng.standard_normal((2, 3, 8, 4)).astype("float32")  # of 2 sentences with 3 hypotheses each
     expected = np.reshape(layer(inputs.reshape((6, 8, 4))), (2, 3, 8, 5))
     step = ConvolutionStep(layer, "float32")
-    past = step.begin(2, 3, "float32")
+    past = step.empty_past(2, 3, "float32")
     assert past.shape == (2, 3, (kernel_size - 1) * dilation_rate, 4)
     for position in range(8):
         outputs, past = step(ops.convert_to_tensor(inputs[:, :, position]), past)

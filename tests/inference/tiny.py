@@ -65,7 +65,7 @@ class CopyModel:
     def encode(self, source: tf.Tensor) -> tf.Tensor:
         return source
 
-    def begin(
+    def start_search(
         self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
         del wanted

@@ -93,7 +93,7 @@ def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
     losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]
     few = {name: ops.convert_to_tensor(value[:3]) for name, value in inputs.items()}
     expected = ops.convert_to_numpy(model(few))
-    search = model.begin(few["source"], model.encode(few["source"]), 1)
+    search = model.start_search(few["source"], model.encode(few["source"]), 1)
     cache, error, previous = search.cache, 0.0, np.zeros(3, "int32")
     for position in range(6):
         logits, cache = search.step(ops.convert_to_tensor(previous), cache)

@@ -50,7 +50,7 @@ def test_steps_are_teacher_forcing(variant, settings):
 
 def test_a_step_of_a_window_keeps_as_many_positions_as_it_reaches_back():
     model, beam_size = make("window_of_3"), 2
-    search = model.begin(SOURCE, model.encode(SOURCE), beam_size)
+    search = model.start_search(SOURCE, model.encode(SOURCE), beam_size)
     cache = search.cache
     for position in range(6):
         _, cache = search.step(tf.fill([3 * beam_size], position), cache)

@@ -23,7 +23,8 @@ SOURCE = np.array([[5, 6, 7, 1]], np.int32)
 @pytest.fixture
 def calls(monkeypatch) -> list[int]:
     """Gets an entry for each call of the function of equation 1."""
-    found, plain = [], multi_head.scaled_dot_product_attention
+    found: list[int] = []
+    plain = multi_head.scaled_dot_product_attention
 
     def counted(*arguments, **others):
         found.append(len(found))
@@ -40,7 +41,7 @@ def test_a_training_step(calls):
 
 def test_a_search(calls):
     model = tiny.transformer()
-    search = model.begin(SOURCE, model.encode(SOURCE), 2)
+    search = model.start_search(SOURCE, model.encode(SOURCE), 2)
     assert len(calls) == ENCODER
     search.step(tf.constant([3, 4]), search.cache)
     assert len(calls) == ENCODER + DECODER

@@ -190,7 +190,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
     model = shared(changes)
     rng = np.random.default_rng(3)
     length, rows = 5, 2 * beam_size
-    search = model.begin(SOURCE, model.encode(SOURCE), beam_size)
+    search = model.start_search(SOURCE, model.encode(SOURCE), beam_size)
     cache = search.cache
     prefixes = np.zeros((rows, 1), "int32")  # the start symbol
     for step in range(length):
@@ -261,7 +261,8 @@ def test_coverage_is_the_attention_of_all_steps(changes):
     """The last layer's, mean over heads, of the same tokens computed all at once; logits stay as they are."""
     model, beam_size = shared(changes), 2
     plain, covered = (
-        model.begin(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted)) for wanted in ((), (COVERAGE,))
+        model.start_search(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted))
+        for wanted in ((), (COVERAGE,))
     )
     inputs = np.array([[0, 5, 7], [0, 3, 3], [0, 4, 4], [0, 5, 7]])  # of each hypothesis
     sources, targets = np.repeat(SOURCE, beam_size, axis=0), np.pad(inputs[:, 1:], [(0, 0), (0, 1)], constant_values=1)
@@ -284,7 +285,7 @@ def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
         changes = {**changes, "experts_per_token": changes["num_experts"]}
     model = shared(changes)
     exact, rounded = (
-        model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
+        model.start_search(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
     )
     exact_cache, rounded_cache = exact.cache, rounded.cache
     for token in (0, 5, 7):
@@ -296,7 +297,7 @@ def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
 
 def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
     model = shared()
-    cache = model.begin(SOURCE, model.encode(SOURCE), 3).cache
+    cache = model.start_search(SOURCE, model.encode(SOURCE), 3).cache
     assert [tuple(x.shape) for x in keras.tree.flatten(cache.per_hypothesis)] == [(2, 3, 0)]
     for nest, lengths in ((cache.per_sentence, {0}), (cache.source, {1, SOURCE.shape[1]})):
         assert {tuple(x.shape)[0] for x in keras.tree.flatten(nest)} == {2}
@@ -394,11 +395,14 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
 
 
-@pytest.mark.parametrize("name", ["states", "logits_and_attention", "alignment_attention", "encode", "begin"])
+@pytest.mark.parametrize("name", ["states", "logits_and_attention", "alignment_attention", "encode", "start_search"])
 def test_a_part_may_be_asked_for_before_the_whole(name):
     model, whole = Transformer(SMALL), Transformer(SMALL)
     inputs = {"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}
-    arguments = {"encode": (inputs["source"],), "begin": (inputs["source"], np.zeros([1, 3, SMALL.d_model], "f"), 1)}
+    arguments = {
+        "encode": (inputs["source"],),
+        "start_search": (inputs["source"], np.zeros([1, 3, SMALL.d_model], "f"), 1),
+    }
     getattr(model, name)(*arguments.get(name, (inputs,)))
     assert model(inputs).shape == whole(inputs).shape == (1, 2, SMALL.vocab_size)
     assert model.count_params() == sum(model.config.parameter_counts().values())
@@ -435,7 +439,7 @@ def test_any_floatx(floatx):
         assert float(SmoothedCrossEntropy(0.1)(IDS["target"], logits)) == pytest.approx(expected, rel=1e-5)
         assert np.isfinite(float(model.fit(IDS, IDS["target"], verbose=0).history["loss"][0]))
         source = ops.convert_to_tensor(IDS["source"], "int32")
-        search = model.begin(source, model.encode(source), 2)
+        search = model.start_search(source, model.encode(source), 2)
         logits, cache = search.step(np.full(2, 5), search.cache)
         logits, cache = search.step(np.full(2, 5), cache)
         assert np.isfinite(logits).all()

@@ -107,7 +107,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(models, combination):
     ensemble = Ensemble(models, combination)
     target = padded([[7, 8, 9, 10, EOS_ID], [5, 6, 7, 8, EOS_ID]])
     expected = logits_of(ensemble, {"source": SOURCE, "target": target})
-    search = ensemble.begin(SOURCE, ensemble.encode(SOURCE), 1)
+    search = ensemble.start_search(SOURCE, ensemble.encode(SOURCE), 1)
     cache, previous = search.cache, np.zeros(2, np.int32)
     for position in range(target.shape[1]):
         assert int(cache.position) == position
@@ -133,7 +133,7 @@ def test_coverage_is_the_members_mean(models):
     """Also after beams have swapped places, which a model with itself shows by being the model."""
 
     def search(model, penalty: float):
-        begun = model.begin(SOURCE, model.encode(SOURCE), 3, wanted=frozenset({COVERAGE}))
+        begun = model.start_search(SOURCE, model.encode(SOURCE), 3, wanted=frozenset({COVERAGE}))
         goal = Goal(DecodeConfig(beam_size=3, coverage_penalty=penalty), [9, 7])
         return beam_search(begun.step, begun.cache, goal)
 
@@ -144,7 +144,7 @@ def test_coverage_is_the_members_mean(models):
 
     ensemble, parts = Ensemble(models), []
     for model in (ensemble, *models):
-        begun = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
+        begun = model.start_search(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
         parts.append(begun.step(np.zeros(2, np.int32), begun.cache)[1].coverage)
     np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
 

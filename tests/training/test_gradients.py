@@ -12,7 +12,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import frozen_names, weight_names
-from t2t_keras.training.layout import Layout
+from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.objectives.weighted_model import WeightedModel
 from t2t_keras.training.step import TrainingStep
 from tests.training.tiny_families import TINY, tiny_family
@@ -122,6 +122,6 @@ def test_an_auxiliary_loss_may_be_of_the_compute_dtype():
 def test_a_head_whose_matrix_is_computed_is_refused():
     model = make()
     model.output_embedding.table = tf.constant(model.output_embedding.table.numpy())
-    layout = Layout([variable.shape for variable in model.trainable_variables])
+    layout = MatrixLayout([variable.shape for variable in model.trainable_variables])
     with pytest.raises(ValueError, match=r"output_head\.table must be one of model\.trainable_variables"):
         WeightedModel(model, layout, skip_padding=True, for_cpu=True)

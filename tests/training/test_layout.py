@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.training.layout import Layout
+from t2t_keras.training.layout import MatrixLayout
 
 SHAPES = [(3, 5), (), (128,), (2, 3, 64), (1000,), (7,)]
 
@@ -16,7 +16,7 @@ def weights() -> list[np.ndarray]:
 
 
 def test_every_weight_has_rows_of_its_own(weights):
-    layout = Layout(SHAPES)
+    layout = MatrixLayout(SHAPES)
     (matrix,) = layout.join_arrays(weights)
     assert layout.shapes == [matrix.shape] == [(1 + 1 + 1 + 3 + 8 + 1, 128)]
     np.testing.assert_array_equal(matrix[0, :15], weights[0].reshape(-1))
@@ -26,13 +26,13 @@ def test_every_weight_has_rows_of_its_own(weights):
 
 
 def test_matrices_are_of_about_equal_size():
-    assert Layout(SHAPES, 2).shapes == [(6, 128), (9, 128)]
-    assert Layout([(1000, 128), *[(100, 128)] * 10], 2).shapes == [(1000, 128), (1000, 128)]
+    assert MatrixLayout(SHAPES, 2).shapes == [(6, 128), (9, 128)]
+    assert MatrixLayout([(1000, 128), *[(100, 128)] * 10], 2).shapes == [(1000, 128), (1000, 128)]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_out_again_they_are_the_same(weights, parts):
-    layout = Layout(SHAPES, parts)
+    layout = MatrixLayout(SHAPES, parts)
     matrices = layout.join(weights)
     assert [tuple(matrix.shape) for matrix in matrices] == layout.shapes
     views = layout.split_arrays([matrix.numpy() for matrix in matrices])
@@ -45,7 +45,7 @@ def test_out_again_they_are_the_same(weights, parts):
 
 
 def test_shapes_are_known_in_a_graph(weights):
-    layout = Layout(SHAPES, 2)
+    layout = MatrixLayout(SHAPES, 2)
 
     @tf.function(input_signature=[[tf.TensorSpec(shape) for shape in layout.shapes]])
     def function(matrices: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -62,4 +62,4 @@ def test_shapes_are_known_in_a_graph(weights):
 def test_a_weight_of_another_shape_is_refused(weights):
     weights[0] = weights[0].T
     with pytest.raises(ValueError, match=r"shape \(3, 5\) cannot be \(5, 3\)"):
-        Layout(SHAPES).join_arrays(weights)
+        MatrixLayout(SHAPES).join_arrays(weights)

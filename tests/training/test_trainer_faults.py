@@ -75,11 +75,11 @@ def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
 def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_path, data, scripted):
     """What the first worker alone does before a checkpoint is one of the things of which the others are told."""
     del scripted
-    inside, alike = [], Workers.alike
+    inside, fail_together = [], Workers.fail_together
 
     @contextlib.contextmanager
     def watched(self):
-        with alike(self):
+        with fail_together(self):
             inside.append(True)
             try:
                 yield
@@ -90,7 +90,7 @@ def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_p
         assert inside
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(Workers, "alike", watched)
+    monkeypatch.setattr(Workers, "fail_together", watched)
     monkeypatch.setattr(Monitor, "sync", sync)
     with pytest.raises(OSError, match="Input/output error"):
         train(tmp_path, data)

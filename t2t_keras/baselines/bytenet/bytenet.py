@@ -130,7 +130,9 @@ class ByteNet(EncoderDecoder):
             x = block(x, token_mask, seed=fold_in(seed, number), training=training)
         return x
 
-    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+    def start_search(
+        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
         """Prepares a search; see `StepModel`. The time of a step does not depend on the number of earlier tokens."""
         dtype, logits_of = self.step_products(wanted)
         blocks = [DilatedBlockStep(block, dtype) for block in self.decoder_layers]
@@ -151,7 +153,7 @@ class ByteNet(EncoderDecoder):
             return logits, cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts))
 
         batch = ops.shape(source)[0]
-        pasts = tuple(block.begin(batch, beam_size, self.compute_dtype) for block in blocks)
+        pasts = tuple(block.empty_past(batch, beam_size, self.compute_dtype) for block in blocks)
         memory = ops.pad(memory, ((0, 0), (0, 1), (0, 0)))  # zeros to read beyond its end
         coverage = first_coverage(source, beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))

@@ -105,9 +105,9 @@ class DilatedBlockStep:
         self._narrowing, self._widening = LinearStep(layer.narrowing, dtype), LinearStep(layer.widening, dtype)
         self._dilated = ConvolutionStep(layer.dilated, dtype)
 
-    def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
+    def empty_past(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
         """Returns the past of the first position: zeros [batch, beam, past_len, d_inner]."""
-        return self._dilated.begin(batch, beam_size, dtype)
+        return self._dilated.empty_past(batch, beam_size, dtype)
 
     def __call__(self, inputs: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """Computes one position; see `ConvolutionStep`. Inputs and outputs are float [batch, beam, width].

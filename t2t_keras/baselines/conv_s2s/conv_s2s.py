@@ -136,7 +136,7 @@ class ConvS2S(EncoderDecoder):
         """Returns the attention weights averaged over all blocks: float32 [batch, target_len, source_len]."""
         return ops.mean(self.logits_and_attention(inputs)[1].cross[:, :, 0], axis=1)
 
-    def begin(
+    def start_search(
         self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
         """Prepares a search; see `StepModel`. The coverage sums the attention averaged over all blocks."""
@@ -160,7 +160,7 @@ class ConvS2S(EncoderDecoder):
             return logits_of(hidden), after
 
         batch = ops.shape(source)[0]
-        pasts = tuple(block.convolution.begin(batch, beam_size, self.compute_dtype) for block in steps)
+        pasts = tuple(block.convolution.empty_past(batch, beam_size, self.compute_dtype) for block in steps)
         coverage = first_coverage(source, beam_size, wanted)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))
 

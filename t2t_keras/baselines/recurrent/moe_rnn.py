@@ -160,7 +160,9 @@ class MoERNN(EncoderDecoder):
         _, bottom = self._attended(inputs, memory, None, False)
         return self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
 
-    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+    def start_search(
+        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
         dtype, logits_of = self.step_products(wanted)
         bottom, *above = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 

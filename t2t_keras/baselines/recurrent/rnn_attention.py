@@ -167,7 +167,9 @@ class RNNAttention(EncoderDecoder):
         bottom, _ = self._attended(inputs, memory, None, False)
         return self.bottom.attended(bottom.hidden, memory, self.source_bias(inputs["source"]))
 
-    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+    def start_search(
+        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
         dtype, logits_of = self.step_products(wanted)
         steps = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 

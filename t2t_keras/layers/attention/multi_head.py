@@ -21,7 +21,7 @@ from t2t_keras.layers.attention.scores import (
 from t2t_keras.layers.attention.window import window_attention
 from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.layer import Layer, check_at_least_one, takes
+from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
 from t2t_keras.tensor import Tensor
 
 # Maximum number of kernel elements to concatenate for one wider product: copying more costs more than it saves.
@@ -119,7 +119,7 @@ class MultiHeadAttention(Layer):
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, query_shape: tuple, memory_shape: tuple) -> None:
-        self.input_spec = takes(3, query_shape)
+        self.input_spec = input_spec_of(3, query_shape)
         d_model, d_memory = query_shape[-1], memory_shape[-1]
         if None in (self.d_key, self.d_value) and d_model % self.num_heads:
             raise ValueError(
@@ -170,7 +170,7 @@ class MultiHeadAttention(Layer):
         """Projects a memory, float [batch, key_len, d_memory], so that several calls can reuse it."""
         return KeysAndValues(*self._project(memory, "key", "value"))
 
-    def no_keys_and_values(self, batch: Tensor | int) -> KeysAndValues:
+    def empty_keys_and_values(self, batch: Tensor | int) -> KeysAndValues:
         """Keys and values of zero positions."""
         shapes = ((batch, self.num_heads, 0, width) for width in self.head_widths)
         return KeysAndValues(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))

@@ -26,7 +26,7 @@ class OnlyTokens:
         return tf.constant(bias)  # --> [1, 1, vocab]
 
 
-class Layout(NamedTuple):
+class OutputLayout(NamedTuple):
     """The positions of outputs whose tokens are known, and those that the search fills.
 
     Attributes:
@@ -81,11 +81,11 @@ class Form:
         """Returns the maximum numbers of output tokens for source lengths; int32 [...], end symbols included."""
         return tf.fill(tf.shape(source_lengths), 2) if self.word_starts is None else 2 * source_lengths
 
-    def layout(self, source_ids: tf.Tensor) -> Layout:
+    def layout(self, source_ids: tf.Tensor) -> OutputLayout:
         """Returns the layout of outputs for sources, int32 [batch, source_len], end symbols included."""
         batch = tf.shape(source_ids)[0]
         if self.word_starts is None:
-            return Layout(tf.ones([batch], tf.int32), None)
+            return OutputLayout(tf.ones([batch], tf.int32), None)
         begins = np.zeros(max(self.word_starts) + 2, np.int32)  # the last entry stands for all higher ids
         begins[list(self.word_starts)] = 1
         words = tf.cumsum(tf.gather(begins, tf.minimum(source_ids, len(begins) - 1)), axis=1)  # --> [batch, source_len]
@@ -97,4 +97,4 @@ class Form:
         targets = tf.stack([rows[:, 0], tf.cast(tf.gather_nd(places, rows), tf.int64)], axis=1)
         shape = tf.stack([batch, tf.reduce_max(tf.pad(lengths, [[0, 1]]))])
         known = tf.scatter_nd(targets, tf.gather_nd(source_ids, rows), tf.cast(shape, tf.int64))
-        return Layout(lengths, known)
+        return OutputLayout(lengths, known)

@@ -82,10 +82,10 @@ def fit_to_memory(run: Run, config: Config, found: MicroBatch, workers: Workers)
         InputError: the result cannot be recorded.
         WorkerLostError: another worker was lost.
     """
-    with workers.watched():
+    with workers.raising_worker_lost():
         findings = workers.gather(json.dumps(found[:2]).encode())
         smallest = max((MicroBatch(*json.loads(each)) for each in findings), key=lambda batch: batch.accumulation_steps)
-        with workers.alike():
+        with workers.fail_together():
             if workers.is_chief:
                 run.note_micro_batch(smallest._replace(conditions=found.conditions)._asdict())
     return _with_parts(config, smallest.accumulation_steps)

@@ -77,7 +77,7 @@ class Workers:
             raise InputError(f"the workers have different {what}: worker 0 {values[0]}, worker {odd} {values[odd]}")
 
     @contextlib.contextmanager
-    def alike(self) -> Iterator[None]:
+    def fail_together(self) -> Iterator[None]:
         """A context that makes all workers fail if one of them raises an InputError or an OSError inside.
 
         The failing worker raises its own error. The others raise an InputError, or an AwayError if the failure was one,
@@ -101,7 +101,7 @@ class Workers:
                 raise (AwayError if kind == AwayError.__name__ else InputError)(f"worker {index} failed: {text}")
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def raising_worker_lost(self) -> Iterator[None]:
         """A context that raises a WorkerLostError with a one-line message if another worker is lost inside."""
         try:
             yield

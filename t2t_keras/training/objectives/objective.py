@@ -38,7 +38,7 @@ class Objective(Protocol):
 
         Args:
             model: the model, as a function of its weights.
-            matrices: the weights, float32 matrices; see `Layout`.
+            matrices: the weights, float32 matrices; see `MatrixLayout`.
             rows: the rows.
 
         Returns:

@@ -15,7 +15,7 @@ from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.fused_loss import FusedLoss, fused_loss
-from t2t_keras.training.layout import Layout
+from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.updates import Head
 
 # Added to the logit of padding, so that its probability is exactly 0. Finite, because it is multiplied by 0.
@@ -32,7 +32,7 @@ class Pairs(NamedTuple):
 class WeightedModel:
     """Computes losses, gradients and samples of a model as functions of its weights.
 
-    The methods take the weights as float32 matrices, see `Layout`. A loss is the unscaled sum over all tokens, a
+    The methods take the weights as float32 matrices, see `MatrixLayout`. A loss is the unscaled sum over all tokens, a
     float32 scalar. Gradients are those of the scaled loss, in the shapes of the matrices.
 
     Args:
@@ -47,7 +47,13 @@ class WeightedModel:
     """
 
     def __init__(
-        self, model: SequenceModel, layout: Layout, *, skip_padding: bool, for_cpu: bool, frozen: Collection[str] = ()
+        self,
+        model: SequenceModel,
+        layout: MatrixLayout,
+        *,
+        skip_padding: bool,
+        for_cpu: bool,
+        frozen: Collection[str] = (),
     ) -> None:
         self.layout = layout
         self._model, self._skip_padding, self._for_cpu = model, skip_padding, for_cpu
@@ -120,7 +126,7 @@ class WeightedModel:
         """
         settings = DecodeConfig(beam_size=num_samples, sampling=True)
         with self._scope(self.layout.split(matrices)):
-            search = self._model.begin(source, self._model.encode(source), num_samples)
+            search = self._model.start_search(source, self._model.encode(source), num_samples)
             step = HoistedWeights().around(search.step)
             drawn = sample(step, search.cache, Goal(settings, max_lengths), keys).token_ids
         return tf.stack(tf.unstack(drawn, axis=1))  # --> [samples, rows, length]

@@ -42,7 +42,7 @@ class JaxWorkers(Workers):
         return (high << 31) + low
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def raising_worker_lost(self) -> Iterator[None]:
         import jax
 
         try:

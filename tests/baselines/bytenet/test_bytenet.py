@@ -229,7 +229,7 @@ def test_steps_are_teacher_forcing(settings):
 def test_each_step_is_a_position_of_the_whole():
     model = make()
     expected = model({"source": SOURCE, "target": TARGET})
-    search = model.begin(SOURCE, model.encode(SOURCE), 1)
+    search = model.start_search(SOURCE, model.encode(SOURCE), 1)
     cache = search.cache
     sizes = [tuple(past.shape) for past in cache.per_hypothesis]
     assert sizes == [(3, 1, 2, 6), (3, 1, 4, 6), (3, 1, 2, 6)]

@@ -41,7 +41,7 @@ def test_steps_are_the_call(block, rng):
     x = rng.standard_normal((2, 3, 7, 8)).astype("float32")  # of 2 sentences with 3 hypotheses each
     expected = np.reshape(block(x.reshape((6, 7, 8))), (2, 3, 7, 8))
     step = DilatedBlockStep(block, "float32")
-    past = step.begin(2, 3, "float32")
+    past = step.empty_past(2, 3, "float32")
     assert past.shape == (2, 3, 4, 5)
     for position in range(7):
         outputs, past = step(ops.convert_to_tensor(x[:, :, position]), past)

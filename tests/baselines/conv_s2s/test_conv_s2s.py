@@ -170,7 +170,7 @@ def test_steps_beyond_the_last_position():
 
 def test_what_a_step_keeps_does_not_grow_with_what_was_written():
     model = make()
-    search = model.begin(SOURCE, model.encode(SOURCE), 1)
+    search = model.start_search(SOURCE, model.encode(SOURCE), 1)
     cache = search.cache
     for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
         assert [past.shape for past in cache.per_hypothesis] == [(3, 1, 2, 6), (3, 1, 0, 6)]

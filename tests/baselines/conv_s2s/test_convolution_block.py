@@ -70,7 +70,7 @@ def test_steps_are_the_call(rng):
     randomise(layer, rng)
     expected = [layer(inputs[:, beam], embedded[:, beam], memory) for beam in range(2)]
     step = AttentiveConvolutionStep(layer, "float32")
-    past = step.convolution.begin(2, 2, "float32")
+    past = step.convolution.empty_past(2, 2, "float32")
     for position in range(4):
         now = [ops.convert_to_tensor(x[:, :, position]) for x in (inputs, embedded)]
         outputs, weights, past = step(*now, ConvolutionalMemory(*map(ops.convert_to_tensor, memory[:2]), None), past)

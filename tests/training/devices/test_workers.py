@@ -88,14 +88,14 @@ def test_one_process_talks_to_nobody():
     assert workers.sum([3, 4]).tolist() == [3, 4]
     assert workers.gather("ä".encode()) == ["ä".encode()]
     workers.check_same("things", "any")
-    with pytest.raises(InputError, match="its own"), workers.alike():
+    with pytest.raises(InputError, match="its own"), workers.fail_together():
         raise InputError("its own")
     lost = tf.errors.UnavailableError(None, None, "connection reset")
-    with pytest.raises(tf.errors.UnavailableError), workers.watched():
+    with pytest.raises(tf.errors.UnavailableError), workers.raising_worker_lost():
         raise lost
     workers.count = 2
     words = r"worker 0 of 2 stops: another worker .*connection reset"
-    with pytest.raises(WorkerLostError, match=words), workers.watched():
+    with pytest.raises(WorkerLostError, match=words), workers.raising_worker_lost():
         raise lost
 
 
@@ -113,7 +113,7 @@ def test_what_workers_send_each_other_is_int64(monkeypatch):
     monkeypatch.setattr(strategy, "reduce", reduce)
     assert workers.sum([3, 2**40]).tolist() == [3, 2**40]
     assert workers.gather(b"a\xff") == [b"a\xff", b""]
-    with workers.alike():  # nobody has anything to say, which takes one message
+    with workers.fail_together():  # nobody has anything to say, which takes one message
         pass
     assert len(sent) == 4
     assert {value.dtype for value in sent} == {tf.int64}
@@ -126,9 +126,9 @@ def test_what_one_worker_met_all_end_with(monkeypatch, error, kind):
     sent = []
     monkeypatch.setattr(first, "gather", lambda data: sent.append(data) or [data, b""])
     monkeypatch.setattr(second, "gather", lambda data: [*sent, data])
-    with pytest.raises(type(error), match=f"^{error}$"), first.alike():
+    with pytest.raises(type(error), match=f"^{error}$"), first.fail_together():
         raise error
-    with pytest.raises(InputError, match=f"^worker 0 failed: {error}$") as caught, second.alike():
+    with pytest.raises(InputError, match=f"^worker 0 failed: {error}$") as caught, second.fail_together():
         pass
     assert type(caught.value) is kind
 
@@ -151,7 +151,7 @@ def test_what_one_worker_met_all_end_with(monkeypatch, error, kind):
 def test_what_counts_as_a_lost_worker(error, is_lost):
     workers = Workers(tf.distribute.get_strategy())
     workers.count = 2
-    with pytest.raises(WorkerLostError if is_lost else type(error)), workers.watched():
+    with pytest.raises(WorkerLostError if is_lost else type(error)), workers.raising_worker_lost():
         raise error
 
 
@@ -161,7 +161,10 @@ def test_the_reason_why_a_worker_counts_as_lost_is_told():
     message = (
         "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
     )
-    with pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"), workers.watched():
+    with (
+        pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"),
+        workers.raising_worker_lost(),
+    ):
         raise tf.errors.InternalError(None, None, message)
 
 

@@ -11,7 +11,7 @@ from t2t_keras.config import ModelConfig, TransformerConfig
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.families import make_model
 from t2t_keras.search.random_numbers import sentence_keys
-from t2t_keras.training.layout import Layout
+from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.risk import Risk, longest
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
@@ -29,7 +29,7 @@ def make(config: ModelConfig, spread: float = 1.0) -> tuple[keras.Model, Weighte
     model = make_model(config)
     random = np.random.default_rng(4)
     arrays = [spread * random.normal(size=v.shape).astype(np.float32) for v in model.trainable_variables]
-    layout = Layout([array.shape for array in arrays])
+    layout = MatrixLayout([array.shape for array in arrays])
     for variable, array in zip(model.trainable_variables, arrays, strict=True):
         variable.assign(array)
     matrices = [tf.constant(matrix) for matrix in layout.join_arrays(arrays)]

@@ -60,5 +60,5 @@ def test_what_joining_raises_comes_out(monkeypatch):
 def test_only_what_another_process_can_be_at_fault_for_is_a_lost_worker(message, kind):
     workers = object.__new__(JaxWorkers)
     workers.count, workers.index = 2, 0
-    with pytest.raises(kind, match=message.partition(":")[2]), workers.watched():
+    with pytest.raises(kind, match=message.partition(":")[2]), workers.raising_worker_lost():
         raise jax.errors.JaxRuntimeError(message)
