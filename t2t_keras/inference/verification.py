@@ -1,4 +1,4 @@
-"""Checks that a line's translation depends only on the line: translates a sample of the lines again, one by one."""
+"""Checks that translations do not depend on their batch, by translating a sample of the lines again, one by one."""
 
 import random
 import sys
@@ -17,7 +17,7 @@ Item = tuple[int, "str | Request", Translation]
 
 
 class Sample:
-    """A random sample of `size` of all translated lines, each equally likely, and the same in every run."""
+    """A uniform random sample of `size` translated lines, which is the same in every run."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -26,7 +26,7 @@ class Sample:
         self._random = random.Random(1)
 
     def add(self, items: Iterable[Item]) -> None:
-        """Offers lines to the sample, each with its number, request and translation."""
+        """Offers lines to the sample; an item is a line's number, its request and its translation."""
         for item in items if self._size else ():
             self._seen += 1
             if len(self._kept) < self._size:
@@ -35,11 +35,11 @@ class Sample:
                 self._kept[place] = item
 
     def verify(self, translator: "Translator") -> bool:
-        """Translates each line of the sample alone; returns whether all agree, and prints those that do not."""
+        """Translates each line of the sample separately, prints those that differ, and returns whether all agree."""
         differing = 0
         for number, request, before in sorted(self._kept, key=lambda item: item[0]):
             (alone,) = translator.translate([request])
-            # A long line's score sums over its parts, each of which may differ by the tolerance.
+            # A line's score is summed over its parts, each of which may differ by the tolerance.
             close = abs(alone.score - before.score) <= _TOLERANCE * max(1, before.num_parts)
             if alone.text == before.text and close:
                 continue
