@@ -36,7 +36,10 @@ class ServedDocuments:
         self.texts = [segment.text for document in self._documents for segment in document.segments]
 
     def filled(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
-        """Returns the documents with their texts translated; `outputs` has the outputs of `align`, one row per text."""
+        """Returns the documents with their texts translated.
+
+        `outputs` are the outputs of `align` for each text, each with a batch of one.
+        """
         rows = iter([_aligned(text, found) for text, found in zip(self.texts, outputs, strict=True)])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 

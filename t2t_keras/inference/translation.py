@@ -138,9 +138,9 @@ def found_translations(
 def translations_of_line(
     task: Task, request: "EncodedRequest", parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool
 ) -> list[Translation]:
-    """Returns up to `num_best` translations of a line, built from its parts' and post-processed by the task.
+    """Joins the translations of a line's parts and post-processes the results as the task requires.
 
-    For `by_score` see `combinations`.
+    Returns up to `num_best` translations of the line; for `by_score` see `combinations`.
     """
     if task.context and len(parts) > 1:
         found = chosen_list(parts, num_best, task.no_answer)

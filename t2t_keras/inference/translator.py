@@ -306,7 +306,7 @@ class Translator:
             InputError: the model does not offer its attention, or the members of an ensemble differ in layers or heads
                 of cross-attention.
         """
-        attention_views(self.model)  # raises if there is none
+        attention_views(self.model)  # raises if the model does not offer it
 
         def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
             return Explanation.of(*self._pieces(source, target), *found)
@@ -322,7 +322,7 @@ class Translator:
         Raises:
             InputError: the model does not offer its attention.
         """
-        attention_views(self.model)  # raises if there is none
+        attention_views(self.model)  # raises if the model does not offer it
 
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
             return token_links(*self._pieces(source, target), weights)
@@ -335,7 +335,7 @@ class Translator:
         Raises:
             InputError: the model does not offer its attention, or its vocabulary does not mark where words begin.
         """
-        attention_views(self.model)  # raises if there is none
+        attention_views(self.model)  # raises if the model does not offer it
         if not self.tokenizer.marks_words:
             raise InputError("there is no word alignment: tensor2tensor's subwords do not say where words begin")
 
