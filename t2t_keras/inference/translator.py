@@ -72,8 +72,8 @@ class Translator:
             languages (for splitting and joining sentences), and the `task` (which post-processes the model's output).
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
         engine: runs the searches; None means TensorFlow.
-        glossary: if a source contains one of these terms, its translation must contain one of the term's forms. None
-            means no glossary.
+        glossary: if a source contains one of these terms, its translation is made to contain one of the term's forms,
+            as far as the length limit allows. None means no glossary.
 
     Raises:
         InputError: the beam is larger than the vocabulary, an excluded phrase or a form of the glossary cannot be
