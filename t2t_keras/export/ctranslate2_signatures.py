@@ -1,4 +1,4 @@
-"""Signatures of an export that CTranslate2 answers in place of the graph, for servers that run Python."""
+"""Runs some signatures of an export on CTranslate2 instead of in the graph, for servers that run Python."""
 
 import pathlib
 from collections.abc import Callable
@@ -18,15 +18,15 @@ Function = Callable[..., dict[str, tf.Tensor]]
 
 
 class CTranslate2Signatures:
-    """Makes what answers the signatures `serving_default` and `nbest` of a version of an export.
+    """Makes functions that replace the signatures `serving_default` and `nbest` of a version of an export.
 
-    The weights are those of the export, converted each time into a temporary folder, as `CTranslate2Engine` does.
+    Each time, the export's weights are converted in a temporary folder, as in `CTranslate2Engine`.
 
     Args:
-        compute_type: how CTranslate2 multiplies; see `CTranslate2Engine`.
+        compute_type: number format of CTranslate2's matrix products; see `CTranslate2Engine`.
 
     Raises:
-        InputError: the package is missing, or it cannot multiply like this here.
+        InputError: the package is missing, or it does not support the compute type on this machine.
     """
 
     def __init__(self, compute_type: ComputeType) -> None:
@@ -34,16 +34,17 @@ class CTranslate2Signatures:
         self._compute_type = compute_type
 
     def __call__(self, version: pathlib.Path) -> dict[str, Function]:
-        """The functions by the names of their signatures: they take `text`, string [batch], and run eagerly.
+        """Returns the functions by the names of their signatures.
 
-        What they give is what `signatures` says; lines that are no source of the task raise
-        `tf.errors.InvalidArgumentError`.
+        They take `text`, string [batch], run eagerly, and return the outputs that `signatures` describes. Lines that
+        are not valid sources of the task raise `tf.errors.InvalidArgumentError`.
 
         Args:
             version: the directory of the version.
 
         Raises:
-            InputError: it is no export of this project, or CTranslate2 cannot search as it asks for.
+            InputError: the directory is not an export of this project, or CTranslate2 does not support the export's
+                settings.
         """
         if not (version / _CONFIG).is_file():
             raise InputError(
@@ -70,7 +71,7 @@ class CTranslate2Signatures:
 
 
 def _found(translator: Translator, text: tf.Tensor, num_best: int) -> list[list[Translation]]:
-    """The translations of lines, string [batch], best first."""
+    """Translates lines, string [batch], and returns up to `num_best` translations of each, best first."""
     lines = [line.decode("utf-8", "replace") for line in text.numpy().tolist()]
     try:
         return translator.translate_nbest(lines, num_best)
@@ -83,5 +84,5 @@ def _texts(translations: list[Translation]) -> tf.Tensor:
 
 
 def _scores(translations: list[Translation]) -> tf.Tensor:
-    """JSON has no infinity."""
+    """Returns the scores, float32 [translations], with `LOWEST` in place of -inf, which JSON cannot express."""
     return tf.constant([max(translation.score, LOWEST) for translation in translations], tf.float32)

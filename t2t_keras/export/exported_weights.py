@@ -1,4 +1,4 @@
-"""A model's weights as plain variables, the only kind that a server's loader can read."""
+"""A model's weights as plain TensorFlow variables, the only kind that a server's loader can read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,15 +15,15 @@ Storage = Literal["float32", "bfloat16"]
 
 
 class Weights:
-    """The weights of a built model, under the names that a checkpoint gives them.
+    """The weights of a built model, under the names that they have in a checkpoint.
 
-    A SavedModel of the Keras model itself can be loaded only in Python, because TensorFlow's own loader does not find
-    its variables. So the model is traced with these variables in place of its own. This class is not a `tf.Module`,
-    which would save the model's own variables too; assign `variables` to the module that is saved.
+    A SavedModel of the Keras model itself could be loaded only in Python, because TensorFlow's C++ loader does not find
+    its variables. The model is therefore traced with these variables in place of its own. This class is not a
+    `tf.Module`, which would save the model's own variables too; assign `variables` to the module that is saved.
 
     Attributes:
         variables: variables by name, of dtype `storage` in memory and on disk; they are cast to float32 for use.
-        ready: what is made of them once they are loaded.
+        ready: tensors that are computed from the variables once these are loaded.
     """
 
     def __init__(self, model: SequenceModel, storage: Storage = "float32") -> None:
@@ -36,9 +36,9 @@ class Weights:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within this context, a graph that calls the model reads these variables, and keeps what is made of them.
+        """Returns a context in which graphs that call the model read these variables, and share tensors in `ready`.
 
-        A function that is traced within it may have it again: it then reads the variables itself.
+        A function that is traced in this context may enter it again, so that it reads the variables itself.
         """
         with self._read(), nullcontext() if KeptWeights.innermost() is self.ready else self.ready:
             yield

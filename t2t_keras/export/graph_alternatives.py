@@ -1,4 +1,4 @@
-"""Other words at a place of a translation, in the graph: what it becomes with each of the likeliest next tokens."""
+"""Alternative continuations of the beginning of a translation, in the graph: one for each likely next word."""
 
 import functools
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from t2t_keras.export.joining import LOWEST
 from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
 from t2t_keras.symbols import PAD_ID
 
-# How many are offered at a place. Some tokens begin the same word, so that there are fewer words.
+# Number of next tokens that are tried. Some may begin the same word, so there may be fewer different words.
 COUNT = 8
-# Begins a sentence in any language.
+# A word that begins a sentence in any language.
 _NEXT = "A"
 
 
 def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """The function `alternatives`, by name; nothing where no output can be told how it begins; see `signatures`."""
+    """Returns the signature `alternatives` by name, or nothing unless `pipeline.may_be_told`; see `signatures`."""
     if not pipeline.may_be_told:
         return {}
     specs = [tf.TensorSpec([None], tf.string, name) for name in ("text", "prefix")]
@@ -28,14 +28,14 @@ def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimenta
 
 
 class _Place(NamedTuple):
-    """The sentence of each line that continues a given beginning.
+    """The sentence of each line in whose translation a given beginning ends.
 
     Attributes:
-        before: string [lines], the beginning of the line's translation up to the sentence.
+        before: string [lines], the given translations of the sentences before it, with the white space after them.
         text: string [lines], the sentence.
-        prefix: string [lines], how its translation begins.
-        blank: string [lines], what stands behind it.
-        rest: the sentences behind it.
+        prefix: string [lines], the given beginning of the sentence's translation.
+        blank: string [lines], the white space after the sentence.
+        rest: the sentences after it.
     """
 
     before: tf.Tensor
@@ -46,11 +46,16 @@ class _Place(NamedTuple):
 
 
 def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
-    """The sentence of each line, string [lines], in whose translation a beginning, string [lines], ends.
+    """Finds the sentence of each line in whose translation the given beginning ends.
 
-    The translation of each sentence is taken to be one sentence.
+    It assumes that the translation of each sentence is one sentence.
+
+    Args:
+        pipeline: the pipeline.
+        text: string [lines].
+        prefix: string [lines], the beginning of each line's translation.
     """
-    # What comes next begins the next sentence if it can.
+    # With a word added, a beginning that ends with a whole sentence continues with the next one.
     begun = find_sentences(tf.strings.join([prefix, f" {_NEXT}"]), pipeline.data.target_language)
     sources = pipeline.sentences_of(text)
     (numbers, counts), (begun_numbers, begun_counts) = (_numbers(each, text) for each in (sources, begun))
@@ -59,7 +64,7 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
     begun_distances = begun_numbers - tf.gather(current, begun.rows)
 
     def of_lines(sentences: FoundSentences, is_chosen: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
-        """The texts of each line's chosen sentences, bool [sentences], in a row: string [lines]."""
+        """Concatenates the texts of each line's chosen sentences, bool [sentences]: string [lines]."""
         chosen = tf.where(is_chosen, tf.strings.join(texts), "")
         return tf.strings.unsorted_segment_join(chosen, sentences.rows, tf.size(text, out_type=tf.int64))
 
@@ -84,16 +89,17 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
 
 
 def _numbers(found: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The number of each sentence in its line, int64 [sentences], and how many each line has, int64 [lines]."""
+    """Returns each sentence's index in its line, int64 [sentences], and each line's sentence count, int64 [lines]."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(found.rows), found.rows, tf.size(lines))
     return tf.ragged.range(counts).flat_values, counts
 
 
 def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The best translations that begin with each prefix and continue with different tokens, which begin words.
+    """Finds the best translations that begin with a prefix and continue with each of the likeliest next words.
 
-    Of several sentences this is about the one in which the prefix ends: those before stay as the prefix has them, those
-    behind are translated as ever. The scores are those of the one.
+    In a line of several sentences, the alternatives are for the sentence in which the prefix ends, and the scores are
+    those of this sentence. The translations of earlier sentences are taken from the prefix, and later sentences are
+    translated as usual.
     """
     with tf.control_dependencies([assert_as_many_lines(text=text, prefix=prefix)]):
         text, prefix = tf.identity(text), tf.identity(prefix)
@@ -111,7 +117,7 @@ def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dic
 
 
 def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The best translations of texts, each in one piece."""
+    """Finds the alternatives of texts that are each translated in one piece."""
     count = tf.shape(text)[0]
     sources, begun = pipeline.sources(text), pipeline.beginnings(prefix)
     limit = pipeline.max_source_length
@@ -125,7 +131,7 @@ def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> di
     parts = Parts(several, rows, tf.fill(tf.shape(rows), ""))
     made = pipeline.hypotheses(tf.repeat(text, COUNT), parts, found, found.scores)
     texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in made)
-    # A beginning needs room for a token and an end symbol.
+    # A translation can continue only if there is room for a token and an end symbol.
     may_go_on = (stripped(repaired(text)) != "") & (begun.lengths < pipeline.output_limits(sources))
     is_there = (values > LOWEST) & (tokens != PAD_ID) & may_go_on[:, tf.newaxis]
     values = tf.where(is_there, values, LOWEST)
@@ -135,7 +141,7 @@ def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> di
 
 
 def _with_tokens(begun: Sentences, tokens: tf.Tensor) -> tf.Tensor:
-    """Each beginning with each of its tokens in the place of its end symbol: int32 [lines * COUNT, length]."""
+    """Replaces the end symbol of each beginning by each of its next tokens: int32 [lines * COUNT, length]."""
     ends = tf.range(tf.shape(begun.ids)[1]) == begun.lengths[:, tf.newaxis] - 1  # --> [lines, length]
     filled = tf.where(ends[:, tf.newaxis], tokens[:, :, tf.newaxis], begun.ids[:, tf.newaxis])
     return tf.reshape(filled, [-1, tf.shape(begun.ids)[1]])

@@ -1,4 +1,4 @@
-"""The attention of a kind and a layer that each line of a request names, in the graph."""
+"""Selects, in the graph, the attention of the kind and the layer that each line of a request asks for."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ KINDS = Attentions._fields
 
 
 class AttentionSizes(NamedTuple):
-    """What a model has of each kind of attention.
+    """The number of a model's layers and heads of attention.
 
     Attributes:
         layers: the number of layers of each kind.
@@ -24,16 +24,16 @@ class AttentionSizes(NamedTuple):
 
     @classmethod
     def of(cls, attention: Attentions) -> "AttentionSizes":
-        """The sizes that the shapes of the three kinds tell."""
+        """Reads the sizes from the shapes of the three kinds of attention."""
         return cls(tuple(kind.shape[1] for kind in attention), max(kind.shape[2] for kind in attention))
 
 
 class Choice(NamedTuple):
-    """What each line asks for.
+    """The attention that each line asks for.
 
     Attributes:
-        kinds: int32 [lines], places in `KINDS`.
-        layers: int32 [lines], from 0.
+        kinds: int32 [lines], indices of `KINDS`.
+        layers: int32 [lines], counted from 0.
     """
 
     kinds: tf.Tensor
@@ -41,9 +41,10 @@ class Choice(NamedTuple):
 
 
 def choice(kind: tf.Tensor, layer: tf.Tensor, sizes: AttentionSizes) -> Choice:
-    """Reads what lines ask for, string [lines] and int32 [lines]; refuses kinds and layers that there are not.
+    """Converts the inputs "kind", string [lines], and "layer", int32 [lines], of a request.
 
-    A kind without layers is not refused: it has weights of 0, for layer 0.
+    Assertions in the graph reject unknown kinds and layers. Layer 0 of a kind without layers is allowed; its weights
+    are 0.
     """
     same = kind[:, tf.newaxis] == tf.constant(KINDS)  # --> [lines, kinds]
     kinds = tf.argmax(same, axis=1, output_type=tf.int32)
@@ -60,7 +61,7 @@ def choice(kind: tf.Tensor, layer: tf.Tensor, sizes: AttentionSizes) -> Choice:
 
 
 def chosen(attention: Attentions, asked: Choice) -> tf.Tensor:
-    """The chosen kind and layer of each line, float32 [lines, heads, length, length], padded with zeros at the end."""
+    """Selects the kind and the layer of each line: float32 [lines, heads, length, length], padded with zeros."""
     length = tf.maximum(tf.shape(attention.encoder)[-1], tf.shape(attention.decoder)[-1])
     heads = AttentionSizes.of(attention).heads
     lines = tf.shape(asked.kinds)[0]
@@ -79,8 +80,16 @@ def chosen(attention: Attentions, asked: Choice) -> tf.Tensor:
 def queries_and_keys(
     kinds: tf.Tensor, sources: tf.Tensor, targets: tf.Tensor, inputs: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """What belongs to each line's queries and to its keys, [lines, length], of what belongs to its source, its target
-    and the decoder's inputs, [lines, length] each; see `Attentions`.
+    """Selects the values of each line's queries and keys by its kind of attention; see `Attentions`.
+
+    Args:
+        kinds: int32 [lines], indices of `KINDS`.
+        sources: values of the source's positions, [lines, length].
+        targets: values of the target's positions, [lines, length].
+        inputs: values of the decoder's inputs, [lines, length].
+
+    Returns:
+        The values of the queries and of the keys, [lines, length] each.
     """
     queries = tf.where((kinds == KINDS.index("encoder"))[:, tf.newaxis], sources, targets)
     keys = tf.where((kinds == KINDS.index("decoder"))[:, tf.newaxis], inputs, sources)
@@ -90,8 +99,16 @@ def queries_and_keys(
 def pieces_of_queries_and_keys(
     kinds: tf.Tensor, source_pieces: tf.Tensor, target_pieces: tf.Tensor, target_lengths: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The tokens of each line's queries and keys as `Explanation.view` has them, from its source's and its target's;
-    all are string [lines, length], padded with "".
+    """Returns the tokens of each line's queries and keys, as `Explanation.view` does.
+
+    Args:
+        kinds: int32 [lines], indices of `KINDS`.
+        source_pieces: string [lines, source_len], padded with "".
+        target_pieces: string [lines, target_len], padded with "".
+        target_lengths: int32 [lines], end symbols included.
+
+    Returns:
+        The tokens of the queries, string [lines, query_len], and of the keys, string [lines, key_len], padded with "".
     """
     shifted = tf.pad(target_pieces, [[0, 0], [1, 0]], constant_values=START)[:, : tf.shape(target_pieces)[1]]
     inputs = tf.where(tf.sequence_mask(target_lengths, tf.shape(target_pieces)[1]), shifted, "")

@@ -1,4 +1,4 @@
-"""Computes many rows in batches of similar length, in the graph, so that a request's memory stays bounded."""
+"""Computes the rows of a request in batches of similar length, in the graph, to bound its memory."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,9 +15,10 @@ def in_batches(
 
     Args:
         lengths: int32 [rows].
-        tokens_per_batch: most rows of a batch times its longest row; a single row may exceed it.
+        tokens_per_batch: limit of a batch's number of rows times its longest row; a batch of one row may exceed it.
         compute: maps the indices of a batch's rows, int32 [count], to tensors [count, ...].
-        results: specs of these tensors; a size of None may differ between requests, not between a request's batches.
+        results: specs of these tensors. A size of None may differ between requests, but not between the batches of one
+            request.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     longest_first = tf.gather(lengths, order)
@@ -44,6 +45,6 @@ def widened(values: tf.Tensor, sizes: Sequence[int | tf.Tensor]) -> tf.Tensor:
 
 
 def _concatenated(before: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """Concatenates rows; empty `before` takes its unknown sizes from `new`."""
+    """Concatenates rows; an empty `before` takes its other sizes from `new`."""
     before = tf.reshape(before, tf.concat([tf.shape(before)[:1], tf.shape(new)[1:]], axis=0))
     return tf.concat([before, new], axis=0)

@@ -26,7 +26,7 @@ from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.sentences import blank_between
 
-# Inputs of the stages: texts, seeds, sentences as ids and lengths.
+# Inputs of the stages.
 _TEXTS = tf.TensorSpec([None], tf.string)
 _SEEDS = tf.TensorSpec([None], tf.int64)
 _LENGTHS = tf.TensorSpec([None], tf.int32)
@@ -34,10 +34,10 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class Sentences(NamedTuple):
-    """Sentences as token ids.
+    """Sentences as padded token ids.
 
     Attributes:
-        ids: int32 [sentences, length], each with its end symbol, then padding.
+        ids: int32 [sentences, length], each sentence with its end symbol, then padding.
         lengths: int32 [sentences], end symbols included.
     """
 
@@ -45,7 +45,7 @@ class Sentences(NamedTuple):
     lengths: tf.Tensor
 
     def chosen(self, rows: tf.Tensor) -> "Sentences":
-        """The sentences with indices `rows`, int32 [chosen], with no more padding than they need."""
+        """Returns the sentences with indices `rows`, int32 [chosen], padded only to the longest of them."""
         ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
         return Sentences(ids[:, : longest(lengths)], lengths)
 
@@ -55,8 +55,9 @@ class Parts(NamedTuple):
 
     Attributes:
         sentences: the token ids of each part.
-        rows: int32 [parts], the line of each part, in order; a blank line has no parts.
-        before: string [parts], what stands in front of the translation of each part; nothing of the first one.
+        rows: int32 [parts], the index of each part's line, ascending; a blank line has no parts.
+        before: string [parts], the white space in front of each part's translation; `joined` drops the blank in front
+            of a line's first part.
     """
 
     sentences: Sentences
@@ -65,13 +66,13 @@ class Parts(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The hypotheses that a search found.
+    """The hypotheses that a search found, up to k per part.
 
     Attributes:
         token_ids: int32 [parts, k, length], end symbols included, then zeros.
         scores: float32 [parts, k].
         log_probs: float32 [parts, k].
-        lengths: int32 [parts, k]; 0 in an unused slot.
+        lengths: int32 [parts, k], end symbols included; 0 in an unused slot.
     """
 
     token_ids: tf.Tensor
@@ -81,9 +82,14 @@ class Found(NamedTuple):
 
 
 class Pipeline:
-    """The stages of a translator of a `keras.Model`; `tokenizers`, of sources and of targets, are those of the graph.
+    """The stages of a translator with a single model, as functions of the graph.
 
-    Each stage is one function of the graph, which all signatures share: it is traced, stored and loaded once.
+    Most stages are `tf.function`s that all signatures share, so that they are traced, stored and loaded once.
+
+    Args:
+        translator: the translator.
+        weights: the exported variables, which replace the model's own.
+        tokenizers: the graph's tokenizers of sources and of targets.
 
     Attributes:
         config: the settings of the search.
@@ -91,10 +97,12 @@ class Pipeline:
         has_sentences: whether lines are translated sentence by sentence.
         max_source_length: most tokens of a part, end symbol included.
         has_attention: whether the model offers attention.
-        grows: whether what a search has found so far is the beginning of an answer: text, and not drawn.
-        may_be_told: whether an answer may be told how it begins: it grows, nothing is barred, and entries show words.
-        may_be_required: whether an answer may have to contain phrases: it is searched for by one beam, its form is
-            free, and entries show words.
+        grows: whether a search can be streamed, because its best hypothesis so far is the beginning of an output. This
+            needs outputs that are free text and not post-processed, a task without a context, and no sampling.
+        may_be_told: whether a request may give the beginning of an output. This needs `grows`, no excluded phrases, and
+            a vocabulary that marks words.
+        may_be_required: whether a request may require phrases. This needs outputs that are free text, no sampling, a
+            single beam group, and a vocabulary that marks words.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
@@ -117,11 +125,11 @@ class Pipeline:
         sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
 
         def search(sentences: Sentences, num_best: tf.Tensor) -> Found:
-            """So many of the best hypotheses, or samples, of each sentence."""
+            """Finds the `num_best` best hypotheses of each sentence or, if the settings say so, draws samples."""
             return self._found(sentences, lambda ids, _: searches.best(ids, num_best), num_best)
 
         def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
-            """One sample of each sentence, drawn with its seed, int64 [sentences]."""
+            """Draws one sample of each sentence with its seed; `seeds` are int64 [sentences]."""
             return self._found(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
 
         sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
@@ -143,25 +151,25 @@ class Pipeline:
         self.may_be_required = shows_words and not (form or self.config.sampling or in_groups)
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
-        """The parts to translate of lines, string [lines]."""
+        """Splits lines, string [lines], into the parts to translate."""
         if not self.has_sentences:
             return self._parts_of_texts(repaired(lines, self._lowercase))
         return self.parts_of_sentences(self.sentences_of(lines))
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
-        """The sentences of lines, string [lines], as they are translated."""
+        """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
         found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
         return found._replace(texts=on_one_line(found.texts, self._lowercase)).with_heads(self._head_end)
 
     def parts_of_sentences(self, found: FoundSentences) -> Parts:
-        """The parts to translate of lines, given their sentences."""
+        """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
         parts = self._parts_of_texts(found.texts)
         is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
         before = tf.where(is_first, tf.gather(found.before, parts.rows), " ")
         return Parts(parts.sentences, tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before)
 
     def _parts_of_texts(self, texts: tf.Tensor) -> Parts:
-        """The parts of repaired sentences, string [texts], or of lines that are not split into these."""
+        """Splits repaired sentences or lines, string [texts], into parts that fit; `rows` are the texts' indices."""
         ids = self._source_tokenizer.tokenize(texts)  # --> [texts, ragged]
         not_blank = stripped(texts) != ""
         is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
@@ -188,11 +196,14 @@ class Pipeline:
         return Parts(sentences, tf.cast(rows, tf.int32), tf.fill(tf.shape(rows), " "))
 
     def sources(self, lines: tf.Tensor) -> Sentences:
-        """Encodes the input "text", string [lines], each line in one piece, for scoring; refuses overlong lines."""
+        """Encodes the input "text", string [lines], for scoring.
+
+        Each line stays in one piece. An assertion in the graph rejects lines of more than `MAX_LINE_TOKENS`.
+        """
         return self._sentences(repaired(lines, self._lowercase), "text", self._source_tokenizer)
 
     def targets(self, sources: tf.Tensor, lines: tf.Tensor) -> Sentences:
-        """Encodes what the model writes for the inputs "text" and "target"; as `sources`."""
+        """Encodes the texts that the model writes for the inputs "text" and "target"; the limits of `sources` apply."""
         texts = self._task.target_in_graph(*(repaired(each, self._lowercase) for each in (sources, lines)))
         return self._sentences(texts, "target", self._target_tokenizer)
 
@@ -202,37 +213,47 @@ class Pipeline:
             return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
 
     def output_limits(self, sentences: Sentences) -> tf.Tensor:
-        """The most tokens of each sentence's translation, int32 [sentences]."""
+        """Returns the most tokens that each sentence's translation may have, int32 [sentences]."""
         limits = output_limits(sentences.lengths, self.config)
         return limits if self._form is None else self._form.limits(sentences.lengths)
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
-        """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""
+        """Finds one or `config.beam_size` hypotheses of each sentence or, if the settings say so, draws samples."""
         shape = [tf.size(sentences.lengths), 1 if only_best else self.config.beam_size]
         token_ids, *numbers = self._search(sentences, tf.constant(shape[1]))
-        # Where there are no sentences, there are no hypotheses to count either.
+        # The number of hypotheses is set here, because the search returns none if there are no sentences.
         token_ids = tf.reshape(token_ids, [*shape, tf.shape(token_ids)[2]])
         return Found(token_ids, *(tf.reshape(values, shape) for values in numbers))
 
     def start(self, sentences: Sentences) -> Any:
-        """The state of a search for the best translations, before its first step."""
+        """Returns the state of a search for the best translations before its first step."""
         with self._weights.in_use():
             return self._searches.start(sentences.ids)
 
     def advance(self, sentences: Sentences, state: Any, steps: tf.Tensor) -> tuple[Any, Found, tf.Tensor]:
-        """Makes at most so many steps of a search: its state, what it found so far, and what is final, bool [parts]."""
+        """Advances a search by at most `steps` steps, int32 scalar.
+
+        Returns:
+            The state, the best hypotheses so far, and the sentences whose hypotheses are final, bool [sentences].
+        """
         with self._weights.in_use():
             state, found, done = self._searches.advance(sentences.ids, state, steps)
         return state, Found(*found), done
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
-        """Encodes the input "prefix", string [lines]; as `sources`."""
+        """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
         return self._sentences(repaired(lines, self._lowercase), "prefix", self._target_tokenizer)
 
     def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
-        """The likeliest tokens in place of the end symbols of `begun` that begin a word: int32 [sentences, count].
+        """Finds the most probable next tokens that begin a word.
 
-        Where there are fewer the rest are padding.
+        Args:
+            sources: the sources.
+            begun: the beginnings of their targets; the end symbol of each stands in the place of the next token.
+            count: the number of tokens per sentence.
+
+        Returns:
+            int32 [sentences, count], most probable first; padding if fewer tokens begin a word.
         """
         size = len(self._target_pieces)
         begins = np.ones(size, bool)
@@ -254,9 +275,12 @@ class Pipeline:
         return tokens
 
     def search_for(self, sentences: Sentences, **asked: tf.Tensor) -> Found:
-        """The best hypothesis of each sentence that begins with its `prefix`, int32 [sentences, length].
+        """Finds the best hypothesis of each sentence under restrictions.
 
-        Or one that has a phrase of each of its `constraints`; see `search_with`.
+        Args:
+            sentences: the sentences.
+            **asked: options of `Searches`, one row per sentence: `prefix`, int32 [sentences, length], or
+                `constraints`; see `search_with`.
         """
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
@@ -267,9 +291,9 @@ class Pipeline:
             return self._found(sentences, search, 1)
 
     def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> Found:
-        """The best hypothesis of each sentence that has a phrase of each of its constraints.
+        """Finds the best hypothesis of each sentence that contains a phrase of each of its constraints.
 
-        These are int32 [sentences, constraints, phrases, length]; see `Goal`.
+        `constraints` are int32 [sentences, constraints, phrases, length]; see `Goal`.
         """
         sizes = *tf.unstack(tf.shape(constraints)), longest(self.output_limits(sentences))
         with tf.control_dependencies([assert_size("progress with constraints", self.config.beam_size, *sizes)]):
@@ -277,11 +301,11 @@ class Pipeline:
         return self.search_for(sentences, constraints=constraints)
 
     def _hidden_of(self, source_ids: tf.Tensor, target_ids: tf.Tensor) -> Any:
-        """The hidden states before each token of given targets."""
+        """Returns the hidden states that predict each token of given targets."""
         return self._model.states({"source": source_ids, "target": target_ids}, training=False).hidden
 
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
-        """The log-probability of each target, end symbol included: float32 [sentences]."""
+        """Returns the log-probability of each target, end symbol included: float32 [sentences]."""
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
             target = targets.chosen(rows).ids
@@ -293,7 +317,10 @@ class Pipeline:
         return totals
 
     def _attention_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
-        """Attention as in `Explanation.alignment`, averaged over heads: float32 [sentences, target_len, source_len]."""
+        """Returns the attention that aligns tokens: float32 [sentences, target_len, source_len].
+
+        See `AttentionViews.alignment_attention`.
+        """
         sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
@@ -307,7 +334,7 @@ class Pipeline:
 
     @functools.cached_property
     def attention_sizes(self) -> AttentionSizes:
-        """The layers and heads of each kind of attention, as the model's graph has them."""
+        """The number of layers and heads of each kind of attention, from the shapes in the model's graph."""
         return AttentionSizes.of(self._all_attention.get_concrete_function().structured_outputs)
 
     def _all_attention_of(self, source_ids: tf.Tensor, target_ids: tf.Tensor) -> Attentions:
@@ -315,8 +342,11 @@ class Pipeline:
         return attention_views(self._model).logits_and_attention(inputs)[1]
 
     def _chosen_attention_of(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
-        """The attention of a kind and a layer for each pair: float32 [sentences, heads, length, length]; the length is
-        that of the longest side of any pair, and what is no token has 0.
+        """Returns the attention of the kind and the layer that each pair asks for.
+
+        Returns:
+            float32 [sentences, heads, length, length], where length is that of the longest source or target; weights of
+            padding are 0.
         """
         (layers, heads), lengths = self.attention_sizes, tf.maximum(sources.lengths, targets.lengths)
         elements = sum(layers) * heads
@@ -336,16 +366,21 @@ class Pipeline:
         return tf.where((queries[:, :, tf.newaxis] & keys[:, tf.newaxis, :])[:, tf.newaxis], weights, 0.0)
 
     def hypotheses(self, lines: tf.Tensor, parts: Parts, result: Found, values: tf.Tensor) -> Hypotheses:
-        """The translations of lines, string [lines], from those of their parts.
+        """Joins the hypotheses of parts into the translations of their lines.
 
-        `values`, float32 [parts, k], are summed over parts.
+        Args:
+            lines: string [lines].
+            parts: the parts of these lines.
+            result: the hypotheses of the parts.
+            values: float32 [parts, k], scores or log-probabilities of the hypotheses, which are summed over the parts
+                of a line.
         """
         join = self._joined[result.lengths.shape[1]]
         found = join(parts.rows, parts.before, tf.size(lines), result.token_ids, values, result.lengths)
         return found._replace(texts=self._finished(lines, *found)) if self._finished else found
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """What the task makes of texts that the model wrote, string [lines, k]; a slot without one stays empty."""
+        """Applies the task's post-processing to the model's outputs, string [lines, k]; unused slots stay empty."""
         sources = tf.repeat(repaired(lines, self._lowercase), tf.shape(texts)[1])
         finished = tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
         return tf.where(values > LOWEST, finished, "")
@@ -380,11 +415,11 @@ class Pipeline:
         return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break
 
     def source_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The vocabulary's entries of sources' token ids, int32 of any shape."""
+        """Returns the vocabulary's entries of source token ids, int32 of any shape."""
         return tf.gather(tf.constant(self._source_pieces), token_ids)
 
     def target_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The same of targets."""
+        """Returns the vocabulary's entries of target token ids, int32 of any shape."""
         return tf.gather(tf.constant(self._target_pieces), token_ids)
 
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
@@ -393,7 +428,13 @@ class Pipeline:
     def _found(
         self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int | tf.Tensor
     ) -> Found:
-        """Runs a search in batches; `search` maps a batch's ids and the indices of its rows to the results."""
+        """Runs a search in batches of sentences of similar length.
+
+        Args:
+            sentences: the sentences.
+            search: maps a batch's token ids and the indices of its sentences to the fields of `Found`.
+            k: hypotheses per sentence.
+        """
         width = longest(self.output_limits(sentences))
         with tf.control_dependencies([assert_size("translations", tf.size(sentences.lengths), k, width)]):
             lengths = tf.identity(sentences.lengths)
@@ -408,7 +449,7 @@ class Pipeline:
         return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
 
     def _with_weights(self, compute: Callable) -> Callable:
-        """Wraps a function so that it runs the model with the exported weights."""
+        """Wraps a function so that the model reads the exported weights in it."""
 
         def with_weights(*inputs: Any) -> Any:
             with self._weights.in_use():
@@ -418,23 +459,23 @@ class Pipeline:
 
 
 def _stage(compute: Callable, *inputs: Any) -> Any:
-    """A function of the graph that is traced and stored once; `inputs` are tensor specs or nests of them."""
+    """Makes a `tf.function` that is traced and stored once; `inputs` are tensor specs or nests of them."""
     return tf.function(compute, input_signature=inputs, autograph=False)
 
 
 def longest(lengths: tf.Tensor) -> tf.Tensor:
-    """The largest length, or 0 if there are none."""
+    """Returns the largest length, or 0 if there are none."""
     return tf.reduce_max(tf.pad(lengths, [[0, 1]]))
 
 
 def _sampling(config: DecodeConfig) -> DecodeConfig:
-    """The settings for one sample: those of the search, without what only a beam search can use."""
+    """Returns the settings for drawing one sample: `config` without the settings that only beam search uses."""
     off: dict[str, Any] = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
     return dataclasses.replace(config, sampling=True, beam_size=1, **off)
 
 
 def _with_ends(ids: tf.RaggedTensor) -> Sentences:
-    """Appends end symbols to token ids [sentences, ragged]; refuses an array that is too large."""
+    """Appends end symbols to token ids [sentences, ragged] and pads them; rejects a result of too many elements."""
     ends = tf.fill([ids.nrows(), 1], EOS_ID)
     ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
     lengths = tf.cast(ids.row_lengths(), tf.int32)

@@ -1,4 +1,4 @@
-"""Splits texts into sentences within a graph, with the rules of `t2t_keras.text.sentences`."""
+"""Splits texts into sentences in the graph, with the rules of `t2t_keras.text.sentences`."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class FoundSentences(NamedTuple):
         texts: string [sentences], none of them blank.
         before: string [sentences], the white space between the previous sentence of the text and this one.
         rows: int64 [sentences], the index of the text that contains the sentence.
-        is_first: bool [sentences], whether the sentence is the first one of its text.
+        is_first: bool [sentences], whether the sentence is the first of its text.
     """
 
     texts: tf.Tensor
@@ -24,9 +24,9 @@ class FoundSentences(NamedTuple):
     is_first: tf.Tensor
 
     def with_heads(self, head_end: str) -> "FoundSentences":
-        """Puts the head of each text, which its first sentence has, in front of the text's other sentences.
+        """Puts the head of each text's first sentence in front of the text's other sentences.
 
-        `head_end` is that of `inference.request.head_end`.
+        `head_end` is the result of `inference.request.head_end`.
         """
         if not head_end:
             return self
@@ -41,7 +41,7 @@ class FoundSentences(NamedTuple):
 def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSentences:
     """Splits texts, string [texts], into sentences, as `sentences.find_sentences` does.
 
-    Where no white space separates two sentences, `before` of the second one is `blank`.
+    If no white space separates two sentences, `before` of the second one is `blank`.
     """
     texts = stripped(printable(texts))
     is_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")

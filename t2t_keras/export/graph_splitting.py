@@ -1,4 +1,4 @@
-"""Cuts text that is too long to be translated in one piece, in the graph, like `t2t_keras.text.splitting`."""
+"""Splits text that is too long to be translated in one piece, in the graph, as `t2t_keras.text.splitting` does."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,20 +16,20 @@ class Pieces(NamedTuple):
 
     Attributes:
         texts: string [pieces], none of them blank.
-        rows: int64 [pieces], the text that each belongs to.
+        rows: int64 [pieces], the index of each piece's text.
     """
 
     texts: tf.Tensor
     rows: tf.Tensor
 
     def beginnings(self) -> "Pieces":
-        """The first piece of each text."""
+        """Returns the first piece of each text."""
         is_first = tf.concat([[True], self.rows[1:] != self.rows[:-1]], axis=0)[: tf.size(self.rows)]
         return Pieces(tf.boolean_mask(self.texts, is_first), tf.boolean_mask(self.rows, is_first))
 
 
 def split_contexts(texts: tf.Tensor, head_end: str, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Cuts texts like `split_context`; arguments and result as in `split_texts`."""
+    """Splits texts behind their heads as `split_context` does; see `split_texts` for `texts` and `fits`."""
     halves = tf.strings.split(tf.strings.regex_replace(texts, f"({head_end})", "\\1\n", False), "\n", 1)
     has_context = halves.row_lengths() > 1
     halves = halves.to_tensor("", shape=[None, 2])  # --> [texts, 2]
@@ -46,9 +46,12 @@ def split_contexts(texts: tf.Tensor, head_end: str, fits: Callable[[tf.Tensor], 
 
 
 def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor], heads: tf.Tensor | None = None) -> Pieces:
-    """Cuts texts, string [texts] in valid UTF-8, like `split_text`; `fits` maps string [pieces] to bool [pieces].
+    """Splits texts as `split_text` does.
 
-    With `heads`, string [texts], each piece begins with that of its text, which counts for `fits`.
+    Args:
+        texts: string [texts], valid UTF-8.
+        fits: maps pieces, string [pieces], to whether each is short enough, bool [pieces].
+        heads: string [texts], put in front of every piece of a text before `fits` sees it; None means no heads.
     """
 
     def whole(texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -86,11 +89,11 @@ def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor], heads:
 
 
 def _cuts(texts: tf.Tensor) -> tf.Tensor:
-    """Where to cut each text, between its first and last characters: int32 [texts]."""
+    """Returns the position of each text's cut, between its first and last characters: int32 [texts]."""
     characters = tf.strings.unicode_decode(texts, "UTF-8")  # --> [texts, ragged]
     starts, lengths, rows = characters.row_starts(), characters.row_lengths(), characters.value_rowids()
     middles = lengths // 2
-    # From here on values are per character, with the characters of all texts in one row.
+    # From here on, values are per character; the characters of all texts are concatenated.
     start, length, middle = (tf.gather(values, rows) for values in (starts, lengths, middles))
     first, last = start + length // 4, start + length - length // 4
     place = tf.range(tf.size(characters.flat_values, out_type=tf.int64))
@@ -111,11 +114,20 @@ def _cuts(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _sentence_ends(characters: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which characters, int32 [n], end a sentence, bool [n], and where the next begins: int64 [n], at most `last`."""
+    """Finds the characters that end sentences.
+
+    Args:
+        characters: int32 [n], code points of all texts, concatenated.
+        last: int64 [n], the end of the middle half of each character's text.
+
+    Returns:
+        Whether each character ends a sentence, bool [n], and where the next sentence begins, int64 [n], at most `last`.
+    """
     total = tf.size(characters, out_type=tf.int64)
     is_other = ~_is_one_of(characters, CLOSING_CHARACTERS)
     others = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
-    # The number of other characters up to and including a character is the index of the first other one after it.
+    # `others` lists the positions of characters that do not close a sentence. The number of these up to and including a
+    # character is the index in `others` of the next one after it.
     behind = tf.minimum(tf.gather(others, tf.cumsum(tf.cast(is_other, tf.int64))), last)
     next_character = tf.gather(tf.concat([characters, [0]], axis=0), behind)
     has_blank = (behind < last) & (next_character == ord(" "))

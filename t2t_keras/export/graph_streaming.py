@@ -1,4 +1,4 @@
-"""A search that is left and entered again, in the graph: what a text is translated into, as it grows."""
+"""A search that can be paused and resumed, in the graph, to show a translation while it grows."""
 
 import functools
 from typing import Any, NamedTuple
@@ -18,8 +18,8 @@ class _Stream(NamedTuple):
     """The state of the search for one text.
 
     Attributes:
-        parts: the parts in which it is translated.
-        search: the state of the search for all of them.
+        parts: the parts in which the text is translated.
+        search: the state of the search for all parts.
     """
 
     parts: Parts
@@ -27,7 +27,7 @@ class _Stream(NamedTuple):
 
 
 def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """The functions `stream_begin` and `stream_advance`, by name; none where no text grows; see `signatures`."""
+    """Returns `stream_begin` and `stream_advance` by name, or nothing unless `pipeline.grows`; see `signatures`."""
     if not pipeline.grows:
         return {}
     text = tf.TensorSpec([1], tf.string, "text")
@@ -54,7 +54,10 @@ def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.Gen
 
 
 def _begin(pipeline: Pipeline, text: tf.Tensor) -> _Stream:
-    """The state before the first step; all parts are one batch, whatever the budget of batches is."""
+    """Returns the state before the first step.
+
+    All parts form one batch. An assertion limits it to the larger of `tokens_per_batch` and `MAX_LINE_TOKENS` tokens.
+    """
     parts = pipeline.parts(text)
     count, longest_part = tf.size(parts.rows), longest(parts.sentences.lengths)
     limit = max(pipeline.config.tokens_per_batch, MAX_LINE_TOKENS)
@@ -64,8 +67,8 @@ def _begin(pipeline: Pipeline, text: tf.Tensor) -> _Stream:
 
 
 def _advance(pipeline: Pipeline, stream: _Stream, steps: tf.Tensor) -> tuple[_Stream, Outputs]:
-    """The state after some steps, and the outputs; a part is shown once all before it are final."""
-    # A call ends, whatever state it is given.
+    """Returns the state after some steps, and the outputs, which show a part once all parts before it are final."""
+    # The number of steps is bounded, so that a call ends even with an invalid state.
     steps = tf.clip_by_value(steps, 0, MAX_LINE_TOKENS)
     search, found, done = pipeline.advance(stream.parts.sentences, stream.search, steps)
     is_shown = tf.cumsum(tf.cast(~done, tf.int32), exclusive=True) == 0

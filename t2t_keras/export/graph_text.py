@@ -10,17 +10,17 @@ from t2t_keras.text import repair
 
 _REPLACEMENT = 0xFFFD  # replaces invalid UTF-8
 
-# The only character whose lowercase is two characters: a capital I with a dot.
+# The capital I with a dot, the only character whose lowercase form has two characters.
 _CAPITAL_DOTTED_I = "\u0130"
 
 
 def repaired(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
-    """Repairs texts, of any shape, like `RequestEncoder.repaired`; invalid UTF-8 becomes U+FFFD first."""
+    """Repairs texts of any shape as `RequestEncoder.repaired` does, after replacing invalid UTF-8 by U+FFFD."""
     return on_one_line(printable(texts), lowercase)
 
 
 def on_one_line(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
-    """What `repaired` makes of printable texts, of any shape."""
+    """Applies the remaining steps of `repaired` to the results of `printable`, of any shape."""
     if lowercase:
         texts = lowercased(texts)
     texts = tf.strings.regex_replace(texts, re2(repair.BREAK_RUN.pattern), " ")
@@ -28,8 +28,9 @@ def on_one_line(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
 
 
 def printable(texts: tf.Tensor) -> tf.Tensor:
-    """Removes invisible characters from texts, of any shape; invalid UTF-8 becomes U+FFFD first."""
-    # Makes as many replacements as Python's decode(errors="replace"), also for truncated characters and surrogates.
+    """Removes invisible characters from texts of any shape, after replacing invalid UTF-8 by U+FFFD."""
+    # The number of replacements equals that of Python's decode(errors="replace"), even for truncated characters and
+    # surrogates.
     texts = tf.strings.unicode_transcode(
         texts, "UTF-8", "UTF-8", errors="replace", replacement_char=_REPLACEMENT, replace_control_characters=False
     )
@@ -37,12 +38,15 @@ def printable(texts: tf.Tensor) -> tf.Tensor:
 
 
 def stripped(texts: tf.Tensor) -> tf.Tensor:
-    """`str.strip()` of texts, of any shape, with Python's definition of white space, not C's."""
+    """Applies `str.strip()` to texts of any shape, with Python's definition of white space, not C's."""
     return tf.strings.regex_replace(texts, f"^[{_blanks()}]+|[{_blanks()}]+$", "")
 
 
 def lowercased(texts: tf.Tensor) -> tf.Tensor:
-    """`t2t_keras.text.repair.lowercased` of valid UTF-8, of any shape; `tf.strings.lower` depends on the locale."""
+    """Applies `t2t_keras.text.repair.lowercased` to valid UTF-8 of any shape.
+
+    `tf.strings.lower` cannot do this, because its result depends on the locale.
+    """
     capitals, small = (tf.constant(codes, tf.int32) for codes in _case_pairs())
     flat = tf.strings.regex_replace(tf.reshape(texts, [-1]), _CAPITAL_DOTTED_I, _CAPITAL_DOTTED_I.lower())
     codes = tf.strings.unicode_decode(flat, "UTF-8")  # --> [texts, ragged]
@@ -54,13 +58,16 @@ def lowercased(texts: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def _blanks() -> str:
-    """All white space of Python, escaped for a regular expression."""
+    """Returns all characters that Python considers white space, escaped for a regular expression."""
     return "".join(f"\\x{{{code:x}}}" for code in range(sys.maxunicode + 1) if chr(code).isspace())
 
 
 @functools.cache
 def _case_pairs() -> tuple[np.ndarray, np.ndarray]:
-    """The code points of all characters that lowercasing changes to a single one, ascending, and their lowercase."""
+    """Returns the code points of all characters with a different, single lowercase character, and those characters.
+
+    Both arrays are int32; the first is in ascending order.
+    """
     lowered = [(code, chr(code).lower()) for code in range(sys.maxunicode + 1)]
     pairs = [(code, ord(lower)) for code, lower in lowered if len(lower) == 1 and lower != chr(code)]
     capitals, small = np.array(pairs, np.int32).T
@@ -68,5 +75,5 @@ def _case_pairs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def re2(pattern: str) -> str:
-    """Converts a Python pattern to RE2: other than printable ASCII characters are written as code points."""
+    """Converts a Python pattern to RE2 by writing all but printable ASCII characters as code points."""
     return "".join(c if " " <= c < "\x7f" else f"\\x{{{ord(c):x}}}" for c in pattern)

@@ -1,10 +1,10 @@
-"""Joins the translations of parts into those of lines, in the graph: `t2t_keras.inference.translation.joined_lists`."""
+"""Joins the translations of parts into those of lines, in the graph, as `t2t_keras.inference.translation` does."""
 
 from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-# The value of a part without a translation: below every other, and still finite when summed.
+# The value of a part without a translation: below every real value, and finite even when summed over many parts.
 _MISSING = -1e30
 LOWEST = tf.float32.min  # the score of a missing translation, because JSON has no infinity
 
@@ -12,11 +12,12 @@ Joining = Literal["sums", "ranks", "best"]
 
 
 class Hypotheses(NamedTuple):
-    """Translations, best first.
+    """Up to k translations of each line, best first.
 
     Attributes:
-        texts: string [rows, k]; empty in an unused slot.
-        values: float32 [rows, k], scores or log-probabilities; the lowest float32 if there is no whole translation.
+        texts: string [lines, k]; empty in an unused slot.
+        values: float32 [lines, k], scores or log-probabilities; `LOWEST` in an unused slot, or if the translation of a
+            part is missing.
     """
 
     texts: tf.Tensor
@@ -24,9 +25,16 @@ class Hypotheses(NamedTuple):
 
 
 def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer: str) -> tf.Tensor:
-    """Parts whose best translation is an answer, and all parts of lines without any: bool [parts].
+    """Selects the parts whose best translation is an answer; in lines without an answer, all parts. See `chosen_list`.
 
-    Arguments are those of `joined`; `no_answer` is the text of none. See `chosen_list`.
+    Args:
+        rows: as for `joined`.
+        num_lines: as for `joined`.
+        texts: as for `joined`.
+        no_answer: the text of a part that has no answer.
+
+    Returns:
+        bool [parts].
     """
     answers = tf.cast(texts[:, 0] != no_answer, tf.int32)
     has_answer = tf.math.unsorted_segment_max(answers, rows, num_lines) > 0  # --> [num_lines]
@@ -45,15 +53,18 @@ def joined(
     """Joins the translations of parts into those of lines, [num_lines, k].
 
     Args:
-        rows: int32 [parts], the line of each part, in order; a blank line has no parts.
-        before: string [parts], what is put in front of each part, of a line's first one nothing; a single blank, the
-            usual one, is left out beside an empty text.
+        rows: int32 [parts], the index of each part's line, ascending; a blank line has no parts.
+        before: string [parts], the white space in front of each part. A single blank is dropped next to an empty text,
+            and so in front of a line's first part.
         num_lines: int32 scalar.
         texts: string [parts, k], the translations of each part.
-        values: float32 [parts, k], summed over the parts of a line.
+        values: float32 [parts, k], scores or log-probabilities.
         exists: bool [parts, k], which slots hold a translation.
-        how: whether to join those combinations of parts that have the largest sums, or translations of equal rank; or
-            to take the translations of all parts, the best ones first.
+        how: "sums" joins the combinations of parts with the largest sums of values, "ranks" joins translations of equal
+            rank, and "best" takes the best translations of any single part.
+
+    Returns:
+        The translations of the lines. Except with "best", values are summed over the parts of a line.
     """
     k = texts.shape[1]
     texts, values = _packed(texts, tf.cast(values, tf.float64), exists)
@@ -62,7 +73,7 @@ def joined(
     no_text = tf.fill([num_lines, k], "")
     start = tf.constant([0.0] + [0.0 if how == "ranks" else -float("inf")] * (k - 1), tf.float64)
     totals = tf.broadcast_to(start, [num_lines, k])
-    if how == "best":  # nothing of a line with parts is there before them
+    if how == "best":  # only lines without parts have the empty translation
         totals = tf.where((counts > 0)[:, tf.newaxis], tf.constant(-float("inf"), tf.float64), totals)
 
     def add_part(part: tf.Tensor, line_texts: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -81,7 +92,7 @@ def joined(
         (tf.constant(0), no_text, totals),
         shape_invariants=(tf.TensorShape([]), slots, slots),
     )
-    if how == "ranks":  # a blank line has one translation, however many samples others have
+    if how == "ranks":  # a blank line has one translation, unlike other lines with k samples
         has_slot = (counts > 0)[:, tf.newaxis] | (tf.range(k) == 0)
         totals = tf.where(has_slot, totals, -float("inf"))
     values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), LOWEST)
@@ -89,7 +100,7 @@ def joined(
 
 
 def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moves unused slots to the end, with value -inf; if all are unused, the first slot holds a missing translation."""
+    """Moves unused slots to the end, with value -inf; a part without translations gets `_MISSING` in its first slot."""
     order = tf.argsort(tf.cast(~exists, tf.int32), axis=1, stable=True)
     values = tf.where(exists, values, -float("inf"))
     texts, values = (tf.gather(part, order, batch_dims=1) for part in (tf.where(exists, texts, ""), values))
@@ -102,7 +113,7 @@ _Slots = tuple[tf.Tensor, tf.Tensor]  # texts and values, [num_lines, k] each
 
 
 def _best_combinations(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
-    """The best sums of lines so far and one more part; equal sums keep their order."""
+    """Returns the best combinations of the lines so far with the next part; ties keep their order."""
     k = part[0].shape[1]
     sums = lines[1][:, :, tf.newaxis] + part[1][:, tf.newaxis, :]
     sums, chosen = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
@@ -111,12 +122,12 @@ def _best_combinations(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots
 
 
 def _in_turn(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
-    """Joins each translation of the lines so far with the one of the same rank of one more part."""
+    """Joins each translation of the lines so far with the next part's translation of the same rank."""
     return _spaced(lines[0], before, part[0]), _bounded(lines[1] + part[1])
 
 
 def _best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
-    """The best translations of the lines so far and of one more part; equal ones keep their order."""
+    """Returns the best translations among the lines so far and the next part; ties keep their order."""
     del before
     texts, values = (tf.concat(pair, axis=1) for pair in zip(lines, part, strict=True))  # --> [num_lines, 2 k]
     values, chosen = tf.math.top_k(values, lines[0].shape[1])
@@ -127,10 +138,11 @@ _COMBINE = {"sums": _best_combinations, "ranks": _in_turn, "best": _best}
 
 
 def _bounded(sums: tf.Tensor) -> tf.Tensor:
-    """Makes all sums with a missing part equal, as sums with minus infinity are."""
+    """Makes all sums that include a missing part equal, as if its value were minus infinity."""
     return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
 
 
 def _spaced(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
+    """Joins two texts with white space, which is dropped if it is a single blank and one of the texts is empty."""
     is_left_out = (before == " ") & ((text == "") | (behind == ""))
     return tf.strings.join([text, tf.where(is_left_out, "", before), behind])

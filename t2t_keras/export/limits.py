@@ -1,37 +1,43 @@
-"""The limits of an exported model, asserted in its graph before any computation, whatever server runs it."""
+"""The limits of an exported model, which its graph asserts before any computation, so that they hold on any server."""
 
 import tensorflow as tf
 
 from t2t_keras.inference.forced import MAX_SCORED_LENGTH
 
-# Most tokens, end symbol included, of a line that is not cut into parts: memory grows with the square of the length.
+# Most tokens, end symbol included, of a line that is not split into parts: memory grows with the square of the length.
 MAX_LINE_TOKENS = MAX_SCORED_LENGTH
 
 # Most elements of an array of a request, padding included. A short request can need a large array, because lines are
-# padded to the longest: 256 lines, each with attention of 157 target and 207 source tokens, fit.
+# padded to the longest. For example, the attention of 256 lines of 157 target and 207 source tokens each fits.
 MAX_ELEMENTS = 2**23
 
 
 def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int = MAX_LINE_TOKENS) -> tf.Operation:
-    """Returns an operation that refuses lines of more than `limit` tokens; make the computation depend on it.
+    """Returns an operation that rejects lines of more than `limit` tokens; make the computation depend on it.
 
-    `lengths`, int [lines], count end symbols; `purpose` is what a line is too long to be, for example "scored".
+    Args:
+        name: the name of the input, for the error message.
+        lengths: int [lines], end symbols included.
+        purpose: completes "too long to be ..." in the message, for example "scored".
+        limit: most tokens of a line, end symbol included.
     """
     message = f"{name} has a line of more than {limit} tokens, the end counted: too long to be {purpose}"
     return tf.debugging.Assert(tf.reduce_all(lengths <= limit), [message])
 
 
 def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
-    """Returns an operation that refuses inputs with different numbers of lines."""
+    """Returns an operation that rejects inputs with different numbers of lines; make the computation depend on it."""
     lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
     same = tf.reduce_all(lines == lines[0])
     return tf.debugging.Assert(same, [f"{' and '.join(inputs)} must have as many lines", lines])
 
 
 def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
-    """Returns an operation that refuses an array `what` that is too large; make the computation depend on it.
+    """Returns an operation that rejects an array of more than `MAX_ELEMENTS`; make the computation depend on it.
 
-    `dimensions` are int scalars, upper bounds of the array's sizes, because nothing is computed yet.
+    Args:
+        what: describes the array in the error message.
+        *dimensions: int scalars, upper bounds of the array's sizes, because the array is not computed yet.
     """
     shape = tf.stack([tf.cast(size, tf.int64) for size in dimensions])
     message = tf.strings.format(
@@ -39,5 +45,5 @@ def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
         shape,
         summarize=-1,
     )
-    # In float64, because a product of integers could overflow.
+    # The product is in float64, because a product of integers could overflow.
     return tf.debugging.Assert(tf.reduce_prod(tf.cast(shape, tf.float64)) <= MAX_ELEMENTS, [message])

@@ -1,4 +1,4 @@
-"""What is made of the weights alone, made once a server loads an export and not at each request."""
+"""Tensors that depend only on the weights, computed once when a server loads an export."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,10 +10,10 @@ from t2t_keras.kernels.made_ready import ReadyWeights
 
 
 class KeptWeights(ReadyWeights):
-    """Variables of an export that are not stored with it: whoever loads it computes them from those that are.
+    """Variables of an export that are not stored in it, but computed from the stored variables when it is loaded.
 
     Args:
-        in_use: a context in which a model reads the stored variables.
+        in_use: returns a context in which the model reads the stored variables.
     """
 
     def __init__(self, in_use: Callable[[], AbstractContextManager[None]]) -> None:
@@ -29,7 +29,10 @@ class KeptWeights(ReadyWeights):
         return self._kept[name]
 
     def trackable(self) -> dict[str, Any]:
-        """What a module must hold to be saved with these variables, once all functions that read them are traced."""
+        """Returns the objects that a `tf.Module` must hold to be saved with these variables.
+
+        Call it after all functions that read the variables are traced.
+        """
         return {"variables": tf.nest.flatten(self._kept), "maker": _Maker(self._make_all)}
 
     def _make_all(self) -> None:
@@ -41,21 +44,21 @@ class KeptWeights(ReadyWeights):
 
 
 class _Maker(tf.saved_model.experimental.TrackableResource):
-    """Has every loader, TensorFlow's own and Python's, run a function once the stored variables are there."""
+    """Makes every loader, in C++ and in Python, run a function once the stored variables are loaded."""
 
     def __init__(self, make: Callable[[], None]) -> None:
         super().__init__()
         self._make = make
 
     def _create_resource(self) -> tf.Tensor:
-        return tf.constant(0)  # there is no resource; nothing reads this
+        return tf.constant(0)  # a placeholder that nothing reads, because there is no resource
 
     def _initialize(self) -> None:
         self._make()
 
 
 def _unstored(value: tf.Tensor | None, name: str) -> tf.Variable | None:
-    """A variable that `tf.saved_model.save` leaves out of the checkpoint."""
+    """Makes a variable that `tf.saved_model.save` leaves out of the checkpoint."""
     if value is None:
         return None
     variable = tf.Variable(value, trainable=False, name=f"ready/{name}")
@@ -63,7 +66,7 @@ def _unstored(value: tf.Tensor | None, name: str) -> tf.Variable | None:
 
     def exported(object_map: Any, tensor_map: Any, options: Any, **arguments: Any) -> Any:
         tensors = export(object_map, tensor_map, options, **arguments)
-        object_map[variable]._serialize_to_tensors = dict  # this copy is what the graph would restore
+        object_map[variable]._serialize_to_tensors = dict  # this copy is the one that the graph would restore
         return tensors
 
     variable._serialize_to_tensors = dict

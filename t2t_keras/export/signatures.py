@@ -17,12 +17,11 @@ Outputs = dict[str, tf.Tensor]
 
 
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns all signatures by name, to be traced; k is the beam size.
+    """Returns all signatures by name, not traced yet. In the list below, k is the beam size.
 
-    A model without attention lacks `align` and `attention`. What draws samples, searches in groups, writes outputs of a
-    form, or has entries that do not show where a word begins lacks `constrained`. Only outputs that are text as it
-    comes have the last three; `alternatives` is also left out where words are excluded, or where entries do not show
-    that.
+    An export has `align` and `attention` if the model offers its attention, `constrained` if
+    `Pipeline.may_be_required`, `alternatives` if `Pipeline.may_be_told`, and `stream_begin` and `stream_advance` if
+    `Pipeline.grows`. It always has the others.
 
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
@@ -31,16 +30,16 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
     tokens: source_ids [batch, source_len], source_length [batch] ->
         translation_ids [batch, target_len], translation_length [batch], score [batch]
     constrained: source_ids [batch, source_len], source_length [batch],
-        constraints [batch, constraints, phrases, phrase_len] -> the outputs of tokens, which have, as ids, one of the
-        phrases of each constraint
+        constraints [batch, constraints, phrases, phrase_len] -> the outputs of tokens; each translation contains one
+        phrase of each constraint
     align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len],
         attention [batch, target_len, source_len]
     attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
         key_pieces [batch, key_len], attention [batch, heads, query_len, key_len], num_layers [batch]
     alternatives: text [batch], prefix [batch] -> translations [batch, 8], scores [batch, 8]
     stream_begin: text [1] -> the state of a search, as tensors state_000, state_001, ...
-    stream_advance: steps, and a state -> the state after at most so many steps, translation [1] and score [1] so far,
-        done; once it is, they are those of serving_default
+    stream_advance: steps, state_000, state_001, ... -> the state after at most that many steps, translation [1] and
+        score [1] so far, done; when done is true, translation and score are those of serving_default
     """
     text = ([None], tf.string)
 
@@ -78,7 +77,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
 
 
 def _signatures_of_tokens(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """The functions `tokens` and, where outputs may have to contain phrases, `constrained`."""
+    """Returns `tokens` and, if the pipeline supports constraints, `constrained`."""
 
     def tokens(source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
         return _translated_tokens(pipeline, source_ids, source_length, None)
@@ -92,7 +91,7 @@ def _signatures_of_tokens(pipeline: Pipeline) -> dict[str, tf.types.experimental
 
 
 def _traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
-    """A function to be traced for inputs of these shapes and dtypes, by name."""
+    """Makes a `tf.function` whose named inputs have the given shapes and dtypes."""
     specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
     return tf.function(function, input_signature=specs, autograph=False)
 
@@ -112,7 +111,7 @@ def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
 def _translated_tokens(
     pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor, constraints: tf.Tensor | None
 ) -> Outputs:
-    """The best translations as token ids, those that meet the constraints if any; empty for a sentence of length 0."""
+    """Finds the best translations as token ids, under constraints if given; empty for a sentence of length 0."""
     given = {} if constraints is None else {"constraints": constraints}
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
@@ -141,7 +140,7 @@ def _translated_tokens(
 
 
 def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
-    """Translations with the attention of their tokens; a line's parts are concatenated, end symbols included."""
+    """Translates lines and returns the tokens' attention; a line's parts are concatenated, end symbols included."""
     num_lines = tf.size(text)
     parts = pipeline.parts(text)
     with tf.control_dependencies(_attention_checks(pipeline, parts, num_lines)):
@@ -164,7 +163,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
 
 
 def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.Tensor, layer: tf.Tensor) -> Outputs:
-    """The attention of given translations, of which each line is one piece; a kind without layers has zeros."""
+    """Returns the attention of given translations; lines are not split. A kind without layers gets weights of 0."""
     inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
     with tf.control_dependencies([assert_as_many_lines(**inputs)]):
         asked = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
@@ -182,7 +181,7 @@ def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.
 
 
 def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) -> list[tf.Operation]:
-    """Operations that refuse lines that are too long, and attention that is too large for parts or for lines."""
+    """Returns assertions that reject overlong lines, and attention that is too large, by parts or joined to lines."""
     sizes = [pipeline.output_limits(parts.sentences), parts.sentences.lengths]
     line_sizes = [tf.math.unsorted_segment_sum(lengths, parts.rows, num_lines) for lengths in sizes]
     return [
@@ -193,14 +192,14 @@ def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) ->
 
 
 def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where each part's tokens begin in its line, int32 [parts], and the length of each line, int32 [num_lines]."""
+    """Returns each part's token offset in its line, int32 [parts], and each line's length, int32 [num_lines]."""
     line_lengths = tf.math.unsorted_segment_sum(lengths, rows, num_lines)
     line_starts = tf.cumsum(line_lengths, exclusive=True)
     return tf.cumsum(lengths, exclusive=True) - tf.gather(line_starts, rows), line_lengths
 
 
 def _lines_of_pieces(pieces: Callable[[tf.Tensor], tf.Tensor], parts: Sentences, line_lengths: tf.Tensor) -> tf.Tensor:
-    """The vocabulary's entries for each line's parts: string [num_lines, length], padded with ""."""
+    """Returns the vocabulary's entries of each line's tokens: string [num_lines, length], padded with ""."""
     ids = tf.boolean_mask(parts.ids, tf.sequence_mask(parts.lengths, tf.shape(parts.ids)[1]))
     return tf.RaggedTensor.from_row_lengths(pieces(ids), line_lengths).to_tensor("")
 
@@ -213,9 +212,15 @@ def _lines_of_attention(
     firsts: list[tf.Tensor],
     shape: list[tf.Tensor],
 ) -> tf.Tensor:
-    """Joins attention of parts, float32 [parts, target_len, source_len], into attention of lines, of shape `shape`.
+    """Joins the attention of parts into the attention of lines; weights between different parts of a line are 0.
 
-    `rows`, int32 [parts], are the lines of the parts; `firsts` are where their targets and sources begin in these.
+    Args:
+        attention: float32 [parts, target_len, source_len].
+        targets: the targets of the parts.
+        sources: the sources of the parts.
+        rows: int32 [parts], the index of each part's line.
+        firsts: the offsets of each part's target and source in its line, int32 [parts] each.
+        shape: the shape of the result, [num_lines, target_len, source_len].
     """
     masks = [tf.sequence_mask(side.lengths, tf.shape(side.ids)[1]) for side in (targets, sources)]
     inside = masks[0][:, :, tf.newaxis] & masks[1][:, tf.newaxis, :]

@@ -1,4 +1,4 @@
-"""The requests that a server runs once before it answers others: some for each signature."""
+"""The warm-up requests that a server runs for each signature before it answers other requests."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,9 +13,12 @@ _LINES = ["A man is walking through the snow with two dogs.", "."]
 
 
 def warmup_records(model_name: str, has_attention: bool, context: str = "") -> list[bytes]:
-    """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s; without attention fewer.
+    """Returns records for `assets.extra/tf_serving_warmup_requests`, which are serialized `PredictionLog`s.
 
-    `context` is the symbol that sources of the task must have, if there is one.
+    Args:
+        model_name: the name under which the model is served.
+        has_attention: whether to include the signatures `align` and `attention`.
+        context: the symbol that the task's sources must contain, or "".
 
     Raises:
         InputError: the package with TensorFlow Serving's messages is not installed.
@@ -33,8 +36,11 @@ def warmup_records(model_name: str, has_attention: bool, context: str = "") -> l
 
 
 def records_of_text(model_name: str, functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]) -> list[bytes]:
-    """As `warmup_records` those of signatures that not all models have, of which `functions` are there."""
-    text = tf.make_tensor_proto(_LINES[-1:], tf.string)  # so short that no model cuts it into parts
+    """Returns records, like `warmup_records`, of the other signatures that only some exports have.
+
+    `functions` are the functions of all signatures of the export.
+    """
+    text = tf.make_tensor_proto(_LINES[-1:], tf.string)  # too short for any model to split into parts
     ids, lengths, constraints = ([[3, EOS_ID]], [2], [[[[3]]]])
     numbers = {"source_ids": ids, "source_length": lengths, "constraints": constraints}
     requests = {
@@ -69,7 +75,7 @@ def _record(model_name: str, signature: str, inputs: Mapping[str, Any]) -> bytes
 
 
 def _requests(context: str) -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
-    """Signatures with the values and dtypes of their inputs: first for one line, then for several in a batch."""
+    """Returns pairs of a signature and its inputs as (value, dtype): first for one line, then for a batch of two."""
     requests: list[tuple[str, dict[str, tuple[Any, tf.DType]]]] = []
     for lines in (_LINES[:1], _LINES):
         text = ([f"{context} {line}".strip() for line in lines], tf.string)

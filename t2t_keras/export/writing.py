@@ -1,4 +1,4 @@
-"""Writes a version of an exported model, `EXPORT_DIR/VERSION/`, completely or not at all."""
+"""Writes a version of an exported model, `EXPORT_DIR/VERSION/`, atomically."""
 
 import dataclasses
 import errno
@@ -33,16 +33,16 @@ def export_translator(
 ) -> pathlib.Path:
     """Writes the next version of a model for TensorFlow Serving and returns its directory.
 
-    A version is a SavedModel with the signatures of `t2t_keras.export.signatures` and the vocabulary in `assets/`; its
-    `assets.extra/` holds the configuration, with checksums of graph and vocabulary, and the warm-up requests. The
-    directory gets its name, a number, only once it is complete, because servers look for such directories.
+    A version is a SavedModel with the signatures of `t2t_keras.export.signatures` and the vocabulary in `assets/`. Its
+    `assets.extra/` holds the configuration, which includes checksums of the graph and the vocabulary, and the warm-up
+    requests. The directory is named by its number only once it is complete, because servers watch for such names.
 
     Args:
-        translator: a translator with one model; its settings become fixed in the export.
-        config: the run's configuration, whose decoding settings the translator's replace.
+        translator: a translator with a single model; its settings are fixed in the export.
+        config: the run's configuration; the translator's decoding settings replace those in it.
         export_dir: the model's directory, created if missing; its name becomes the model's name.
         storage: "float32", or "bfloat16" for half the size.
-        origin: where the weights come from, recorded in the export; values that JSON can hold.
+        origin: where the weights come from, as JSON values that are recorded in the export.
 
     Raises:
         ValueError: the model is an ensemble, the translator has a glossary, the storage is unknown, or the call is in
@@ -79,9 +79,9 @@ def export_translator(
 
 
 def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[str, Any]:
-    """Writes the SavedModel; returns the functions of its signatures by name."""
+    """Writes the SavedModel, and returns the functions of its signatures by name."""
     weights = Weights(translator.single_model, storage)
-    # Only what a loader must find; everything else that the signatures need stays outside the module.
+    # The module holds only what a loader must find. Everything else that the signatures need stays outside of it.
     module = tf.Module()
     module.weights = weights.variables
     tokenizer = translator.tokenizer
@@ -93,7 +93,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
         tokenizer.save(pathlib.Path(folder) / _VOCABULARY)
         module.vocabularies = [tf.saved_model.Asset(str(file)) for file in sorted(pathlib.Path(folder).iterdir())]
         pipeline = Pipeline(translator, weights, (module.source_tokenizer, module.tokenizer))
-        # Gradients would be a third of the graph, and a served model is not trained.
+        # Without gradients, which would be a third of the graph: a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         functions = signatures(pipeline)
         traced = {name: function.get_concrete_function() for name, function in functions.items()}
@@ -103,7 +103,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
 
 
 def _checksums(path: pathlib.Path) -> dict[str, str]:
-    """The SHA-256 of the files that TensorFlow does not check itself when it loads a SavedModel, by name."""
+    """Returns the SHA-256 of the files that TensorFlow does not verify when it loads a SavedModel, by name."""
     files = [path / "saved_model.pb", *sorted((path / "assets").glob("*"))]
     return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 

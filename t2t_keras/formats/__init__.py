@@ -1,1 +1,1 @@
-"""Other projects' models, read and written."""
+"""Reads and writes the model formats of other projects."""

@@ -1,4 +1,4 @@
-"""Rearranges a Transformer's weights, so that they compute the same with other ids or in another basis."""
+"""Reorders a Transformer's weights for a different order of token ids or of state dimensions."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from t2t_keras.config import TransformerConfig
 
-# Of which axis of a weight, by the last part of its name, d_model is the length.
+# The axis of length d_model, by the last part of a weight's name.
 _AXES = {
     **dict.fromkeys(("table",), 1),
     **dict.fromkeys(("query_kernel", "key_kernel", "value_kernel", "inner_kernel"), 0),
@@ -17,31 +17,34 @@ _AXES = {
 
 
 def from_halves(d_model: int) -> np.ndarray:
-    """The places, int [d_model], in which states have what is at 0, 1, 2, ... of interleaved ones (section 3.5).
+    """Returns the order, int [d_model], that turns halved position encodings into interleaved ones (section 3.5).
 
-    For states whose positions are all sines, then all cosines, of the paper's frequencies.
+    Halved encodings are all sines, then all cosines, of the paper's frequencies. With `order` as the result,
+    `halved[..., order]` is interleaved.
     """
     return np.arange(d_model).reshape(2, -1).T.reshape(-1)
 
 
 def with_states_at(weights: Mapping[str, np.ndarray], places: np.ndarray) -> dict[str, np.ndarray]:
-    """Weights of a network whose states at 0, 1, 2, ... are those that the given one has at some places.
+    """Reorders the dimensions of a network's states: dimension i of the new states is `places[i]` of the old ones.
 
-    Embeddings, what each sub-layer reads and writes, and the normalisations are permuted; the insides of heads and of
-    feed-forward networks stay as they are.
+    Embeddings, the inputs and outputs of sub-layers, and normalisations are permuted. The dimensions inside heads and
+    inside feed-forward networks keep their order.
     """
     axes = {name: axis for name in weights if (axis := _AXES.get(name.rpartition("/")[2])) is not None}
     return {**weights, **{name: np.take(weights[name], places, axis) for name, axis in axes.items()}}
 
 
 class Tables(NamedTuple):
-    """The matrices of tokens as they are used: embeddings are rows times sqrt(d_model), but for that of id 0.
+    """The embedding and output matrices of a model.
+
+    The embedding of a token is its row times sqrt(d_model), except that id 0 embeds to zero.
 
     Attributes:
-        source: float32 [source entries, d_model].
-        target: float32 [entries, d_model].
-        output: float32 [entries, d_model].
-        bias: of the logits, float32 [entries], or None.
+        source: source embeddings, float32 [source_vocab, d_model].
+        target: target embeddings, float32 [vocab, d_model].
+        output: the projection to logits, float32 [vocab, d_model].
+        bias: the bias of the logits, float32 [vocab], or None.
     """
 
     source: np.ndarray
@@ -50,7 +53,7 @@ class Tables(NamedTuple):
     bias: np.ndarray | None = None
 
     def settings(self, one_id_space: bool) -> dict[str, Any]:
-        """The fields of a `TransformerConfig` with which a model has such matrices, each of them once if it can."""
+        """Returns the fields of a `TransformerConfig` for these matrices, which are shared as far as they are equal."""
         is_tied = np.array_equal(self.target, self.output)
         shares_source = one_id_space and np.array_equal(self.source, self.target)
         return {
@@ -61,7 +64,7 @@ class Tables(NamedTuple):
         }
 
     def weights(self, config: TransformerConfig) -> dict[str, np.ndarray]:
-        """Our weights for a model of such settings."""
+        """Returns the matrices as weights of a model with these settings."""
         weights = {"target_embedding/table": self.target}
         head = "target_embedding" if config.tie_embeddings else "output_embedding"
         if not config.tie_embeddings:
@@ -72,7 +75,7 @@ class Tables(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> "Tables":
-        """The matrices of our weights."""
+        """Returns the matrices of a model's weights."""
         target = weights["target_embedding/table"]
         source = weights.get("source_embedding/table", target)
         head = "output_embedding" if "output_embedding/table" in weights else "target_embedding"

@@ -1,4 +1,4 @@
-"""Models for CTranslate2: written, by its own package.
+"""Writes models for CTranslate2, with its Python package.
 
     pieces = sentencepiece.SentencePieceProcessor("FOLDER/source.model").encode(text, out_type=str)
     ctranslate2.Translator("FOLDER").translate_batch([pieces])
@@ -21,7 +21,8 @@ from t2t_keras.symbols import SPECIAL
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
 
-# Projections of one sequence are one: queries, keys and values of self-attention, keys and values of the memory.
+# CTranslate2 joins the projections that read the same sequence: queries, keys and values of self-attention, and keys
+# and values of the memory.
 LAYERS = LayerNames(
     parts={
         "self_attention/query+key+value": "self_attention/linear_0/{}",
@@ -41,12 +42,12 @@ LAYERS = LayerNames(
     transposed=True,
 )
 MISSING = "the package ctranslate2 is missing: pip install '.[fast]'"
-MAX_POSITIONS = 2048  # of a model that is written
-_NEVER = -6e4  # a logit, which float16 holds
+MAX_POSITIONS = 2048  # rows of a written model's tables of positions, at least
+_NEVER = -6e4  # a logit that no token wins with, within the range of float16
 
 
 def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:
-    """The weights under CTranslate2's names and in its layout, from those that `with_positions` gives."""
+    """Converts weights, as returned by `with_positions`, to CTranslate2's names and layout."""
     table = weights["target_embedding/table"]
     head = "output_embedding" if "output_embedding/table" in weights else "target_embedding"
     found = {
@@ -57,7 +58,7 @@ def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarra
         "encoder/position_encodings/encodings": weights["source_positions/table"],
         "decoder/position_encodings/encodings": weights["target_positions/table"],
     }
-    # Its search would write padding, which the one here never does.
+    # CTranslate2's search could write padding, which this project's searches never write.
     bias = np.array(weights.get(f"{head}/bias", np.zeros(len(table))), np.float32)
     bias[0] = _NEVER
     return {**found, "decoder/projection/bias": bias}
@@ -70,11 +71,17 @@ def write_spec(
     folder: Path,
     quantization: str = "float32",
 ) -> None:
-    """Writes what CTranslate2 loads into an existing folder, from weights that `with_positions` gives.
+    """Writes the files that CTranslate2 loads.
 
-    `entries` are the vocabularies of sources and of targets, which begin with `SPECIAL`; `quantization` is "float32",
-    which is none, "float16", "bfloat16" or "int8". An InputError says that the package is missing, or torch, which it
-    needs for bfloat16.
+    Args:
+        weights: the weights, as returned by `with_positions`.
+        config: the settings of the model.
+        entries: the vocabularies of sources and of targets, which begin with `SPECIAL`.
+        folder: an existing folder.
+        quantization: "float32" (no quantization), "float16", "bfloat16" or "int8".
+
+    Raises:
+        InputError: CTranslate2 is missing, or torch, which it needs for bfloat16.
     """
     if quantization == "bfloat16" and importlib.util.find_spec("torch") is None:
         raise InputError("--quantization=bfloat16: CTranslate2 needs torch for it: pip install '.[bfloat16]'")
@@ -88,7 +95,7 @@ def write_spec(
     )
     for name, array in variables(weights, config).items():
         scope, _, attribute = name.rpartition("/")
-        # A copy, because its rounding to 8 bits changes arrays in place.
+        # A copy, because CTranslate2's quantization to 8 bits changes arrays in place.
         setattr(specs.model_spec.index_spec(spec, scope), attribute, np.array(array, np.float32))
     spec.decoder.start_from_zero_embedding = True  # the start symbol is padding, which embeds to zero
     spec.config.decoder_start_token, spec.config.eos_token, spec.config.unk_token = SPECIAL
@@ -99,12 +106,12 @@ def write_spec(
     ):
         register(list(names))
     spec.validate()
-    spec.optimize(None if quantization == "float32" else quantization)  # and one copy of what is shared
+    spec.optimize(None if quantization == "float32" else quantization)  # also merges equal arrays
     spec.save(str(folder))
 
 
 def write(model: "PortableModel", folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer for CTranslate2, and its vocabularies; see `known_formats.Writer`."""
+    """Writes a model for CTranslate2, and its vocabularies; see `known_formats.Writer`."""
     from t2t_keras.formats.graphs.standalone_folder import write_vocabularies
     from t2t_keras.formats.portable_model import check_expressible, text_notes
 
@@ -116,16 +123,18 @@ def write(model: "PortableModel", folder: Path, quantization: str = "float32") -
 
 
 def with_positions(weights: Arrays, config: TransformerConfig, count: int) -> dict[str, np.ndarray]:
-    """The weights, by the names of `weight_names`, with tables "source_positions/table" and "target_positions/table".
+    """Adds tables of positions, "source_positions/table" and "target_positions/table", to a model's weights.
 
-    The tables, learned or not, have `count` rows at least: the most positions of a source and of an output.
+    Both tables, learned or computed, have at least `count` rows, for the longest source or output. Learned tables that
+    are shorter are extended with copies of their last row.
     """
     from t2t_keras.layers.position import sinusoids
 
     layout = "interleaved" if config.position_encoding == "sinusoidal" else "halves"
     computed = np.asarray(sinusoids(np.arange(count), config.d_model, layout))
     tables = {}
-    for name in ("source_positions/table", "target_positions/table"):  # what is beyond a table has its last row here
+    for name in ("source_positions/table", "target_positions/table"):
+        # This project's models use the last row of a learned table for all later positions.
         table = weights.get(name, computed)
         tables[name] = np.pad(table, ((0, max(0, count - len(table))), (0, 0)), mode="edge")
     return {**weights, **tables}

@@ -1,7 +1,8 @@
-"""Transformers that fairseq trained: a checkpoint of torch, and dictionaries; read only.
+"""Reads Transformers that were trained with fairseq.
 
-A folder has one file .pt, dict.SOURCE.txt and dict.TARGET.txt, and sentencepiece.bpe.model if its text was cut by one.
-Without it a text is taken to be tokens between blanks, as fairseq-interactive takes them.
+A folder has one .pt file, which is a torch checkpoint, the dictionaries dict.SOURCE.txt and dict.TARGET.txt, and a
+SentencePiece model such as sentencepiece.bpe.model if the training text was tokenized with one. Without it, texts must
+consist of tokens separated by blanks, as for fairseq-interactive.
 
 Reference: https://github.com/facebookresearch/fairseq
 """
@@ -30,7 +31,7 @@ LAYERS = huggingface.LAYERS._replace(layer="{stack}.layers.{number}.{part}", fin
 _FIRST = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _EOS, _UNK = 1, 2, 3
 _EPSILON = 1e-5
-_POSITION_OFFSET = _PAD + 1  # of the first token
+_POSITION_OFFSET = _PAD + 1  # fairseq's position of the first token
 _STACKS = ("encoder", "decoder")
 _TABLES = tuple(f"{stack}.embed_tokens.weight" for stack in _STACKS)
 _OUTPUTS = ("decoder.output_projection.weight", "decoder.embed_out")
@@ -47,7 +48,7 @@ _EXPECTED = {
     "decoder_layerdrop": 0,
 }
 _MAX_POSITIONS = 1024
-# What fairseq-generate does unless it is told otherwise.
+# The defaults of fairseq-generate.
 _SEARCH = DecodeConfig(
     beam_size=5,
     length_normalization="average",
@@ -55,12 +56,12 @@ _SEARCH = DecodeConfig(
     ends_within_beam=True,
     min_length=1,
     max_length_factor=0.0,
-    max_length_offset=201,  # with the end symbol
+    max_length_offset=201,  # end symbol included
 )
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Transformer of fairseq; see `known_formats.Reader`."""
+    """Reads a model; see `known_formats.Reader`."""
     path = only_file(folder, "*.pt")
     settings, tensors = _contents(path)
     tables = _tables(path, tensors)
@@ -79,7 +80,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_embed_dim"])
     weights = assembled(path, tensors, model, tables, LAYERS, _OTHERS)
     positions = [_positions(path, tensors, stack, model.d_model) for stack in _STACKS]
-    positions[1][0] += start  # the decoder begins with the end symbol
+    positions[1][0] += start  # fairseq's decoder starts with the end symbol
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
     facts: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
     data = DataConfig(max_length=512, **facts)
@@ -89,7 +90,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The settings and the tensors, those of old versions under today's names."""
+    """Reads the settings and the tensors; tensors of old versions get their current names."""
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise InputError(f"{path} is no checkpoint of fairseq: it has no 'model'")
@@ -107,7 +108,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of old checkpoints, "args", or those of the task and of the model in newer ones, "cfg"."""
+    """Returns the settings: "args" in old checkpoints; in newer ones, the task's and the model's in "cfg"."""
     place = "args" if checkpoint.get("args") else "cfg"
     found = checkpoint.get(place) or {}
     parts = [found]
@@ -122,7 +123,7 @@ def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    """A tensor under today's names; queries, keys and values were one until 2019."""
+    """Returns a tensor under its current names; until 2019, queries, keys and values shared one tensor."""
     place, _, kind = name.rpartition(".in_proj_")
     if place:
         parts = np.split(array, 3)
@@ -136,7 +137,7 @@ def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of our settings."""
+    """Converts fairseq's settings to fields of a `TransformerConfig`."""
     check_settings(path, settings, _EXPECTED)
     numbers = ("layers", "attention_heads", "ffn_embed_dim", "embed_dim")
     check_kinds(path, settings, {f"{stack}_{name}": int for stack in _STACKS for name in numbers})
@@ -163,7 +164,7 @@ def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tables(path: Path, tensors: Arrays) -> Tables:
-    """The matrices of tokens, of the old ids."""
+    """Returns the embedding and output matrices, with rows in the model's own id order."""
     for name in _TABLES:
         if name not in tensors:
             raise InputError(f"{path}: there is no tensor {name}")
@@ -176,7 +177,7 @@ def _tables(path: Path, tensors: Arrays) -> Tables:
 
 
 def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndarray:
-    """What is added to the first token, the second, and so on, float32 [max_positions, d_model]."""
+    """Returns the position encodings from the first token on, float32 [_MAX_POSITIONS, d_model]."""
     learned = tensors.get(f"{stack}.embed_positions.weight")
     if learned is None:
         return np.array(sinusoids(np.arange(_MAX_POSITIONS) + _POSITION_OFFSET, d_model, "halves"))
@@ -187,7 +188,7 @@ def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndar
 
 
 def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple[NamedIds, NamedIds]:
-    """The vocabularies of targets and of sources."""
+    """Reads the vocabularies of targets and of sources."""
     models = sorted(folder.glob("*.model"))
     if len(models) > 1:
         raise InputError(f"{folder} has {len(models)} files *.model; one SentencePiece model is supported")
@@ -202,7 +203,7 @@ def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple
 
 
 def _dictionary(path: Path, size: int) -> list[str]:
-    """The names of all ids; there may be fewer than rows, whose number is a multiple of 8."""
+    """Reads the names of all ids; rows that pad a matrix to a multiple of 8 get the name ""."""
     names = list(_FIRST)
     for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").split("\n"), start=1):
         line = line.rstrip("\r")
@@ -217,6 +218,7 @@ def _dictionary(path: Path, size: int) -> list[str]:
 
 
 def _languages(path: Path, settings: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the languages in the settings or, where those are missing, the given ones."""
     names = {f"{side}_language": f"{side}_lang" for side in ("source", "target")}
     found = {ours: settings.get(theirs) or given.get(ours) for ours, theirs in names.items()}
     languages = {name: language for name, language in found.items() if language}

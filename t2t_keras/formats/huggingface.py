@@ -1,4 +1,4 @@
-"""Marian models of Hugging Face's transformers, such as OPUS-MT: read, and written.
+"""Reads and writes Marian models of Hugging Face's transformers, such as OPUS-MT.
 
 A folder has config.json, the weights in model.safetensors or pytorch_model.bin, source.spm, target.spm and vocab.json.
 
@@ -73,8 +73,8 @@ _NUMBERS = (
     *("d_model", "vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
     *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")),
 )
-_EPSILON = 1e-5  # torch's own
-# Of ours, what its search has or what it does for itself.
+_EPSILON = 1e-5  # torch's default
+# This project's search settings that transformers supports or always applies.
 _SETTINGS = (
     *("beam_size", "length_penalty", "length_normalization", "no_repeat_ngram_size", "min_length"),
     "ends_within_beam",
@@ -85,14 +85,14 @@ _TARGET = "model.decoder.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-# Settings of a search with the values that ask for nothing.
+# Search settings that are not imported, with the values that need no note.
 _NOT_TAKEN = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
 _MAX_POSITIONS = 512
-_ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of tables of positions
+_ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of the tables of positions
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Marian model of transformers; see `known_formats.Reader`."""
+    """Reads a Marian model; see `known_formats.Reader`."""
     settings = _settings(folder / "config.json")
     path, tensors = read_tensors(folder, ("model.safetensors", "pytorch_model.bin"))
     target, source = _sides(folder, settings)
@@ -136,7 +136,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _sides(folder: Path, settings: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]:
-    """The vocabularies of targets and of sources."""
+    """Reads the vocabularies of targets and of sources."""
     shares = settings.get("share_encoder_decoder_embeddings", True)
     target_file, target_size = "vocab.json", settings["vocab_size"]
     if not shares and (folder / "target_vocab.json").exists():
@@ -162,7 +162,7 @@ def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str,
 
 
 def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays) -> Tables:
-    """The matrices of tokens, of the old ids, as this project uses them."""
+    """Returns the embedding and output matrices, scaled as in this project, with rows in the model's own id order."""
     shared = tensors.get(_SHARED)
     decoder = tensors.get(_TARGET, tensors.get(_HEAD) if shared is None else shared)
     source = tensors.get(_SOURCE, decoder if shared is None else shared)
@@ -183,9 +183,16 @@ def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays) -> Tables:
 
 
 def _positions(start: np.ndarray) -> dict[str, np.ndarray]:
-    """Tables that add to the first target what a decoder begins with, float32 [d_model]: float32 [rows, d_model].
+    """Returns tables of positions that add the start symbol's embedding to the first target position.
 
-    It begins with the row of padding, which is zero unless training has moved it, as a row of the output's matrix.
+    A Marian decoder starts with padding. Its embedding is zero unless training changed it as a row of a shared output
+    matrix. In this project, the start symbol always embeds to zero.
+
+    Args:
+        start: the scaled embedding of the start symbol, float32 [d_model].
+
+    Returns:
+        The tables of sources and of targets by name, float32 [_ROWS, d_model] each.
     """
     interleaved = np.asarray(sinusoids(np.arange(_ROWS), len(start)))
     source = interleaved[:, np.argsort(from_halves(len(start)))]  # --> [rows, d_model]
@@ -211,7 +218,7 @@ def _model_config(path: Path, settings: Mapping[str, Any], fields: Mapping[str, 
 
 
 def _check_positions(path: Path, tensors: Arrays) -> None:
-    """Old files hold the positions, which are those of the paper, sines before cosines."""
+    """Checks stored tables of positions, which old files have: the paper's positions, with all sines first."""
     for name in _POSITIONS:
         if name in tensors:
             found = np.asarray(tensors[name], np.float32)
@@ -224,13 +231,13 @@ def _check_positions(path: Path, tensors: Arrays) -> None:
 
 
 def _sinusoids(count: int, width: int) -> np.ndarray:
-    """The paper's positions in float64: in float32 the angles of a thousand positions differ by more than rounding."""
+    """Computes the paper's positions in float64; in float32, angles at high positions are too imprecise to compare."""
     angles = np.arange(count)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)  # --> [count, width / 2]
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(count, width)
 
 
 def _data_config(folder: Path, tokenizer: Tokenizer, given: Mapping[str, str]) -> tuple[DataConfig, bool]:
-    """What is known of the text, and whether its languages are."""
+    """Returns the settings of the data, and whether its languages are known."""
     path = folder / "tokenizer_config.json"
     settings = read_json(path) if path.exists() else {}
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
@@ -240,7 +247,7 @@ def _data_config(folder: Path, tokenizer: Tokenizer, given: Mapping[str, str]) -
 
 
 def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, tuple[str, ...]]:
-    """The settings of the search, and notes on those that are not taken over as they are."""
+    """Returns the settings of the search, and notes on settings that are not imported exactly."""
     path = folder / "generation_config.json"
     generation = {**settings, **(read_json(path) if path.exists() else {})}
     path = path if path.exists() else folder / "config.json"
@@ -248,7 +255,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     if generation.get("length_penalty", 1.0) is not None:
         exponent = float(number_setting(path, generation, "length_penalty", 1.0))
     given = {name: value for name, value in generation.items() if value is not None}
-    # The start token counts for the first of these.
+    # `min_length` counts the start token, `min_new_tokens` does not.
     fewest = whole_setting(path, given, "min_length", 0) - 1, whole_setting(path, given, "min_new_tokens", 0)
     decode = DecodeConfig(
         beam_size=whole_setting(path, generation, "num_beams", 1),
@@ -263,7 +270,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer as a Marian model of transformers; see `known_formats.Writer`."""
+    """Writes a Transformer as a Marian model; see `known_formats.Writer`."""
     config = model.sizes
     if quantization != "float32":
         raise InputError(f"--quantization={quantization}: transformers takes float32, and casts when it loads")
@@ -279,7 +286,7 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
     write_safetensors(folder / "model.safetensors", tensors)
     tokenizer = model.tokenizer
     for name, side in (("source.spm", tokenizer.source), ("target.spm", tokenizer)):
-        # Its tokenizer takes codes of languages off a text before it cuts it.
+        # Marian's tokenizer removes language codes such as >>fra<< from a text before it tokenizes the text.
         (folder / name).write_bytes(without_symbols(side.serialized, list(filter(is_language, side.symbols))))
     write_json(folder / "vocab.json", _ids(tokenizer.source, config))
     if config.source_vocab_size is not None:
@@ -290,17 +297,20 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
 
 
 def _order(config: TransformerConfig, size: int) -> list[int]:
-    """Our id of each id there: padding is the last one, unless two vocabularies of different size must agree on it."""
+    """Returns this project's id for each id of the Marian model.
+
+    Padding comes last in Marian, but third if there are two vocabularies, which must agree on its id.
+    """
     if config.source_vocab_size is None:
         return [*range(1, size), PAD_ID]
     return [EOS_ID, UNK_ID, PAD_ID, *range(UNK_ID + 1, size)]
 
 
 def _tensors_of_tables(tables: Tables, config: TransformerConfig) -> dict[str, np.ndarray]:
-    """The matrices of tokens and the bias; the row of padding is zeros, as the decoder begins with it."""
+    """Returns the matrices and the bias as Marian's tensors; padding, with which a decoder starts, embeds to zero."""
     bias = np.zeros(config.vocab_size, np.float32) if tables.bias is None else tables.bias.copy()
     if np.any(tables.output[PAD_ID]):
-        bias[PAD_ID] = BARRED  # no search here may write it, whatever its logit
+        bias[PAD_ID] = BARRED  # this project's searches never write padding, whatever its logit
     found = []
     for table in (tables.source, tables.target, tables.output):
         order = _order(config, len(table))
@@ -317,12 +327,12 @@ def _tensors_of_tables(tables: Tables, config: TransformerConfig) -> dict[str, n
 
 
 def _rows(config: TransformerConfig) -> int:
-    """The rows of each matrix: transformers gives those of two vocabularies the same number."""
+    """Returns the number of rows of each matrix, which transformers requires to be the same for both vocabularies."""
     return max(config.vocab_size, config.source_entries)
 
 
 def _ids(tokenizer: Tokenizer, config: TransformerConfig) -> dict[str, int]:
-    """The pieces and their ids there; rows behind them have names that no text has."""
+    """Returns the Marian id of each piece; additional rows get names that occur in no text."""
     names = [name.removeprefix(BLANK) if is_language(name.removeprefix(BLANK)) else name for name in tokenizer.entries]
     ids = {names[ours]: number for number, ours in enumerate(_order(config, len(names)))}
     return ids | {f"<no piece {number}>": number for number in range(len(names), _rows(config))}
@@ -378,6 +388,7 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
 
 
 def _differences(model: PortableModel) -> tuple[str, ...]:
+    """Returns notes on what differs in transformers."""
     notes = []
     if model.sizes.layer_norm_epsilon != _EPSILON:
         notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")

@@ -1,4 +1,4 @@
-"""The formats by name; the module of one, with what it needs, is imported when it is first used."""
+"""The readers and writers of all formats by name. The module of a format is imported when it is first used."""
 
 import functools
 import pkgutil
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
 
-# Reads a model from its folder; languages are "source_language" and "target_language" as far as somebody gave them,
-# instead of what the files say. An InputError names a file that is missing or damaged, or the setting or the tensor of
-# another network.
+# Reads a model from a folder. The mapping may have "source_language" and "target_language", as given by the user.
+# Raises an InputError that names a missing or damaged file, or a setting or a tensor of an unsupported network.
 Reader = Callable[[Path, Mapping[str, str]], "PortableModel"]
-# Writes a model into an empty folder, its weights as "float32" or, if the format can, quantized; returns notes on what
-# differs there. An InputError names the setting or the quantization that the format has no place for, or the package
-# that is missing.
+# Writes a model into an empty folder, with weights in "float32" or in a quantization that the format supports. Returns
+# notes on differences from this project. Raises an InputError that names an unsupported setting or quantization, or a
+# missing package.
 Writer = Callable[["PortableModel", Path, str], tuple[str, ...]]
 
 

@@ -1,7 +1,8 @@
-"""Transformers that Marian trained: a file .npz with its settings inside, beside it vocabularies; read only.
+"""Reads Transformers that were trained with Marian.
 
-A folder has one file .npz, and decoder.yml that names the vocabularies, or else one vocab.yml for both sides, with
-source.spm and target.spm. A vocabulary may also be a SentencePiece model itself, vocab.spm.
+A folder has one .npz file, which holds the weights and the settings, and its vocabularies: a decoder.yml that names the
+vocabulary files, or a single vocab.yml for both sides. Vocabularies in YAML need source.spm and target.spm too; a
+vocabulary may also be a SentencePiece model, such as vocab.spm.
 
 Reference: https://marian-nmt.github.io
 """
@@ -36,7 +37,8 @@ from t2t_keras.text.given_entries import parsed
 _SETTINGS = "special:model.yml"
 _NORMS = {"post": ("ln_{}", "ffn_ffn_ln_{}"), "pre": ("ln_{}_pre", "ffn_ffn_ln_{}_pre")}
 _EPSILON = 1e-6
-# Its "gelu" is x * sigmoid(1.702 x), which is swish of 1.702 x, divided by 1.702.
+# This project's activation for each of Marian's, with the factor by which inner values must be scaled. Marian's "gelu"
+# is x * sigmoid(1.702 x), which equals swish(1.702 x) / 1.702.
 _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
     "relu": ("relu", 1.0),
     "swish": ("swish", 1.0),
@@ -45,7 +47,7 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
 _POSITIONS = "Wpos"
 _HEAD = "decoder_ff_logit_out"
 _NOT_OF_LAYERS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
-# What must not be another network; a setting that is missing is as it should be.
+# Settings that must have these values if they are present.
 _EXPECTED = {
     "type": "transformer",
     "transformer-decoder-autoreg": "self-attention",
@@ -65,7 +67,7 @@ _ORDERS: Mapping[tuple[str, ...], NormPosition] = {("", "dan", ""): "post", ("n"
 
 
 def layers(norm_position: str) -> LayerNames:
-    """The names of the weights of layers; matrices are [in, out]."""
+    """Returns Marian's names of the weights of layers; matrices are [in, out]."""
     attention_norm, feed_forward_norm = _NORMS[norm_position]
     parts = {}
     for ours, theirs in (("self", "self"), ("cross", "context")):
@@ -88,7 +90,7 @@ def layers(norm_position: str) -> LayerNames:
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Transformer of Marian; see `known_formats.Reader`."""
+    """Reads a model; see `known_formats.Reader`."""
     path = only_file(folder, "*.npz")
     tensors = read_npz(path)
     if _SETTINGS not in tensors:
@@ -99,7 +101,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     search = _search(folder)
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
     tables = vocabulary.tables(path, _tables(path, tensors, has_bias=not settings.get("output-omit-bias", False)))
-    if not search.get("allow-unk", False):  # Marian never writes it then
+    if not search.get("allow-unk", False):  # by default, Marian never writes the unknown token
         bias = np.zeros(len(tables.target), np.float32) if tables.bias is None else np.array(tables.bias, np.float32)
         bias[UNK_ID] = BARRED
         tables = tables._replace(bias=bias)
@@ -140,7 +142,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
 
 
 def _search(folder: Path) -> dict[str, Any]:
-    """The settings of decoding beside a model: decoder.yml or, as Marian names it, MODEL.npz.decoder.yml."""
+    """Reads the settings of decoding from decoder.yml or, as Marian names it, MODEL.npz.decoder.yml."""
     found = [path for path in (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml"))) if path.exists()]
     search = parsed_yaml(read_bytes(found[0]), str(found[0])) if found else {}
     vocabs = search.get("vocabs", ["vocab.yml"])
@@ -153,7 +155,7 @@ def _search(folder: Path) -> dict[str, Any]:
 
 
 def _checked(path: str, settings: Mapping[str, Any]) -> NormPosition:
-    """The place of the normalisations; refuses other networks than Transformers as this project has them."""
+    """Returns the position of the layer normalisations; rejects networks that this project cannot express."""
     check_settings(path, settings, _EXPECTED)
     check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"transformer-ffn-activation": str})
     if settings["transformer-ffn-activation"] not in _ACTIVATIONS:
@@ -171,7 +173,7 @@ def _checked(path: str, settings: Mapping[str, Any]) -> NormPosition:
 
 
 def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
-    """The matrices of tokens, of the old ids."""
+    """Returns the embedding and output matrices, with rows in the model's own id order."""
     shared = tensors.get("Wemb")
     source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
     if source is None or target is None:
@@ -184,7 +186,7 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
         raise InputError(f"{path}: the tensor {_HEAD}_W does not fit decoder_Wemb")
     if has_bias and f"{_HEAD}_b" not in tensors:
         raise InputError(f"{path}: there is no tensor {_HEAD}_b")
-    if _POSITIONS in tensors:  # embeddings are scaled only beside sinusoids
+    if _POSITIONS in tensors:  # Marian scales embeddings only if positions are sinusoids
         source, target = (table / np.float32(table.shape[1] ** 0.5) for table in (source, target))
     bias = tensors.get(f"{_HEAD}_b")
     source, target, output = (np.asarray(table, np.float32) for table in (source, target, output))
@@ -192,7 +194,7 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
 
 
 def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
-    """Feed-forward networks whose inner values are `factor` times as large, and whose outputs are the same."""
+    """Scales the inner values of feed-forward networks by `factor`, and their outer kernels by its inverse."""
     factors = {"inner_kernel": factor, "inner_bias": factor, "outer_kernel": 1 / factor}
     return {
         name: array * np.float32(factors.get(name.rpartition("/")[2], 1.0)) if "feed_forward/" in name else array
@@ -201,7 +203,7 @@ def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarr
 
 
 def _sides(folder: Path, search: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]:
-    """The vocabularies of targets and of sources."""
+    """Reads the vocabularies of targets and of sources."""
     names = [Path(name).name for name in search.get("vocabs", [])]
     if not names:
         names = sorted(path.name for path in folder.iterdir() if path.name.endswith(("vocab.yml", "vocab.spm")))
@@ -229,9 +231,12 @@ def _side(path: Path, model: Path) -> NamedIds:
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Reads a vocabulary of lines "piece: id", as Marian writes them; YAML readers lose some of its entries.
+    """Reads a vocabulary of lines "piece: id", as Marian writes them, and returns the piece of each id.
 
-    An InputError names the file and a line that is not like that, or says that ids are missing.
+    The file is not read as YAML, because YAML readers lose some of its entries.
+
+    Raises:
+        InputError: a line has a different form, or ids are repeated or missing; names the file and the line.
     """
     ids: dict[int, str] = {}
     key = None

@@ -1,4 +1,4 @@
-"""What a model is, whatever format its files have."""
+"""A Transformer in a form that is independent of any file format, and checks that readers and writers share."""
 
 import dataclasses
 import string
@@ -19,14 +19,14 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class PortableModel:
-    """A Transformer between two formats.
+    """A Transformer on its way from one format to another.
 
     Attributes:
-        config: its settings, those of its search, and what is known of its data.
+        config: the settings of the model and of its search, and what is known about its data.
         weights: float32 arrays, by the names of `models.weights.weight_names`.
-        tokenizer: its vocabulary.
-        notes: what somebody should know about the conversion, a line each.
-        knows_languages: whether the languages in `config.data` are those of the model, and not just the usual ones.
+        tokenizer: the vocabulary, or the vocabularies of both sides.
+        notes: remarks for the user about the conversion, one line each.
+        knows_languages: whether the languages in `config.data` are known to be the model's, and not just the defaults.
     """
 
     config: Config
@@ -39,32 +39,36 @@ class PortableModel:
     def sizes(self) -> TransformerConfig:
         """The settings of the network."""
         model = self.config.model
-        if type(model) is not TransformerConfig:  # one that is derived from it is of another family
+        if type(model) is not TransformerConfig:  # a derived class belongs to a different family
             raise InputError(f"other projects' formats have no place for a model of the family {model.family}")
         return model
 
 
-# The exponents of a hypothesis's length by which a score is divided that have a name here.
+# Other projects divide a score by a power of the hypothesis's length. `length_normalization` by exponent.
 NORMALIZATIONS = {0.0: "none", 1.0: "average"}
-_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")  # on what is found
+# Settings that do not need a note when an engine lacks them.
+_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")
 
 
 def normalization(exponent: float) -> dict[str, Any]:
-    """The settings of a search that divides a score by a power of the length, or those that come nearest."""
+    """Returns the settings of a search that divides scores by length^exponent, or the closest settings there are."""
     if exponent in NORMALIZATIONS:
         return {"length_normalization": NORMALIZATIONS[exponent]}
     return {"length_penalty": exponent}
 
 
 def penalty_notes(exponent: float) -> tuple[str, ...]:
-    """A note on `normalization`, where it has no more than what comes nearest."""
+    """Returns a note if `normalization` only approximates this exponent."""
     if exponent in NORMALIZATIONS:
         return ()
     return (f"scores are divided by length^{exponent:g} there, by another formula here: some translations differ",)
 
 
 def search_notes(decode: DecodeConfig, kept: Sequence[str], engine: str) -> tuple[str, ...]:
-    """A note on settings of the search that are not among those that `engine` has, `kept`."""
+    """Returns a note that lists the search settings that differ from the defaults and that `engine` ignores.
+
+    `kept` are the names of the settings that the engine supports.
+    """
     left_out = [
         f"decode.{field.name}={getattr(decode, field.name)}"
         for field in dataclasses.fields(decode)
@@ -74,24 +78,24 @@ def search_notes(decode: DecodeConfig, kept: Sequence[str], engine: str) -> tupl
 
 
 def task_notes(task: str, engine: str) -> tuple[str, ...]:
-    """A note on outputs that `engine` does not make answers of, because they are no translations."""
+    """Returns a note if the task is not translation, because `engine` does not post-process outputs."""
     if task == DataConfig.task:
         return ()
     return (f"{engine} writes what the model does; it knows nothing of {task}",)
 
 
 def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
-    """Notes on what this project does before and after a model, and `engine`, which has nothing but it, does not."""
+    """Returns notes on pre- and post-processing of text that `engine`, which only runs the model, does not do."""
     notes = task_notes(model.config.data.task, engine)
     source, letters = model.tokenizer.source, string.ascii_uppercase
-    # A vocabulary that was trained on lowercased text lowercases by itself what it cuts.
+    # A vocabulary trained on lowercased text may lowercase its input itself.
     if model.config.data.lowercase and source.encode(letters) != source.encode(letters.lower()):
         notes = (f"a text must be lowercased before {engine} gets it, as the model's training text was", *notes)
     return notes
 
 
 def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
-    """The shapes of a model's weights by name."""
+    """Returns the shapes of a model's weights by name."""
     model = make_model(config)
     return {
         name: tuple(weight.shape) for name, weight in zip(weight_names(model), model.trainable_variables, strict=True)
@@ -101,10 +105,18 @@ def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 def assembled(
     path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerNames, others: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Our weights of a format's tensors, by the names of layers there, and of the matrices of tokens, of our ids.
+    """Converts a format's tensors to this project's weights.
 
-    `others` are beginnings of the names of tensors that are in `tables` or need not be. An InputError names `path`, and
-    a tensor that is missing, superfluous, or has another shape.
+    Args:
+        path: the file of the tensors, for error messages.
+        tensors: the format's tensors by name.
+        config: the settings of the model.
+        tables: the embedding and output matrices, with rows in the order of this project's token ids.
+        layers: the format's names of the tensors of layers.
+        others: prefixes of the names of tensors that do not belong to layers: those in `tables`, and optional ones.
+
+    Raises:
+        InputError: a tensor is missing, unknown, or has the wrong shape; names `path` and the tensor.
     """
     entries = list(layers.entries(config))
     for table in tables.weights(config).values():
@@ -116,9 +128,11 @@ def assembled(
 
 
 def check_whole(path: Path | str, model: PortableModel) -> None:
-    """Refuses settings that no run can have, and weights that are no numbers or not those of such a model.
+    """Checks the settings of a model, and the names, shapes and values of its weights.
 
-    An InputError names `path`, and the setting or the weight.
+    Raises:
+        InputError: a setting is invalid, or a weight is missing, unknown, of the wrong shape, or not finite; names
+            `path`, and the setting or the weight.
     """
     with named(path):
         Config.from_dict(model.config.to_dict())
@@ -134,9 +148,10 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
 
 
 def with_wider_layers(tensors: Arrays, start: str, more: int) -> dict[str, np.ndarray]:
-    """The tensors with `more` units in the feed-forward networks of layers whose names begin with `start`.
+    """Adds `more` hidden units to the feed-forward networks of layers whose names begin with `start`.
 
-    The units give 0 whatever goes in, because relu, swish and gelu of 0 are 0, so that the networks stay the same.
+    All weights of the new units are 0. They output 0 for any input, because relu, swish and gelu of 0 are 0, so the
+    networks compute the same function as before.
     """
     axes = {"fc1.weight": 0, "fc1.bias": 0, "fc2.weight": 1}
     found = dict(tensors)
@@ -148,10 +163,18 @@ def with_wider_layers(tensors: Arrays, start: str, more: int) -> dict[str, np.nd
 
 
 def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> None:
-    """Refuses a Transformer that a format has no place for, with an InputError that names it and each setting.
+    """Checks that a format can express a Transformer.
 
-    `needed` are fields of `config`, and the value that the format needs. All formats need heads of d_model / num_heads,
-    scaled scores without a window, and no experts.
+    All formats require keys and values of width d_model / num_heads, scaled dot-product attention without a window, and
+    no experts.
+
+    Args:
+        config: the settings of the model.
+        format: the name of the format, for error messages.
+        **needed: names of further fields of `config`, with the values that the format requires.
+
+    Raises:
+        InputError: the format cannot express a setting; names the format and all such settings.
     """
     d_head = config.d_model // config.num_heads
     common = {"num_experts": 0, "attention_score": "scaled_dot", "attention_window": None}

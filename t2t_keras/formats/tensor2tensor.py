@@ -1,6 +1,7 @@
-"""Transformers that tensor2tensor trained: a checkpoint of TensorFlow 1, its settings and its subwords; read only.
+"""Reads Transformers that were trained with tensor2tensor.
 
-A folder has one checkpoint (FILE.index and FILE.data-...), hparams.json or flags.txt, and vocab.*: the subwords.
+A folder has one checkpoint of TensorFlow 1 (FILE.index and FILE.data-...), its settings in hparams.json or flags.txt,
+and its subwords in a file vocab.*.
 
 Reference: https://github.com/tensorflow/tensor2tensor
 """
@@ -49,13 +50,13 @@ LAYERS = LayerNames(
     kinds={"kernel": "kernel", "bias": "bias", "scale": "scale", "offset": "bias"},
     transposed=False,
 )
-_FIRST_SUBWORD = 2  # their id; <pad> is 0 and <EOS> is 1
-# The rows of their table of target languages for their oldest problems, which had words of these in vocabularies like
-# vocab.ende.32768. All problems have the first row since release 1.5.2, which has the names of vocabularies like that
-# still; those like vocab.translate_ende_wmt32k.32768.subwords came later.
+_FIRST_SUBWORD = 2  # tensor2tensor's id of the first subword; <pad> is 0 and <EOS> is 1
+# The row of the table of target spaces by target language, in the oldest problems, whose vocabularies have names like
+# vocab.ende.32768. All problems use row 0 since release 1.5.2, which still has vocabularies of such names; names like
+# vocab.translate_ende_wmt32k.32768.subwords came later.
 _TARGET_SPACES = {"en": 3, "fr": 6, "de": 8, "zh": 16, "mk": 20, "cs": 21}
-_SINCE_1_5_3 = "optimizer_adafactor_factored"
-_ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}  # "none" is another word for ""
+_SINCE_1_5_3 = "optimizer_adafactor_factored"  # a setting that shows that a model is newer
+_ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}  # "none" is a synonym for ""
 _EXPECTED = {
     "pos": "timing",
     "norm_type": "layer",
@@ -74,7 +75,7 @@ _SPACE = "target_space_embedding/kernel"
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Transformer of tensor2tensor; see `known_formats.Reader`."""
+    """Reads a model; see `known_formats.Reader`."""
     path = only_file(folder, "*.index")
     tensors = _read_checkpoint(path)
     settings = _settings(folder)
@@ -114,8 +115,8 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
 
 
 def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a model, without those of its training, under today's names."""
-    import tensorflow as tf  # heavy, and only this format needs it
+    """Reads the tensors of a model, without the variables of its training, under their current names."""
+    import tensorflow as tf  # slow to import, and only this format needs it
 
     try:
         reader = tf.train.load_checkpoint(str(path.with_suffix("")))
@@ -133,7 +134,10 @@ def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
 
 
 def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    """A tensor under today's names; until version 1.2 projections were convolutions, several of them in one."""
+    """Returns a tensor under its current names.
+
+    Until version 1.2, projections were convolutions, and one convolution could hold several projections.
+    """
     name = re.sub(r"^.*?(?=(encoder|decoder)/|symbol_modality_|target_space_embedding/)", "", name)
     name = name.replace("_single/", "/").replace("/layer_postprocess/", "/layer_prepostprocess/")
     if array.ndim == 4:  # [1, 1, in, out]
@@ -146,7 +150,7 @@ def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """The settings of training: flags.txt with its --hparams, and hparams.json, which does not know the problem."""
+    """Reads the settings: those in flags.txt, which names the problem, its --hparams, and those in hparams.json."""
     path, settings = folder / "flags.txt", {}
     if path.exists():
         lines = read_bytes(path).decode("utf-8", "replace").splitlines()
@@ -156,7 +160,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     if not path.exists() or (folder / "hparams.json").exists():
         path = folder / "hparams.json"
         settings |= read_json(path)
-    if settings.get("ffn_layer") == "conv_hidden_relu":  # another word for it
+    if settings.get("ffn_layer") == "conv_hidden_relu":  # a synonym
         settings["ffn_layer"] = "dense_relu_dense"
     check_settings(path, settings, _EXPECTED)
     check_kinds(path, settings, dict.fromkeys(("hidden_size", "filter_size", "num_heads", "num_hidden_layers"), int))
@@ -173,7 +177,7 @@ def _value(text: str) -> Any:
 
 
 def _head_width(folder: Path, settings: Mapping[str, Any], kind: str) -> int | None:
-    """The width of a head's keys or values, if it is not d_model / num_heads."""
+    """Returns the width of a head's keys or values, or None if it is d_model / num_heads."""
     channels = whole_setting(folder, settings, f"attention_{kind}_channels", settings["hidden_size"])
     return None if channels == settings["hidden_size"] else channels // settings["num_heads"]
 
@@ -181,7 +185,10 @@ def _head_width(folder: Path, settings: Mapping[str, Any], kind: str) -> int | N
 def _languages(
     folder: Path, vocabulary: Path, settings: Mapping[str, Any], given: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Of sources and of targets: those that are given, or of the problem's name; "_rev" at its end turns them round."""
+    """Returns the languages of sources and of targets: the given ones, or those in the problem's name.
+
+    A name that ends with "_rev" has the target language first.
+    """
     if len(given) == 2:
         return given["source_language"], given["target_language"]
     for name in (str(settings.get("problem", "")), str(settings.get("problems", "")), folder.name, vocabulary.name):
@@ -194,7 +201,7 @@ def _languages(
 
 
 def _read_subwords(path: Path) -> list[str]:
-    """The subwords, whose first one has the id 2."""
+    """Reads the subwords from the id `_FIRST_SUBWORD` on."""
     try:
         lines = read_bytes(path).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -211,7 +218,10 @@ def _unquoted(line: str) -> str:
 
 
 def _tables(path: Path, tensors: Arrays, space: int, vocabulary: Path) -> tuple[Tables, Tokenizer]:
-    """The matrices of tokens, of our ids, and the vocabulary; `space` is the row of their table of target languages."""
+    """Returns the embedding and output matrices, with rows in this project's id order, and the vocabulary.
+
+    `space` is the row of the table of target spaces, which tensor2tensor adds to every source embedding.
+    """
     subwords = _read_subwords(vocabulary)
     shards: dict[str, dict[int, np.ndarray]] = {}
     for name, array in tensors.items():
@@ -229,10 +239,10 @@ def _tables(path: Path, tensors: Arrays, space: int, vocabulary: Path) -> tuple[
     if {array.shape for array in found} != {found[1].shape}:
         raise InputError(f"{path}: input_emb, target_emb and softmax differ in shape; one vocabulary is supported")
     check_covered(vocabulary, _FIRST_SUBWORD + len(subwords), rows)
-    # Rows that only fill up a matrix are in its softmax too. No token has more after an underscore, so that these names
-    # never occur.
+    # Rows that pad a matrix take part in the softmax too, so they need entries. A token ends with its underscore, so
+    # these names never occur in a text.
     unnamed = [f"_;{number}" for number in range(_FIRST_SUBWORD + len(subwords), rows)]
-    # Ours are padding, the end, and an unknown token that they do not have.
+    # This project's third id is an unknown token, which tensor2tensor does not have.
     source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in found)
     if (spaces := tensors.get(_SPACE)) is not None:
         if spaces.ndim != 2 or len(spaces) <= space or spaces.shape[1] != source.shape[1]:

@@ -1,4 +1,4 @@
-"""Which of a format's tensors is which weight of the Transformer: names on both sides."""
+"""Maps a format's tensors to this project's weights of a Transformer by name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +15,12 @@ _NORM = "scale", "offset"
 
 
 class Entry(NamedTuple):
-    """One of a format's tensors.
+    """One of a format's tensors and the weights that it holds.
 
     Attributes:
-        theirs: its name there.
-        ours: the weight; or several that are one tensor there, in the order of their outputs.
-        transposed: whether a matrix is [out, in] there.
+        theirs: the name of the format's tensor.
+        ours: the names of the weights that the tensor holds, concatenated along their last axis.
+        transposed: whether the format's tensor is a matrix [out, in].
     """
 
     theirs: str
@@ -29,17 +29,17 @@ class Entry(NamedTuple):
 
 
 class LayerNames(NamedTuple):
-    """How a format names the weights of the layers.
+    """A format's names for the weights of layers.
 
     Attributes:
-        parts: its name of each part of a layer: of linear maps such as "self_attention/query", several joined by "+" if
-            they are one tensor there, and of layer normalisations such as "self_attention_residual/norm"; {} stands for
-            the kind.
-        layer: the whole name, of {stack}, {number} and {part}.
-        final_norm: the name of a stack's last layer normalisation, of {stack} and the kind {}.
-        kinds: its words for "kernel", "bias", "scale" and "offset".
-        transposed: whether its matrices are [out, in].
-        first: number of the first layer.
+        parts: the format's name for each part of a layer, with {} for the kind of weight. Keys are linear maps such as
+            "self_attention/query", joined by "+" if they share one tensor, and layer normalisations such as
+            "self_attention_residual/norm".
+        layer: the full name of a tensor, with {stack}, {number} and {part}.
+        final_norm: the full name of a stack's final layer normalisation, with {stack} and {} for the kind of weight.
+        kinds: the format's words for "kernel", "bias", "scale" and "offset".
+        transposed: whether matrices are [out, in].
+        first: the number of the first layer.
     """
 
     parts: Mapping[str, str]
@@ -50,7 +50,7 @@ class LayerNames(NamedTuple):
     first: int = 0
 
     def entries(self, config: TransformerConfig) -> Iterator[Entry]:
-        """The tensors of all layers of a model."""
+        """Yields the tensors of all layers of a model."""
         for stack, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
             for index in range(count):
                 for part, theirs in self.parts.items():
@@ -62,7 +62,7 @@ class LayerNames(NamedTuple):
                 yield from self._kinds(config, f"{stack}/final_norm", self.final_norm.replace("{stack}", stack))
 
     def _kinds(self, config: TransformerConfig, part: str, theirs: str) -> Iterator[Entry]:
-        """The tensors of one part: "STACK/LAYER/query+key" or, if it is a normalisation, "STACK/LAYER/norm"."""
+        """Yields the tensors of one part, such as "encoder/layer_0/self_attention/query"."""
         place, _, names = part.rpartition("/")
         is_norm = names.endswith("norm")
         for kind in _NORM if is_norm else _NUMBERS:
@@ -74,9 +74,10 @@ class LayerNames(NamedTuple):
 
 
 def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Our weights of a format's tensors: float32 arrays by name, of the given shapes.
+    """Converts a format's tensors to this project's weights: float32 arrays by name, of the given shapes.
 
-    An InputError names a tensor that is missing or has another shape.
+    Raises:
+        InputError: a tensor is missing or has the wrong shape; names it.
     """
     weights: dict[str, Any] = {}
     for entry in entries:
@@ -95,7 +96,7 @@ def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, t
 
 
 def tensors_of(weights: Arrays, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
-    """A format's tensors of our weights; the inverse of `weights_of`."""
+    """Converts this project's weights to a format's tensors; the inverse of `weights_of`."""
     tensors = {}
     for entry in entries:
         array = np.concatenate([weights[name] for name in entry.ours], axis=-1)
@@ -104,7 +105,11 @@ def tensors_of(weights: Arrays, entries: Sequence[Entry]) -> dict[str, np.ndarra
 
 
 def check_all_known(tensors: Arrays, entries: Sequence[Entry], ignored: Sequence[str] = ()) -> None:
-    """Raises an InputError that names tensors which no entry and no beginning among `ignored` accounts for."""
+    """Checks that every tensor has an entry, or a name that begins with one of `ignored`.
+
+    Raises:
+        InputError: there are other tensors; names them.
+    """
     known = {entry.theirs for entry in entries}
     unknown = [name for name in tensors if name not in known and not name.startswith(tuple(ignored))]
     if unknown:

@@ -1,4 +1,4 @@
-"""Vocabularies of other projects: named ids beside SentencePiece models that know nothing of these ids."""
+"""Converts vocabularies of other projects, whose ids are not those of their SentencePiece models."""
 
 import re
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ from t2t_keras.symbols import SPECIAL
 from t2t_keras.text.given_entries import pieces_of, tokenizer_of
 from t2t_keras.text.tokenizer import Tokenizer
 
-# A logit that makes a probability 0 in float32, and that label smoothing hardly notices.
+# A logit low enough for a probability of 0 in float32, but not so low that label smoothing gives a huge loss.
 BARRED = -1e4
 
 _LANGUAGE = re.compile(r">>[^<>\s]+<<")
 
 
 class NamedIds(NamedTuple):
-    """The vocabulary of one side.
+    """Another project's vocabulary of sources or of targets.
 
     Attributes:
-        names: piece of each id, "" for ids without one.
-        pad: id of padding, or None if it has none.
-        eos: id of the end symbol.
-        unk: id of the unknown piece.
-        model: the SentencePiece model that cuts texts into such pieces.
+        names: the piece of each id; "" for ids without a piece.
+        pad: the id of padding, or None if there is none.
+        eos: the id of the end symbol.
+        unk: the id of the unknown piece.
+        model: the serialized SentencePiece model that splits texts into the pieces.
     """
 
     names: Sequence[str]
@@ -38,14 +38,14 @@ class NamedIds(NamedTuple):
 
 
 class IdMap(NamedTuple):
-    """A vocabulary of this project in place of another project's.
+    """A vocabulary of this project that replaces another project's, with the old id of each new one.
 
     Attributes:
-        tokenizer: of targets, and beside it that of sources.
-        target_rows: the old id of each id of targets; None for padding, where there was none.
-        source_rows: the same of sources.
-        old_sizes: numbers of ids there, of targets and of sources.
-        unnamed: ids of targets that are pieces without an id there. They stand for the unknown piece, as they did.
+        tokenizer: the tokenizer of targets; its `source` is that of sources.
+        target_rows: the old id of each target id; None for padding if the old vocabulary has none.
+        source_rows: the old id of each source id, likewise.
+        old_sizes: the old numbers of target ids and of source ids.
+        unnamed: target ids of pieces of the SentencePiece model that had no old id. They map to the old unknown piece.
     """
 
     tokenizer: Tokenizer
@@ -55,7 +55,11 @@ class IdMap(NamedTuple):
     unnamed: list[int]
 
     def tables(self, path: Path, old: Tables) -> Tables:
-        """The matrices of tokens with the rows of the new ids; an InputError names `path` if there are others."""
+        """Returns the matrices with their rows in the order of the new ids.
+
+        Raises:
+            InputError: a matrix does not have one row per old id; names `path`.
+        """
         targets, sources = self.old_sizes
         sizes = {"matrix of sources": sources, "matrix of targets": targets, "output's matrix": targets}
         for (name, size), table in zip({**sizes, "output's bias": targets}.items(), old, strict=True):
@@ -70,14 +74,15 @@ class IdMap(NamedTuple):
         return Tables(source, target, _rows(old.output, self.target_rows), bias)
 
 
-# A matrix may have some rows more than there are tokens, up to a multiple of 8 or 64.
+# A matrix may have more rows than there are tokens, because its rows are padded to a multiple of 8 or 64.
 _MOST_UNNAMED = 63
 
 
 def check_covered(path: Path, count: int, rows: int) -> None:
-    """Refuses a vocabulary that does not fit a matrix: more entries than rows, or so few that it must be cut off.
+    """Checks that the size of a vocabulary fits a matrix.
 
-    An InputError names its file.
+    Raises:
+        InputError: there are more entries than rows, or so few that the vocabulary must be truncated; names its file.
     """
     if count > rows:
         raise InputError(f"{path} has {count} entries, but there are {rows} rows")
@@ -86,10 +91,10 @@ def check_covered(path: Path, count: int, rows: int) -> None:
 
 
 def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap:
-    """Makes our vocabularies of another project's; both sides have one id space if their ids have the same names.
+    """Converts another project's vocabularies; both sides share one id space if their ids have the same names.
 
     Raises:
-        InputError: a model is no SentencePiece model, or two ids have one name; the message names the folder.
+        InputError: a model is not a SentencePiece model, or two ids have the same name; names the folder.
     """
     try:
         return _mapped(target, source)
@@ -113,7 +118,7 @@ def _mapped(target: NamedIds, source: NamedIds) -> IdMap:
 
 
 def _entries(side: NamedIds, pieces: Sequence[str]) -> tuple[list[str], list[int | None], list[int]]:
-    """Our entries, the old id of each, and which of them had none."""
+    """Returns the new entries, the old id of each, and the new ids of pieces that had none."""
     others = [number for number in range(len(side.names)) if number not in (side.pad, side.eos, side.unk)]
     names = [side.names[number] or f"<row {number}>" for number in others]
     known = set(names)
@@ -128,12 +133,12 @@ def _languages(entries: Sequence[str]) -> list[str]:
 
 
 def is_language(entry: str) -> bool:
-    """Whether an entry is like >>fra<<, which says which language a text is to be translated into."""
+    """Returns whether an entry is a language code such as >>fra<<, which selects the target language of a text."""
     return bool(_LANGUAGE.fullmatch(entry))
 
 
 def _rows(array: np.ndarray, rows: Sequence[int | None]) -> np.ndarray:
-    """A copy of some rows; zeros for None."""
+    """Returns a copy of the given rows, with zeros for None."""
     found = array[[row or 0 for row in rows]]
     found[[row is None for row in rows]] = 0
     return found

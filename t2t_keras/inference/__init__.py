@@ -1,1 +1,1 @@
-"""Requests in; translations, scores and explanations out."""
+"""Translates, scores and explains lines of text with trained models."""

@@ -1,8 +1,9 @@
-"""The engine on CTranslate2, which searches with a Transformer's weights in less time on a CPU.
+"""An engine that runs searches on CTranslate2, which is faster than TensorFlow on a CPU.
 
-Its search is that of `beam_search` with `ends_within_beam`. With `patience`, a sentence ends as it does here. Without,
-it ends when as many hypotheses as are asked for have finished, and one of them was the likeliest candidate of its step.
-What was found is ordered by our scores. Its probabilities leave out padding, which it never writes.
+The search is `beam_search` with `ends_within_beam`. With `patience`, a sentence stops by the same rule. Without it, a
+sentence stops when the requested number of hypotheses have finished and one of them was the most probable candidate of
+its step. The hypotheses are ranked by this project's scores. CTranslate2 never writes padding and leaves it out of the
+softmax.
 
 Reference: https://opennmt.net/CTranslate2
 """
@@ -30,17 +31,18 @@ from t2t_keras.search.scoring import length_penalty
 from t2t_keras.search.searches import output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL
 
-# Settings that it has nothing for, and their values when they are off.
+# Settings that CTranslate2 does not support, with their values when they are off.
 _OFF = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}
-# An exponent of the length that changes no order: without any, it ends sentences by another rule than its patience.
+# A length exponent too small to change any ranking. With an exponent of 0, CTranslate2 stops by a rule other than its
+# patience.
 _NO_EXPONENT = 1e-6
-_LEAST_SCORE = -1e8  # it fills slots with hypotheses of -1e10
+_LEAST_SCORE = -1e8  # CTranslate2 fills empty slots with hypotheses of score -1e10
 
 
 def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
-    """What CTranslate2 cannot do of what `Searches` is given; empty if nothing."""
+    """Describes what CTranslate2 does not support of the arguments of `Searches`; returns "" if it supports all."""
     sizes = getattr(model, "config", None)
-    if type(sizes) is not TransformerConfig:  # one that is derived from it is of another family
+    if type(sizes) is not TransformerConfig:  # a derived class belongs to a different family
         return "an ensemble" if sizes is None else f"a model of the family {sizes.family}"
     try:
         check_expressible(sizes, "CTranslate2")
@@ -53,10 +55,10 @@ def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: For
 
 
 def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
-    """The package, and the device that it computes on: "cuda" if it finds one, else "cpu".
+    """Imports CTranslate2 and returns it with its device: "cuda" if it finds a GPU, else "cpu".
 
     Raises:
-        InputError: the package is missing, or it cannot multiply like this on that device.
+        InputError: the package is missing, or it does not support the compute type on that device.
     """
     package = optional_module("ctranslate2", MISSING)
     device = "cuda" if package.get_cuda_device_count() else "cpu"
@@ -67,13 +69,15 @@ def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
 
 
 class CTranslate2Engine:
-    """Makes searches that run on CTranslate2, with the weights that the model has at that moment.
+    """Makes searches that run on CTranslate2 with a copy of the model's current weights.
 
-    The weights go through a temporary folder, which takes a fraction of a second, and nothing can be out of date.
-    There is a worker for each stream of `machine.streams`; a GPU is used if CTranslate2 finds one.
+    The weights are written to a temporary folder each time, which takes a fraction of a second, so there are no files
+    that could be out of date. There is one worker per stream of `machine.streams`. CTranslate2 uses a GPU if it finds
+    one.
 
     Args:
-        compute_type: how it multiplies: "float32"; "int8", faster, with other rounding; or "bfloat16", on a GPU.
+        compute_type: number format of matrix products: "float32"; "int8", which is faster but rounds more; or
+            "bfloat16", on a GPU.
         longest_source: most tokens of a source, end symbol included.
     """
 
@@ -90,10 +94,12 @@ class CTranslate2Engine:
         form: Form | None = None,
         continuations: Sequence[int] = (),
     ) -> "CTranslate2Searches":
-        """The searches with these settings; arguments are those of `Searches`, the last for constraints alone.
+        """Makes the searches of a model; see `Searches` for the arguments.
+
+        `continuations` is unused, because this engine does not support constraints.
 
         Raises:
-            InputError: the package is missing, or there is something that it cannot do; names it.
+            InputError: the package is missing, or CTranslate2 does not support a setting; names it.
         """
         if what := refusal(model, config, excluded, form):
             raise InputError(f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does")
@@ -106,7 +112,7 @@ class CTranslate2Engine:
         with tempfile.TemporaryDirectory() as folder:
             names = _names(sizes.source_entries), _names(sizes.vocab_size)
             write_spec(weights, sizes, names, pathlib.Path(folder))
-            # A worker's generator begins with the seed of the moment when the worker first draws.
+            # Each worker seeds its random generator with the value that is set when it first samples.
             package.set_random_seed(config.seed % 2**32)
             threads = {"inter_threads": num_streams(), "intra_threads": threads_per_stream()}
             translator = package.Translator(folder, device, compute_type=self._compute_type, **threads)
@@ -114,7 +120,7 @@ class CTranslate2Engine:
 
 
 def _names(size: int) -> list[str]:
-    """A name for each id of a vocabulary: CTranslate2 takes and gives names."""
+    """Returns a name for each id of a vocabulary, because CTranslate2 reads and writes tokens as strings."""
     return [*SPECIAL, *map(str, range(len(SPECIAL), size))]
 
 
@@ -123,11 +129,11 @@ def _named(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[list[str
 
 
 class _Sentence(NamedTuple):
-    """What is searched for.
+    """A sentence to translate, with its restrictions.
 
     Attributes:
         source: token ids, without end symbol.
-        prefix: token ids of how the output begins.
+        prefix: token ids with which the output begins.
         limit: most tokens of the output, end symbol included.
     """
 
@@ -137,19 +143,24 @@ class _Sentence(NamedTuple):
 
 
 class _Hypothesis(NamedTuple):
-    """What was found: token ids, with the end symbol unless the limit came first, and their log-probability or NaN."""
+    """One output of a search.
+
+    Attributes:
+        ids: token ids, with the end symbol unless the length limit was reached first.
+        log_prob: total log-probability; NaN if unknown.
+    """
 
     ids: list[int]
     log_prob: float
 
 
 def _ended(hypotheses: list[_Hypothesis], limit: int) -> list[_Hypothesis]:
-    """Those that ended within a limit."""
+    """Returns the hypotheses that ended within a length limit."""
     return [one for one in hypotheses if len(one.ids) <= limit and one.ids[-1:] == [EOS_ID]]
 
 
 def _cut(hypothesis: _Hypothesis, limit: int) -> _Hypothesis:
-    """What a search without choices between lengths finds under a limit."""
+    """Truncates the output of a greedy search or of sampling, which find the same tokens under any limit."""
     return hypothesis if len(hypothesis.ids) <= limit else _Hypothesis(hypothesis.ids[:limit], math.nan)
 
 
@@ -160,8 +171,8 @@ class CTranslate2Searches:
         translator: a `ctranslate2.Translator`.
         config: the decoding settings.
         longest: most tokens of a source or an output, end symbol included.
-        source_names: of the entries of the vocabulary of sources.
-        target_names: of those of the vocabulary of targets.
+        source_names: the name of each id of the source vocabulary.
+        target_names: the name of each id of the target vocabulary.
     """
 
     def __init__(
@@ -173,7 +184,7 @@ class CTranslate2Searches:
         target_names: Sequence[str],
     ) -> None:
         self._translator, self._config = translator, config
-        # By length: operations of TensorFlow in each call would take a twentieth of what a small batch takes.
+        # Tabulated by length: TensorFlow operations in each call would take a twentieth of a small batch's time.
         lengths = np.arange(longest + 1)
         self._limits = output_limits(lengths, config).numpy()
         self._penalties = length_penalty(
@@ -197,14 +208,15 @@ class CTranslate2Searches:
         return self._result(self._within_limits(sentences, wanted, scored), wanted)
 
     def _within_limits(self, sentences: Sequence[_Sentence], wanted: int, scored: bool) -> list[list[_Hypothesis]]:
-        """The hypotheses of each sentence, in any order.
+        """Finds the hypotheses of each sentence under its own length limit, in any order.
 
-        CTranslate2 has one limit for a batch. Under the longest limit of all, what ended within a sentence's own limit
-        is what would have ended under that. Sentences of which nothing did are searched again, under their own limit.
+        CTranslate2 has one length limit per batch. The first search uses the largest limit of all sentences: the
+        hypotheses that end within a sentence's own limit are those that it would have found under that limit. Sentences
+        without such hypotheses are searched again under their own limit.
         """
         longest = max((sentence.limit for sentence in sentences), default=0)
         found = self._searched(sentences, longest, wanted, scored)
-        if self._settings(wanted)["beam_size"] == 1:  # what is drawn or chosen next depends on no limit
+        if self._settings(wanted)["beam_size"] == 1:  # the next token does not depend on the limit
             cut = [[_cut(one, sentence.limit) for one in row] for sentence, row in zip(sentences, found, strict=True)]
             return self._with_own_log_probs(sentences, cut, scored)
         found = [_ended(row, sentence.limit) for sentence, row in zip(sentences, found, strict=True)]
@@ -221,11 +233,19 @@ class CTranslate2Searches:
     def _searched(
         self, sentences: Sequence[_Sentence], limit: int, wanted: int, scored: bool, to_limit: bool = False
     ) -> list[list[_Hypothesis]]:
-        """What CTranslate2 finds for each sentence, with an output's limit of so many tokens.
+        """Runs CTranslate2's search with one limit of the output's length for all sentences.
 
-        With `to_limit` a search is known to go on to the limit, and what ends before is not lost to what does not end.
-        With a `min_length` of 1, the usual one, sentences of which an empty output is found are searched again with
-        these barred, and not all: what is barred makes other log-probabilities, which would have to be computed anew.
+        With a `min_length` of 1, which most trained runs have, the first search allows empty outputs. Only sentences
+        for which it finds one are searched again with empty outputs barred. Barring them changes CTranslate2's
+        log-probabilities, which must then be computed again.
+
+        Args:
+            sentences: the sentences.
+            limit: most tokens of an output, end symbol included.
+            wanted: hypotheses per sentence.
+            scored: whether log-probabilities are needed.
+            to_limit: whether the search is expected to reach the limit. It then returns more hypotheses, so that
+                finished ones are not displaced by unfinished ones.
         """
         least = self._config.min_length if self._bars else 0
         found = self._searched_with(sentences, limit, least, wanted, scored, to_limit)
@@ -240,7 +260,7 @@ class CTranslate2Searches:
     def _searched_with(
         self, sentences: Sequence[_Sentence], limit: int, least: int, wanted: int, scored: bool, to_limit: bool
     ) -> list[list[_Hypothesis]]:
-        """The same, with outputs of at least so many tokens."""
+        """Runs CTranslate2's search like `_searched`, with outputs of at least `least` tokens."""
         if not sentences:
             return []
         settings = self._settings(wanted)
@@ -268,39 +288,41 @@ class CTranslate2Searches:
         return found
 
     def _settings(self, wanted: int) -> dict[str, Any]:
-        """What CTranslate2 is told of the search itself."""
+        """Returns CTranslate2's options for beam search or sampling with `wanted` results per sentence."""
         config = self._config
         if config.sampling:
             return {
                 "beam_size": 1,
-                "num_hypotheses": 1 if config.top_k == 1 else wanted,  # all would be the same, which it refuses
+                "num_hypotheses": 1 if config.top_k == 1 else wanted,  # CTranslate2 rejects several identical samples
                 "length_penalty": 0.0,
                 "sampling_topk": min(config.top_k, len(self._target_names)),
                 "sampling_topp": config.top_p,
                 "sampling_temperature": config.temperature,
             }
         exponent = {"gnmt": config.length_penalty, "average": 1.0, "none": 0.0}[config.length_normalization]
-        # Where its order is not ours, more are needed to choose from.
+        # Where CTranslate2's ranking may differ from ours, the whole beam is needed to choose from.
         found = wanted if exponent == 0 and not self._bars and not config.min_length else config.beam_size
         settings = {"beam_size": config.beam_size, "num_hypotheses": found, "length_penalty": 0.0}
         if config.patience and config.beam_size > 1:
             ended = math.ceil(config.patience * config.beam_size)
             settings["num_hypotheses"] = min(found, ended)
-            settings["patience"] = ended / config.beam_size + 1e-4  # which it compares with, and rounds
+            # CTranslate2 multiplies this by the beam size and rounds it; the margin covers rounding errors.
+            settings["patience"] = ended / config.beam_size + 1e-4
             settings["length_penalty"] = exponent or _NO_EXPONENT
         return settings
 
     def _as_drawn(self, sentence: _Sentence, samples: list[_Hypothesis]) -> list[_Hypothesis]:
-        """Samples in an order that does not depend on them: CTranslate2 sorts them by their scores."""
+        """Shuffles samples, which CTranslate2 sorts by score, into an order that does not depend on their scores."""
         seeds = [self._config.seed % 2**32, *sentence.source]
         return [samples[place] for place in np.random.default_rng(seeds).permutation(len(samples))]
 
     def _with_own_log_probs(
         self, sentences: Sequence[_Sentence], found: list[list[_Hypothesis]], scored: bool
     ) -> list[list[_Hypothesis]]:
-        """The hypotheses with the log-probabilities of forced decoding where CTranslate2's are others.
+        """Replaces log-probabilities by those of forced decoding where CTranslate2's search gives different ones.
 
-        Those of a search leave out what is barred, and the prefix, and are of whole outputs.
+        The log-probabilities of its search leave out barred tokens and the prefix, and those of a truncated output are
+        unknown.
         """
         others = self._bars or any(sentence.prefix for sentence in sentences)
         others = others or any(math.isnan(one.log_prob) for row in found for one in row)
@@ -313,12 +335,12 @@ class CTranslate2Searches:
             max_input_length=0,
             max_batch_size=len(sentences),
         )
-        # Of an output that was cut off, the end symbol's is left out.
+        # `score_batch` adds an end symbol, which an output that reached its limit does not have.
         totals = iter(sum(result.log_probs[: len(ids)]) for result, (_, ids) in zip(results, pairs, strict=True))
         return [[_Hypothesis(one.ids, next(totals)) for one in row] for row in found]
 
     def _result(self, found: list[list[_Hypothesis]], wanted: int) -> SearchResult:
-        """The best of them by our scores, or samples as they were drawn."""
+        """Returns the best hypotheses by this project's scores or, when sampling, the samples in their order."""
         count = max((len(row) for row in found), default=0) or 1
         rows = [[*row, *[_Hypothesis([], -math.inf)] * (count - len(row))] for row in found]
         flat = padded([one.ids for row in rows for one in row])  # --> [batch * count, length]

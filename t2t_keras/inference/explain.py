@@ -15,11 +15,11 @@ Kind = Literal["encoder", "decoder", "cross"]  # the fields of `Attentions`
 
 
 class View(NamedTuple):
-    """One kind of attention with its tokens.
+    """The weights of one kind of attention, with the tokens of their rows and columns.
 
     Attributes:
-        weights: float32 [layers, heads, queries, keys]; each row adds up to 1.
-        queries: the token of each row; in the target, the one that is predicted there.
+        weights: float32 [layers, heads, query_len, key_len]; each row sums to 1.
+        queries: the token of each row; a target row has the token that it predicts.
         keys: the token of each column.
     """
 
@@ -30,13 +30,13 @@ class View(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Explanation:
-    """One translation, token by token.
+    """Token log-probabilities and attention of one translation.
 
     Attributes:
-        source_pieces: source tokens, the end symbol last.
-        target_pieces: target tokens, the end symbol last, unless a search was cut off before it.
-        token_log_probs: log-probability of each target token, given those before it.
-        attention: `Attentions` of this translation alone: float32 [layers, heads, query_len, key_len].
+        source_pieces: source tokens, ending with the end symbol.
+        target_pieces: target tokens, ending with the end symbol unless the search reached its length limit first.
+        token_log_probs: log-probability of each target token, given the tokens before it.
+        attention: `Attentions` without the batch axis: float32 [layers, heads, query_len, key_len] each.
     """
 
     source_pieces: tuple[str, ...]
@@ -48,8 +48,13 @@ class Explanation:
     def of(
         cls, source_pieces: Sequence[str], target_pieces: Sequence[str], log_probs: np.ndarray, attention: Attentions
     ) -> "Explanation":
-        """Cuts one translation out of a batch: removes the padding of log_probs, float32 [target_len], and
-        attention.
+        """Makes the explanation of one translation from its row of a batch, without the padding.
+
+        Args:
+            source_pieces: source tokens.
+            target_pieces: target tokens.
+            log_probs: float32 [target_len], padded.
+            attention: float32 [layers, heads, query_len, key_len] each, padded.
         """
         source_len, target_len = len(source_pieces), len(target_pieces)
         sizes = Attentions((source_len, source_len), (target_len, target_len), (target_len, source_len))
@@ -59,13 +64,17 @@ class Explanation:
         return cls(tuple(source_pieces), tuple(target_pieces), token_log_probs, Attentions(*cut))
 
     def view(self, kind: Kind) -> View:
-        """One kind of attention with the tokens of its rows and columns; "encoder" and "decoder" are self-attention.
+        """Returns one kind of attention with the tokens of its rows and columns.
 
-        Row t of "decoder" and "cross" is of the pass that predicts target token t; the decoder's columns are what it
-        has read by then, the start symbol first. A kind that the model does not have has 0 layers.
+        Row t of "decoder" and "cross" belongs to the position that predicts target token t. The columns of "decoder"
+        are the decoder's inputs, beginning with the start symbol.
+
+        Args:
+            kind: "encoder" or "decoder" for self-attention, or "cross". A kind that the model does not have has 0
+                layers.
 
         Raises:
-            ValueError: no such kind.
+            ValueError: the kind is unknown.
         """
         if kind not in Attentions._fields:
             raise ValueError(f"kind must be one of {', '.join(Attentions._fields)}; got {kind!r}")
@@ -78,34 +87,42 @@ class Explanation:
         return View(getattr(self.attention, kind), *getattr(tokens, kind))
 
     def alignment(self, layer: int | None = None) -> list[tuple[int, int]]:
-        """Pairs each target token with the source token that has the most attention, averaged over heads.
+        """Links each target token to the source token to which it pays the most attention, averaged over heads.
 
         Args:
-            layer: decoder layer, counted from 0, or from the end if negative. None means the last but one: in two
-                English-German models of four layers its links agreed best with those on which IBM model 1 agrees in
-                both directions, and it had the most weight near the diagonal.
+            layer: decoder layer, counted from 0, or from the end if negative. None means the last but one. In two
+                English-German models of four layers, this layer's links agreed best with the links that IBM model 1
+                finds in both directions, and it had the most weight near the diagonal.
 
         Returns:
-            Pairs (source position, target position), from 0, without end symbols.
+            Pairs (source position, target position), counted from 0, without end symbols.
 
         Raises:
-            ValueError: no such layer.
+            ValueError: the layer does not exist.
 
-        Reference: Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019; same result,
-        six layers.
+        Reference: Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019, which finds the
+        same with six layers.
         """
         return _links(self._weights(layer))
 
     def word_alignment(self, layer: int | None = None) -> str:
-        """Pairs each target word with the source word that has the most attention: "0-0 2-1 1-2", SOURCE-TARGET from 0.
+        """Links each target word to the source word to which it pays the most attention.
 
-        Words are separated by blanks in the texts that the tokenizer got; attention is summed over a source word's
-        tokens and averaged over a target word's. `layer` and errors are as for `alignment`.
+        Words are separated by blanks in the repaired texts. Attention is summed over the tokens of a word.
+
+        Args:
+            layer: as for `alignment`.
+
+        Returns:
+            The links as SOURCE-TARGET, counted from 0, for example "0-0 2-1 1-2".
+
+        Raises:
+            ValueError: the layer does not exist.
         """
         return str(WordAlignment.of(self.source_pieces, self.target_pieces, self._weights(layer)))
 
     def _weights(self, layer: int | None) -> np.ndarray:
-        """A layer's attention averaged over heads, without end symbols: [target tokens, source tokens]."""
+        """Returns a layer's attention averaged over heads: float32 [target_len, source_len], without end symbols."""
         attention = self.attention.cross
         num_layers = len(attention)
         layer = max(num_layers - 2, 0) if layer is None else layer
@@ -116,12 +133,12 @@ class Explanation:
 
 @dataclasses.dataclass(frozen=True)
 class WordAlignment:
-    """The source word of each target word; as a string "0-0 2-1 1-2", the usual format.
+    """Links each target word to a source word; `str()` gives the usual format, such as "0-0 2-1 1-2".
 
     Attributes:
         source_words: number of source words.
         target_words: number of target words.
-        links: pairs (source word, target word), from 0, one per target word, in order.
+        links: pairs (source word, target word), counted from 0, one per target word, in the target's order.
     """
 
     source_words: int
@@ -130,7 +147,7 @@ class WordAlignment:
 
     @classmethod
     def of(cls, source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray) -> "WordAlignment":
-        """The alignment by tokens' attention, float [target_len, source_len]; padding and end symbols may follow."""
+        """Aligns words by their tokens' attention, float [target_len, source_len], possibly with padding at the end."""
         weights = _inside(weights, target_pieces, source_pieces)
         counts = []
         for axis, pieces in enumerate((target_pieces, source_pieces)):
@@ -146,7 +163,10 @@ class WordAlignment:
 def token_links(
     source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray
 ) -> list[tuple[int, int]]:
-    """Pairs (source, target), one per target token, by attention [target_len, source_len], without end symbols."""
+    """Links tokens by attention, [target_len, source_len]: one pair (source, target) per target token.
+
+    End symbols are not linked; `weights` may have padding at the end.
+    """
     return _links(_inside(weights, target_pieces, source_pieces))
 
 
@@ -178,13 +198,16 @@ def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray
 
 
 def _inside(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:
-    """Attention without padding and end symbols: float [target tokens, source tokens]."""
+    """Removes padding and end symbols from attention: float [target_len, source_len]."""
     target_len, source_len = (len(pieces) - (pieces[-1:] == (END,)) for pieces in (target_pieces, source_pieces))
     return weights[:target_len, :source_len]
 
 
 def _links(weights: np.ndarray) -> list[tuple[int, int]]:
-    """Pairs (source, target), one per target, from float [target_len, source_len]; none if there is no source."""
+    """Links each row of attention, float [target_len, source_len], to its largest column, as pairs (source, target).
+
+    There are no links if there is no source.
+    """
     if not weights.shape[1]:
         return []
     return [(int(source), target) for target, source in enumerate(weights.argmax(1))]

@@ -12,10 +12,10 @@ from t2t_keras.models.contract import ScoringModel
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import PAD_ID
 
-# Most tokens, end symbol included, of a scored side: it cannot be split into parts like a line to translate.
+# Most tokens, end symbol included, of a scored source or target, which cannot be split like a line to translate.
 MAX_SCORED_LENGTH = 1024
 
-# Tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, whatever the batch.
+# Most tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, independent of the batch.
 _CHUNK_TOKENS = 256
 
 
@@ -25,9 +25,9 @@ class ForcedScore:
 
     Attributes:
         log_prob: total log-probability, end symbol included.
-        score: log-probability over length penalty, as in a search.
-        pieces: target tokens, the end symbol last.
-        token_log_probs: log-probability of each token, given those before it.
+        score: log-probability divided by the length penalty, as in a search.
+        pieces: target tokens, ending with the end symbol.
+        token_log_probs: log-probability of each token, given the tokens before it.
     """
 
     log_prob: float
@@ -47,17 +47,23 @@ def token_log_probs_function(model: ScoringModel) -> Callable[[np.ndarray, np.nd
 
 
 def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """The log-probability of each target token, float32 [batch, target_len], natural logarithms, 0 for padding.
+    """Computes the natural log-probability of each target token.
 
-    Source and target are int32 [batch, length], padded with 0.
+    Args:
+        model: the model.
+        source: int32 [batch, source_len], padded with 0.
+        target: int32 [batch, target_len], padded with 0.
+
+    Returns:
+        float32 [batch, target_len], 0 for padding.
     """
     return hidden_log_probs(model, model.states({"source": source, "target": target}, training=False).hidden, target)
 
 
 def hidden_log_probs(model: ScoringModel, hidden: Any, target: tf.Tensor) -> tf.Tensor:
-    """`token_log_probs` of a model's hidden states [batch, target_len, ...] before each token.
+    """Computes `token_log_probs` from a model's hidden states, [batch, target_len, d_model].
 
-    Logits exist for `_CHUNK_TOKENS` tokens at a time only.
+    To bound memory, logits are computed for `_CHUNK_TOKENS` tokens at a time.
     """
     places = tf.where(target != PAD_ID)  # --> [tokens, 2]
     hidden = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)  # --> [tokens, d_model]
@@ -79,22 +85,28 @@ def hidden_log_probs(model: ScoringModel, hidden: Any, target: tf.Tensor) -> tf.
 
 
 def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """Log-probabilities of int [batch, target_len] tokens by logits [batch, target_len, vocab]: float32 [batch,
-    target_len], 0 for padding.
+    """Computes the log-probability of each target token from logits.
+
+    Args:
+        logits: float32 [batch, target_len, vocab].
+        target: int32 [batch, target_len], padded with 0.
+
+    Returns:
+        float32 [batch, target_len], 0 for padding.
     """
     return tf.where(target == PAD_ID, 0.0, _log_probs(logits, target))  # --> [batch, target_len]
 
 
 def _log_probs(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """The log-probability of one entry of each row of logits, float32 [..., vocab]: float32, the shape of `ids`."""
+    """Computes the log-probability of `ids`, int [...], by logits, float32 [..., vocab]: float32 [...]."""
     return tf.gather(logits, ids, batch_dims=ids.shape.rank) - tf.reduce_logsumexp(logits, axis=-1)
 
 
 def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
-    """Checks that given pairs, as token ids with end symbols, can be scored; those of a search always can.
+    """Checks that pairs of lines, as token ids with end symbols, can be scored.
 
     Raises:
-        InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
+        InputError: the numbers of lines differ, or a line has more than `MAX_SCORED_LENGTH` tokens.
     """
     if len(sources) != len(targets):
         raise InputError(f"{len(sources):,} lines, but {len(targets):,} translations to score")
@@ -108,12 +120,16 @@ def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int
 def pair_batches(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], tokens_per_batch: int
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yields pairs of similar length, longest first: line indices, padded sources and targets, int32 [batch, length].
+    """Yields batches of pairs of similar length, longest first.
 
     Args:
         sources: token ids of every line, end symbol included.
-        targets: token ids of its translation, end symbol included.
-        tokens_per_batch: limit of a batch's number of pairs times its longest side; one pair is always allowed.
+        targets: token ids of every line's translation, end symbol included.
+        tokens_per_batch: limit of a batch's number of pairs times its longest side; a batch of one pair may exceed it.
+
+    Yields:
+        The indices of the lines; their sources, int32 [batch, source_len]; and their targets, int32 [batch,
+        target_len]; both padded with 0.
     """
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for rows in length_batches(lengths, tokens_per_batch):

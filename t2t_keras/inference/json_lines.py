@@ -1,4 +1,4 @@
-"""Reads and writes JSON lines: requests for translation, and answers."""
+"""Reads requests and writes translations in the JSON Lines format."""
 
 import itertools
 import json
@@ -25,10 +25,10 @@ class Line(NamedTuple):
     """A line of input.
 
     Attributes:
-        number: its number, from 1.
-        request: what to translate; "" if the line cannot be read.
+        number: the line's number, counted from 1.
+        request: the request; "" if the line is invalid.
         id: a JSON value that the answer repeats, or None.
-        error: why it cannot be translated, or "" if it can.
+        error: why the line is invalid; "" if it is valid.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 def parsed(number: int, text: str) -> Line:
-    """Parses a line of JSON: an object with "text" and optionally other fields of `Request`, and "id"."""
+    """Parses a line: a JSON object with "text" and optionally other fields of `Request` and "id"."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -57,7 +57,7 @@ def parsed(number: int, text: str) -> Line:
 
 
 def _request(values: dict[str, Any]) -> "Request":
-    from t2t_keras.inference.request import Request  # with TensorFlow, which takes seconds
+    from t2t_keras.inference.request import Request  # imports TensorFlow, which takes seconds
 
     if unknown := [key for key in values if key not in _KEYS]:
         raise InputError(f"unknown key {unknown[0]!r}; valid: {', '.join(_KEYS)}")
@@ -86,11 +86,17 @@ def answers(
     alignments: bool = False,
     as_lists: bool = False,
 ) -> list[dict[str, Any]]:
-    """The JSON object for each line: its best translation and, with `as_lists`, all under "nbest".
+    """Returns the JSON object of each line.
 
-    `token_scores` adds "pieces" and "token_log_probs"; `alignments` adds "source_pieces", "pieces" and "alignment".
-    If the line has terms of the glossary, "terms" says how each was translated. A line of several sentences has under
-    "sentences" an object like its own for each, with its "source".
+    The object describes the best translation. If the line contains terms of the glossary, "terms" lists how each was
+    translated. If it has several sentences, "sentences" holds an object of the same form for each, with its "source".
+
+    Args:
+        translator: the translator.
+        translations: the translations of each line, best first.
+        token_scores: whether to add "pieces" and "token_log_probs".
+        alignments: whether to add "source_pieces", "pieces" and "alignment".
+        as_lists: whether to add the objects of all translations of a line as "nbest".
     """
     flat = [translation for hypotheses in translations for translation in hypotheses]
     tokens = [ids for each in flat for ids in each.source_ids], [ids for each in flat for ids in each.token_ids]
@@ -106,19 +112,19 @@ def answers(
 
 
 class _Details(NamedTuple):
-    """Token scores and word alignments of parts of translations; None where they were not requested."""
+    """Token scores and word alignments, one per part of each translation; None if they were not requested."""
 
     scores: "list[ForcedScore] | None"
     alignments: "list[WordAlignment] | None"
 
     def part(self, start: int, end: int) -> "_Details":
-        """Those of some parts."""
+        """Returns the details of the parts from `start` to before `end`."""
         scores, alignments = self
         return _Details(scores and scores[start:end], alignments and alignments[start:end])
 
 
 def _value(translator: "Translator", translation: Translation, details: _Details) -> dict[str, Any]:
-    """The object of a translation, given the details of its parts."""
+    """Returns the JSON object of a translation, given the details of its parts."""
     value: dict[str, Any] = {
         "translation": translation.text,
         "score": round(translation.score, _DIGITS),
@@ -134,7 +140,7 @@ def _value(translator: "Translator", translation: Translation, details: _Details
         value["token_log_probs"] = [round(log_prob, _DIGITS) for log_prob in log_probs]
     if details.alignments is not None:
         value["source_pieces"] = _pieces(translator.tokenizer.source, translation.source_ids)
-        from t2t_keras.inference.explain import joined_word_alignment  # with TensorFlow, which takes seconds
+        from t2t_keras.inference.explain import joined_word_alignment  # imports TensorFlow, which takes seconds
 
         value["alignment"] = str(joined_word_alignment(details.alignments))
     if translation.sentences:

@@ -34,10 +34,15 @@ class Loaded:
 
 
 def engine_of(name: EngineName, compute_type: ComputeType, longest_source: int) -> Engine:
-    """The engine of this name; see `Translator.load`, and `CTranslate2Engine` for the other arguments.
+    """Makes an engine by name.
+
+    Args:
+        name: "tensorflow" or "ctranslate2"; see `Translator.load`.
+        compute_type: see `CTranslate2Engine`; "float32" for the TensorFlow engine.
+        longest_source: most tokens of a source, end symbol included.
 
     Raises:
-        InputError: a compute type for an engine that has none.
+        InputError: a compute type other than "float32" for the TensorFlow engine.
     """
     if name == "ctranslate2":
         return CTranslate2Engine(compute_type, longest_source)
@@ -50,7 +55,7 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
     """Loads the model of a run or an export; see `Translator.load`.
 
     Raises:
-        InputError: no such run or checkpoint, or a vocabulary of another size.
+        InputError: the run or the checkpoint does not exist, or the size of the vocabulary is not the model's.
     """
     model, config, vocab_path = load_model(model_dir, checkpoint)
     tokenizer = Tokenizer.load(vocab_path)
@@ -65,12 +70,13 @@ def load_ensemble(
 ) -> Loaded:
     """Loads the models of several runs or checkpoints as one `Ensemble`; see `Translator.load_ensemble`.
 
-    The tokenizer and the configuration are the first member's, but `data.max_length` is the smallest of all, and what
-    any of them excludes is excluded.
+    The tokenizer and the configuration are the first member's, except that `data.max_length` is the smallest of all
+    members, and every phrase that any member excludes is excluded.
 
     Raises:
-        InputError: a member cannot be loaded, or vocabularies or the training texts' case differ.
-        ValueError: no member, or an unknown combination.
+        InputError: a member cannot be loaded, the vocabularies differ, or only some members were trained on lowercased
+            text.
+        ValueError: there is no member, or the combination is unknown.
     """
     loaded = [load_run(*member) for member in members]
     ensemble = Ensemble([member.model for member in loaded], combination)
@@ -89,7 +95,7 @@ def load_ensemble(
 
 
 def _vocabulary_difference(one: Tokenizer, other: Tokenizer) -> str:
-    """The first difference between two vocabularies; empty if there is none."""
+    """Describes the first difference between two vocabularies; returns "" if there is none."""
     if one.vocab_size != other.vocab_size:
         return f"{one.vocab_size:,} and {other.vocab_size:,} entries"
     for number, pieces in enumerate(zip(*(t.pieces(range(t.vocab_size)) for t in (one, other)), strict=True)):

@@ -1,4 +1,4 @@
-"""Translates documents with markup: their sentences by a translator, their tags by its model's alignment."""
+"""Translates documents with markup, whose tags are placed by the alignment of the translator's model."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 def translate_marked(
     translator: "Translator", documents: Sequence[MarkedDocument]
 ) -> tuple[list[str], list[list[Translation]]]:
-    """The translations of documents, and those of each one's segments.
+    """Translates documents segment by segment.
 
-    A segment for which the search finds nothing stays as it is.
+    A segment for which the search finds no translation keeps its text.
+
+    Returns:
+        The translated documents, and the translations of each document's segments.
 
     Raises:
         InputError: the model does not offer its attention.
     """
-    translator.link_tokens([], [])  # raises before anything is searched for
+    translator.link_tokens([], [])  # raises before any search starts
     texts = [segment.text for document in documents for segment in document.segments]
     found = translator.translate(texts, scored=False)
     links = iter(
@@ -50,7 +53,15 @@ def aligned(
     targets: Sequence[Sequence[str]],
     links: Sequence[Sequence[tuple[int, int]]],
 ) -> AlignedText:
-    """A translation with its links as characters, given the pieces of each part and their links (source, target)."""
+    """Converts links between tokens to links between spans of characters.
+
+    Args:
+        text: the source.
+        translation: its translation.
+        sources: the source pieces of each part.
+        targets: the target pieces of each part.
+        links: the links (source position, target position) of each part's tokens.
+    """
     source_places, target_places = _places(sources, text), _places(targets, translation)
     found = []
     for part, part_links in enumerate(links):
@@ -60,14 +71,15 @@ def aligned(
 
 
 def unchanged(text: str) -> AlignedText:
-    """A text for which there is no translation."""
+    """Returns a text that stands in for its missing translation, with each character linked to itself."""
     return AlignedText(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
 
 
 def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int]]]:
-    """The characters of each piece of a text's parts; in proportion where they do not spell it.
+    """Returns the span of characters, (start, end), of each piece of each part of a text.
 
-    Pieces are measured in bytes, since some stand for one.
+    If the pieces do not spell the text exactly, the spans are scaled to the text's length. Pieces are measured in
+    bytes, because byte-fallback pieces stand for single bytes.
     """
     ends: list[list[tuple[int, int]]] = []
     place = 0
@@ -79,7 +91,7 @@ def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, i
             place = ends[-1][-1][1]
     characters = [n for n, character in enumerate(text) for _ in character.encode()] + [len(text)]
     num_bytes = len(characters) - 1
-    # Pieces begin with one blank that the text has not.
+    # The first piece begins with a blank that is not in the text.
     offset = 1 if place == num_bytes + 1 else 0
     scale = 1.0 if place == num_bytes + offset else num_bytes / max(place, 1)
 

@@ -1,4 +1,4 @@
-"""Requests: lines with restrictions of their translations, and their encoding as token ids."""
+"""Requests, which are lines with restrictions on their translations, and their encoding as token ids."""
 
 import dataclasses
 import itertools
@@ -23,8 +23,8 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 _FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown token
 
-# Barred spellings of an excluded phrase, those with the fewest tokens. A word of a dozen letters can have
-# hundreds, but a model hardly ever writes one with more tokens.
+# Only this many spellings of an excluded phrase are barred, those with the fewest tokens. A word of a dozen letters can
+# have hundreds of spellings, but a model hardly ever writes one of the longer ones.
 _MAX_SPELLINGS = 64
 
 Ids = tuple[int, ...]
@@ -32,23 +32,24 @@ Ids = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A line to translate, and restrictions of its translation.
+    """A line to translate, and restrictions on its translation.
 
-    Where outputs are labels, so are the prefix and the phrases, as whole labels with a blank between two.
+    If the task's outputs are labels, the prefix and the phrases consist of whole labels, separated by blanks.
 
-    A line of several sentences is translated sentence by sentence, and the prefix is that of the first one. With
-    constraints, which any of its sentences may meet, or a prefix of several sentences it is translated as a whole.
+    A line of several sentences is translated sentence by sentence, and the prefix applies to the first sentence. The
+    line is translated as a whole if there are constraints, which any of its sentences may meet, or if the prefix has
+    several sentences.
 
     Attributes:
         text: the line.
-        prefix: how the translation begins. It continues after the prefix's last token, so an incomplete word is
-            completed, and a complete one may get an ending.
+        prefix: the beginning of the translation. The model continues after the prefix's last token, so it completes an
+            incomplete word and may add an ending to a complete one.
         constraints: words or phrases that the translation must contain, spelled as in the middle of a line and not as
-            part of a longer word; or tuples of such, of which it must contain one. Case counts.
-        excluded: words or phrases that the translation must not contain. One that begins with a letter or a digit is
-            barred at the beginning of a word ("hund" bars "hunde" if that is written with the tokens of "hund" and one
-            more, but not "Hund" or "Schäferhund"), any other everywhere. All spellings are barred, up to the 64
-            shortest, but those in which bytes spell a character that has a token.
+            part of a longer word. A tuple of phrases means that one of them is enough. Matching is case-sensitive.
+        excluded: words or phrases that the translation must not contain. A phrase that begins with a letter or a digit
+            is barred only at the beginning of a word: "hund" also bars "hunde" if that is tokenized as "hund" plus
+            an ending, but not "Hund" or "Schäferhund". Any other phrase is barred everywhere. The 64 shortest
+            spellings as tokens are barred, except spellings that use bytes for a character that has a token.
     """
 
     text: str
@@ -62,12 +63,12 @@ class EncodedRequest:
     """A request as token ids, without end symbols.
 
     Attributes:
-        parts: token ids of each part that the line is translated in; none for a blank line.
-        text: the line as the tokenizer got it.
+        parts: token ids of each part in which the line is translated; none for a blank line.
+        text: the repaired line.
         prefix: token ids of the prefix.
-        constraints: token ids of each constraint's phrases, of which one is enough.
-        excluded: token ids of each spelling of each phrase.
-        sentences: the line's sentences, each with its number of parts; empty unless there are several.
+        constraints: token ids of each constraint's phrases; one phrase of each constraint is enough.
+        excluded: token ids of each spelling of each excluded phrase.
+        sentences: the line's sentences, each with its number of parts; empty unless there are several sentences.
     """
 
     parts: tuple[Ids, ...]
@@ -78,7 +79,7 @@ class EncodedRequest:
     sentences: tuple[tuple[Sentence, int], ...] = ()
 
     def of_parts(self) -> "list[EncodedRequest]":
-        """A request for each part; the prefix is that of the first one."""
+        """Returns one request per part; only the first one keeps the prefix."""
         return [
             dataclasses.replace(self, parts=(ids,), prefix=() if number else self.prefix)
             for number, ids in enumerate(self.parts)
@@ -86,10 +87,11 @@ class EncodedRequest:
 
 
 def head_end(task: Task, tokenizer: Tokenizer) -> str:
-    """A regular expression of what ends the head of a text, which each of its parts begins with; "" for no heads.
+    """Returns a regular expression that matches the end of a text's head, or "" if the task's texts have no head.
 
-    The head is all until the task's `context` or, without that, a symbol of the vocabulary that a text begins with,
-    such as the tag of a language.
+    The head is the beginning of a text that is repeated in front of each of its parts. It extends to the task's
+    `context` symbol. In a task without a context, it is a symbol of the vocabulary at the start of the text, such as a
+    language tag.
     """
     if task.context:
         return re.escape(task.context)
@@ -98,20 +100,24 @@ def head_end(task: Task, tokenizer: Tokenizer) -> str:
 
 
 class RequestEncoder:
-    """Converts lines and requests to token ids, and refuses those that no search can satisfy.
+    """Converts lines and requests to token ids, and rejects those that no search can satisfy.
 
-    `data` are the settings of the training data, see `Translator`. `excluded` are phrases that no translation may
-    contain (see `Request.excluded`); the attribute of that name holds their spellings. `options` are what the engine
-    lets a request ask for, of `searches.OPTIONS`.
+    Args:
+        tokenizer: the tokenizer with the model's vocabulary.
+        config: the decoding settings.
+        data: the settings of the training data; see `Translator`.
+        excluded: phrases that no translation may contain; see `Request.excluded`.
+        options: the fields of a request that the engine supports, a subset of `searches.OPTIONS`.
 
     Attributes:
-        task: says how a long text is cut, what it must have, and how labels are written.
+        task: defines how long texts are split, what a source must contain, and how labels are written.
         max_source_length: most tokens of a part, end symbol included.
         has_sentences: whether lines are translated sentence by sentence.
+        excluded: token ids of the spellings of the excluded phrases.
 
     Raises:
-        InputError: an excluded phrase is blank, is no label where outputs are labels, or has characters outside the
-            vocabulary.
+        InputError: an excluded phrase is blank, has characters that the vocabulary cannot spell, or is not a label
+            although the outputs are labels.
     """
 
     def __init__(
@@ -138,24 +144,28 @@ class RequestEncoder:
         self.excluded = self._spellings_of(excluded)
 
     def repaired(self, line: str) -> str:
-        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if configured."""
+        """Returns the text that the tokenizer gets: on one line, without invisible characters, lowercased if set."""
         line = _encodable(line)
         return repair(lowercased(line) if self._data.lowercase else line)
 
     def target(self, source: str, output: str) -> str:
-        """What the model writes for a source and its output; an `InputError` names what is none of its labels."""
+        """Returns the text that the model writes for a source with this output.
+
+        Raises:
+            InputError: the output contains a label that the vocabulary does not have; names it.
+        """
         text = self.repaired(output)
         if self._writes_labels:
             check_known(self.task.symbols([text]), self._tokenizer)
         return self.task.target(self.repaired(source), text)
 
     def check_source(self, text: str) -> None:
-        """Raises an `InputError` if a repaired text lacks what the task asks of it; a blank one is never refused."""
+        """Raises an `InputError` if a repaired text is not a valid source of the task; blank texts always pass."""
         if text.strip():
             self.task.check_source(text)
 
     def beginning(self, text: str) -> str:
-        """What is read of a repaired text: its first part if the task reads no more, else all."""
+        """Returns the part of a repaired text that is read: only the first part if the task `reads_beginnings`."""
         return [*split_text(text, self._fits), text][0] if self._reads_beginnings else text
 
     def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
@@ -169,7 +179,11 @@ class RequestEncoder:
         ]
 
     def encode(self, request: Request) -> EncodedRequest:
-        """Encodes one request; the `InputError` of what cannot be satisfied names the field."""
+        """Encodes one request.
+
+        Raises:
+            InputError: the request cannot be satisfied; names the field.
+        """
         for field in OPTIONS:
             if getattr(request, field) and field not in self._options:
                 raise InputError(f"{field}: not with this engine; --engine=tensorflow takes it")
@@ -187,7 +201,7 @@ class RequestEncoder:
         return encoded
 
     def _sentences(self, line: str) -> list[Sentence]:
-        """Returns the sentences of a text, or the text as a whole, before they are repaired."""
+        """Splits a line into its sentences, or returns it as a single one; the texts are not repaired yet."""
         if not self.has_sentences:
             return [Sentence("", line)]
         found = find_sentences(_encodable(line), self._data.source_language)
@@ -195,7 +209,7 @@ class RequestEncoder:
         return [*found[:1], *(sentence._replace(before=sentence.before or blank) for sentence in found[1:])]
 
     def _texts(self, sentences: Sequence[Sentence]) -> list[str]:
-        """Sentences as the tokenizer gets them; all have the head of the first one."""
+        """Returns the repaired sentences; the head of the first one is put in front of the others."""
         texts = [self.repaired(sentence.text) for sentence in sentences]
         if len(texts) > 1 and self._head_end and (head := re.search(self._head_end, texts[0])):
             texts[1:] = [f"{head[0]} {text}" for text in texts[1:]]
@@ -204,7 +218,7 @@ class RequestEncoder:
     def _encoded(
         self, line: str, sentences: Sequence[Sentence], texts: Sequence[tuple[str, Sequence[int]]]
     ) -> EncodedRequest:
-        """A line without restrictions; `texts` are its sentences as the tokenizer gets them, with their token ids."""
+        """Encodes a line without restrictions; `texts` are its repaired sentences with their token ids."""
         parts = [self._parts(*pair) for pair in texts]
         counted = tuple((sentence, len(own)) for sentence, own in zip(sentences, parts, strict=True))
         text = texts[0][0] if len(texts) == 1 else self.repaired(line)
@@ -213,6 +227,7 @@ class RequestEncoder:
         )
 
     def _parts(self, text: str, ids: Sequence[int]) -> tuple[Ids, ...]:
+        """Returns the token ids of a sentence's parts, of which a blank sentence has none."""
         if not text.strip():
             return ()
         if len(ids) < self.max_source_length:
@@ -231,7 +246,15 @@ class RequestEncoder:
         return tuple(dict.fromkeys(self.phrase("constraints", phrase) for phrase in phrases))
 
     def phrase(self, field: str, phrase: str) -> Ids:
-        """The token ids of a phrase of outputs; the `InputError` of one that cannot be written names the field."""
+        """Encodes a phrase of the output.
+
+        Args:
+            field: the field of the request, for error messages.
+            phrase: the phrase; labels if the task's outputs are labels.
+
+        Raises:
+            InputError: the phrase is blank or the model cannot write it; names the field.
+        """
         with named(field):
             text = self._symbols(phrase) if self._writes_labels else self.repaired(phrase)
         ids = tuple(self._tokenizer.encode(text))
@@ -264,7 +287,7 @@ class RequestEncoder:
         return tuple(spellings)
 
     def _spellings(self, text: str) -> list[Ids]:
-        """The ways to write a text with the vocabulary's entries, those with the fewest tokens first."""
+        """Returns the ways to spell a text with entries of the vocabulary, shortest first, at most `_MAX_SPELLINGS`."""
         if not self._ids_by_piece:
             ids = range(_FIRST_ORDINARY_ID, self._tokenizer.vocab_size)
             self._ids_by_piece.update(zip(self._tokenizer.pieces(ids), ids, strict=True))
@@ -279,7 +302,7 @@ class RequestEncoder:
         return spellings[-1]
 
     def _ids_of(self, text: str) -> Ids:
-        """The token of a text, or those of the bytes of a character that has none, else nothing."""
+        """Returns the token of a text; for a single character without a token, its byte tokens; else nothing."""
         if text in self._ids_by_piece:
             return (self._ids_by_piece[text],)
         if len(text) > 1 or not self._ids_by_byte:
@@ -305,30 +328,35 @@ class RequestEncoder:
             self._check_length(encoded)
 
     def _check_exclusions(self, encoded: EncodedRequest) -> None:
-        """Refuses a prefix or a constraint that no output can have beside what is excluded."""
+        """Rejects a prefix or a constraint all of whose phrases contain an excluded phrase."""
         for name, phrases in [("prefix", (encoded.prefix,)), *(("constraints", each) for each in encoded.constraints)]:
             excluded = [self.exclusion(ids, encoded.excluded) for ids in phrases]
             if all(excluded):
                 raise InputError(f"{name}: {self._text(phrases[0])!r} has {excluded[0]!r}, which is excluded")
 
     def exclusion(self, ids: Ids, excluded: Sequence[Ids] = ()) -> str:
-        """What token ids have of what no output may have, or these spellings; "" if nothing."""
+        """Returns the first excluded phrase that token ids contain, or "" if there is none.
+
+        Args:
+            ids: token ids of a phrase.
+            excluded: spellings that are excluded in addition to the attribute `excluded`.
+        """
         return next((self._text(phrase) for phrase in (*self.excluded, *excluded) if _contains(ids, phrase)), "")
 
     def _text(self, ids: Ids) -> str:
-        """What a request said for these tokens."""
+        """Decodes tokens to the form in which a request gives phrases or labels."""
         text = self._tokenizer.decode(ids)
         return " ".join(map(of_symbol, text.split(" "))) if self._writes_labels else text
 
     def limit(self, encoded: EncodedRequest) -> int:
-        """Most tokens, end symbol included, of the translation of a request's first part."""
+        """Returns the most tokens, end symbol included, that the translation of a request's first part may have."""
         source = [*encoded.parts[0], EOS_ID]
         if self._form is None:
             return int(output_limits([len(source)], self._config)[0])
         return int(self._form.layout(np.array([source], np.int32)).num_chosen()[0]) + 1
 
     def num_needed(self, encoded: EncodedRequest) -> int:
-        """How many tokens the prefix, the shortest phrases of all constraints and the end symbol take."""
+        """Returns how many tokens the prefix, the shortest phrase of each unmet constraint, and the end symbol take."""
         return (
             len(encoded.prefix)
             + 1
@@ -350,9 +378,17 @@ class RequestEncoder:
 
 
 def request_batches(requests: Sequence[EncodedRequest], tokens_per_batch: int) -> list[list[int]]:
-    """The indices of requests of one part each, grouped by kinds of restrictions, then as in `length_batches`.
+    """Groups requests by their kinds of restrictions, then into batches of similar length as `length_batches` does.
 
-    A request with very many phrases counts as a long one: a step compares each with each hypothesis.
+    The length of a request is the larger of its source's and its constraints' tokens, because each step of a search
+    compares every phrase with every hypothesis.
+
+    Args:
+        requests: requests of one part each.
+        tokens_per_batch: limit of a batch's number of requests times its longest length.
+
+    Returns:
+        The indices of the requests of each batch.
     """
     kinds: dict[tuple[bool, ...], list[int]] = {}
     for row, request in enumerate(requests):
@@ -369,7 +405,7 @@ def _num_phrase_tokens(request: EncodedRequest) -> int:
 
 
 def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
-    """The search's options for a batch of requests with the same kinds of restrictions; see `Searches`."""
+    """Returns the options of `Searches` for a batch of requests, which must have the same kinds of restrictions."""
     arrays = {
         "prefix": padded([request.prefix for request in batch]),
         "constraints": padded_constraints([request.constraints for request in batch]),
@@ -379,10 +415,11 @@ def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
 
 
 def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iterator[EncodedRequest]:
-    """Yields encoded lines and requests in order; the lines are encoded together, on all cores.
+    """Encodes lines and requests and yields them in order; plain lines are encoded together, on all cores.
 
     Raises:
-        InputError: a line is no source of the task, or a request cannot be satisfied; names the line, counted from 1.
+        InputError: a line is not a valid source of the task, or a request cannot be satisfied; names the line, counted
+            from 1.
     """
     lines = iter(encoder.encode_lines([request for request in requests if isinstance(request, str)]))
     for number, request in enumerate(requests, start=1):
@@ -396,7 +433,7 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
 
 
 def _encodable(text: str) -> str:
-    """A text without lone surrogates, which come from bytes that were not UTF-8."""
+    """Replaces lone surrogates, which come from bytes that were not UTF-8, by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

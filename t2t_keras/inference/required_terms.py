@@ -1,4 +1,4 @@
-"""A glossary's terms in translations: what the model does not write of its own accord, a second search must."""
+"""Enforces a glossary: if a translation lacks a term, a second search constrains the output to contain it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +11,12 @@ from t2t_keras.text.terms import Glossary, Term, spellings
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.words import word_places
 
-# Up to so many translations of each of these requests, which all have one part.
+# Returns the translations of each request, best first; every request has exactly one part.
 Search = Callable[[Sequence[EncodedRequest]], list[list[Translation]]]
 
 
 def check_combination(config: DecodeConfig, tokenizer: Tokenizer, options: frozenset[str], writes_labels: bool) -> None:
-    """Raises an `InputError` if a glossary does not go with these settings, or with an engine of these options."""
+    """Raises an `InputError` if these settings, or an engine with these `options`, do not allow a glossary."""
     if "constraints" not in options:
         raise InputError("a glossary: not with this engine; --engine=tensorflow takes it")
     for name, off in (("sampling", False), ("num_groups", 1)):
@@ -29,18 +29,18 @@ def check_combination(config: DecodeConfig, tokenizer: Tokenizer, options: froze
 
 
 class RequiredTerms:
-    """Keeps the terms of a glossary in translations.
+    """Makes translations contain the terms of a glossary.
 
-    A part of a line is searched for without them first. Where the best translation lacks a term, it is searched for
-    again with all its terms as constraints, but for those for which the length's limit leaves no room.
+    Each part of a line is first translated without constraints. If the best translation lacks a term, the part is
+    translated again with all of its terms as constraints, except terms for which the length limit leaves no room.
 
     Args:
         glossary: the terms.
-        encoder: what encodes requests.
-        source_text: the text of a source's token ids.
+        encoder: the encoder of the translator's requests.
+        source_text: decodes the token ids of a source.
 
     Raises:
-        InputError: a form that the vocabulary cannot spell, or a term all of whose forms are excluded; names its line.
+        InputError: the vocabulary cannot spell a form, or all forms of a term are excluded; names the term's line.
     """
 
     def __init__(self, glossary: Glossary, encoder: RequestEncoder, source_text: Callable[[Ids], str]) -> None:
@@ -59,9 +59,16 @@ class RequiredTerms:
         return {text: ids for text, ids in phrases.items() if not excluded[text]}
 
     def translations(self, parts: Sequence[EncodedRequest], first: Search, again: Search) -> list[list[Translation]]:
-        """What the `first` search finds for each part, or the search `again`, with what became of each term.
+        """Translates parts with the terms of the glossary.
 
-        All translations of a part have as many terms as its best one.
+        Args:
+            parts: requests of one part each.
+            first: the search without constraints.
+            again: the search with constraints.
+
+        Returns:
+            The translations of each part with their `terms`. No translation lacks more terms than the first one of its
+            part.
         """
         plain = first(parts)
         asked = self.asked_again(parts, plain)
@@ -71,7 +78,10 @@ class RequiredTerms:
     def asked_again(
         self, parts: Sequence[EncodedRequest], plain: Sequence[Sequence[Translation]]
     ) -> dict[int, EncodedRequest]:
-        """What is searched for again, by the numbers of parts whose first translations `plain` lack terms."""
+        """Returns the constrained requests of the parts that must be translated again, by index of the part.
+
+        These are the parts whose best unconstrained translation, in `plain`, lacks a term for which there is room.
+        """
         asked = {}
         for row, (part, translations) in enumerate(zip(parts, plain, strict=True)):
             terms = self._terms_of(part)
@@ -85,14 +95,23 @@ class RequiredTerms:
         plain: Sequence[Sequence[Translation]],
         forced: Mapping[int, Sequence[Translation]],
     ) -> list[list[Translation]]:
-        """The translations of each part, given the first ones, and those of what was searched for again, by number."""
+        """Chooses the constrained translations of a part if they lack fewer terms than the unconstrained ones.
+
+        Args:
+            parts: requests of one part each.
+            plain: the unconstrained translations of each part.
+            forced: the constrained translations, by index of the part.
+
+        Returns:
+            The translations of each part with their `terms`.
+        """
         return [self._chosen(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
 
     def _terms_of(self, part: EncodedRequest) -> list[Term]:
         return self._glossary.found_in(self._source_text(part.parts[0]))
 
     def _constrained(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
-        """The request with the terms that there is room for."""
+        """Adds the terms to a request as constraints, as far as there is room for them."""
         for term in terms:
             phrases = tuple(dict.fromkeys(self._phrases[term.place].values()))
             longer = dataclasses.replace(part, constraints=(*part.constraints, phrases))
@@ -124,6 +143,6 @@ class RequiredTerms:
         return [term for term in terms if not self._form(translation, term)]
 
     def _form(self, translation: Translation, term: Term) -> str:
-        """The form of a term that a translation has, or ""."""
+        """Returns the first form of a term that a translation contains, or ""."""
         forms = self._phrases[term.place]
         return next((form for form in forms if any(True for _ in word_places(translation.text, form))), "")

@@ -1,4 +1,4 @@
-"""Documents with markup whose sentences a server translates, by the outputs of an export's signature `align`."""
+"""Translates documents with markup on a server, with the outputs of an export's signature `align`."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast, get_args
@@ -13,17 +13,17 @@ from t2t_keras.text.pieces import END
 
 
 class ServedDocuments:
-    """Documents taken apart.
+    """Documents that are split into their texts and their markup.
 
     Args:
-        markup: their kind: html, xml or placeholders.
-        documents: each a document, or a line with placeholders.
+        markup: the kind of markup: "html", "xml" or "placeholders".
+        documents: the documents; with "placeholders", single lines.
 
     Attributes:
-        texts: what of them is translated, in order.
+        texts: the texts to translate, in order.
 
     Raises:
-        InputError: another kind, or XML that is not well-formed.
+        InputError: the kind of markup is unknown, or a document is not well-formed XML.
     """
 
     def __init__(self, markup: str, documents: Sequence[str]) -> None:
@@ -36,18 +36,21 @@ class ServedDocuments:
         self.texts = [segment.text for document in self._documents for segment in document.segments]
 
     def filled(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
-        """The documents with translations in them; `outputs` are those of `align` for each text, with one row."""
+        """Returns the documents with their texts translated.
+
+        `outputs` are the outputs of `align` for each text, each with a batch of one.
+        """
         rows = iter([_aligned(text, found) for text, found in zip(self.texts, outputs, strict=True)])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 
 
 def _aligned(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
-    """A translation with its links; without one, the text itself."""
+    """Returns a translation with its word links, or the text itself if there is no translation."""
     source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
     if not target:
         return unchanged(text)
     weights = np.array(outputs["attention"][0, : len(target), : len(source)])
-    # The ends of a line's parts are no text.
+    # The end symbols of a line's parts must not be linked to.
     weights[:, [piece == END for piece in source]] = -1.0
     links = [(int(weights[place].argmax()), place) for place, piece in enumerate(target) if piece != END]
     return aligned(text, outputs["translation"][0].decode(), [source], [target], [links])

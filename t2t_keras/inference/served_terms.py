@@ -1,4 +1,4 @@
-"""Texts with a glossary that a server translates, by an export's signatures `tokens` and `constrained`."""
+"""Translates texts with a glossary on a server, with an export's signatures `tokens` and `constrained`."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 Arrays = dict[str, np.ndarray]
 
-# Of a call, with padding. A signature of token ids is run as a whole, and others wait for it.
+# Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
 _MOST_TOKENS = 256
 _MOST_ROWS = 8
 
@@ -28,13 +28,13 @@ _LOWEST = np.finfo(np.float32).min
 
 
 class ServedTerms:
-    """Reads texts and glossaries for a version of an export.
+    """Prepares requests with glossaries for one version of an export.
 
     Args:
         version: the directory of the version.
 
     Raises:
-        InputError: it is no export of this project, or a glossary does not go with its settings.
+        InputError: the directory is not an export of this project, or the export's settings do not allow glossaries.
     """
 
     def __init__(self, version: pathlib.Path) -> None:
@@ -46,15 +46,16 @@ class ServedTerms:
         self.encoder = RequestEncoder(self.tokenizer, config.decode, config.data, run.excluded)
 
     def __call__(self, texts: Sequence[str], glossary: Sequence[tuple[str, str]], most_rows: int) -> "TextsWithTerms":
-        """Texts to translate with a glossary of pairs (term, "form|form|...") of their own.
+        """Prepares the texts of one request with the request's glossary.
 
         Args:
             texts: the texts.
-            glossary: the pairs.
-            most_rows: most rows of a call.
+            glossary: pairs (term, "form|form|...").
+            most_rows: most rows of a call of a signature.
 
         Raises:
-            InputError: an entry of the glossary cannot be used, or a text is no source of the task; names it.
+            InputError: an entry of the glossary cannot be used, or a text is not a valid source of the task; names the
+                entry or the text.
         """
         rows = [(f"entry {number}", *pair) for number, pair in enumerate(glossary, start=1)]
         terms = RequiredTerms(Glossary.of(rows, "glossary"), self.encoder, self.tokenizer.source.decode)
@@ -62,10 +63,13 @@ class ServedTerms:
 
 
 class TextsWithTerms:
-    """Texts, and what became of them so far; made by `ServedTerms`.
+    """The texts of one request on their way through two searches; made by `ServedTerms`.
+
+    The caller runs `tokens` on the inputs in `first`, gives the outputs to `again`, runs `constrained` on the inputs
+    that it returns, and gives those outputs to `answer`.
 
     Attributes:
-        first: inputs of calls of `tokens`, by name, for the parts of all texts.
+        first: the inputs, by name, of each call of `tokens`.
     """
 
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
@@ -77,17 +81,20 @@ class TextsWithTerms:
         self.first = self._calls(self._parts)
 
     def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays]:
-        """Inputs of calls of `constrained`, given the outputs of `first`; none if no term is missing."""
+        """Returns the inputs of each call of `constrained`; none if no term is missing.
+
+        `outputs` are the outputs of the calls of `tokens` with the inputs in `first`.
+        """
         self._plain = self._found(self._parts, outputs)
         self._asked = self._terms.asked_again(self._parts, self._plain)
         return self._calls(list(self._asked.values()))
 
     def answer(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
-        """The translations, given the outputs of `again`.
+        """Returns the translations, given the outputs of the calls of `constrained`.
 
         Returns:
-            translation, string [texts]; score, float32 [texts]; and missing_terms, string [texts, most], the terms of
-            which a translation has no form, then "".
+            By name: translation, string [texts]; score, float32 [texts]; and missing_terms, string [texts, terms], the
+            terms of which the translation contains no form, padded with "".
         """
         forced = dict(zip(self._asked, self._found(list(self._asked.values()), outputs), strict=True))
         parts = iter(self._terms.chosen(self._parts, self._plain, forced))
@@ -106,7 +113,7 @@ class TextsWithTerms:
         }
 
     def _batches(self, parts: Sequence[EncodedRequest]) -> list[list[int]]:
-        """The numbers of parts that are asked for together."""
+        """Groups parts into calls of at most `_MOST_TOKENS` tokens and the allowed rows; returns their indices."""
         most = self._most_rows
         batches = request_batches(parts, _MOST_TOKENS)
         return [batch[start : start + most] for batch in batches for start in range(0, len(batch), most)]
@@ -123,7 +130,7 @@ class TextsWithTerms:
     def _found(
         self, parts: Sequence[EncodedRequest], outputs: Sequence[Mapping[str, np.ndarray]]
     ) -> list[list[Translation]]:
-        """The best translation of each part, given the outputs of `_calls`."""
+        """Returns the best translation of each part, given the outputs of the calls from `_calls(parts)`."""
         found: list[list[Translation]] = [[]] * len(parts)
         for batch, arrays in zip(self._batches(parts), outputs, strict=True):
             rows = (arrays[name] for name in ("translation_ids", "translation_length", "score"))
@@ -139,5 +146,5 @@ class TextsWithTerms:
 
 
 def _source(part: EncodedRequest) -> Ids:
-    """Its token ids with their end symbol."""
+    """Returns the token ids of a part with their end symbol."""
     return (*part.parts[0], EOS_ID)

@@ -1,4 +1,4 @@
-"""Translations of lines, from search results, and joined from parts for lines that were split."""
+"""Builds the translations of lines from search results; joins the parts of lines that were split."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class TermUse(NamedTuple):
-    """What became of a glossary's term that a line has.
+    """How a glossary term in a line was translated.
 
     Attributes:
         source: the term.
-        form: its form that the translation has; "" if it has none.
-        is_forced: whether the model wrote another translation without the glossary, which had no form of it.
-        forms: what it might have been.
+        form: the term's form that the translation contains; "" if it contains none.
+        is_forced: whether the form is due to the glossary, because the unconstrained translation contained none.
+        forms: all forms that the glossary allows for the term.
     """
 
     source: str
@@ -38,18 +38,19 @@ class Translation:
     """The translation of one line.
 
     Attributes:
-        text: the translation; empty for a blank line. White space between sentences, which may be line breaks, is that
-            of the line.
-        score: log-probability over length penalty, plus the coverage score if enabled; summed over parts, 0 for a blank
-            line, -inf if the search found no translation, NaN if scores were not requested.
-        log_prob: total log-probability, summed over parts; NaN likewise.
+        text: the translation; empty for a blank line. Sentences are separated by the white space of the line, which may
+            contain line breaks.
+        score: log-probability divided by the length penalty, plus the coverage score if enabled; summed over parts. It
+            is 0 for a blank line, -inf if the search found no translation, and may be NaN if scores were not requested.
+        log_prob: total log-probability, summed over parts; may be NaN if scores were not requested.
         num_tokens: number of generated tokens, end symbols included.
-        num_parts: number of parts: 0 for a blank line, more than 1 for several sentences, or one that was too long.
-        source_ids: token ids of each part, end symbols included.
-        token_ids: token ids that the search chose for each part, with the end symbol unless the length limit came
-            first. Tokenizing the text again may give others.
-        terms: the terms of the translator's glossary that the line has, part by part.
-        sentences: what became of each of several sentences; empty for a line that was not split.
+        num_parts: number of parts: 0 for a blank line, more than 1 if the line was split into sentences or a sentence
+            was too long for one part.
+        source_ids: source token ids of each part, end symbols included.
+        token_ids: token ids that the search chose for each part, with the end symbol unless the length limit was
+            reached first. Tokenizing the text again may give different ids.
+        terms: how the glossary's terms in the line were translated, part by part.
+        sentences: the translations of the line's sentences; empty for a line that was not split into sentences.
     """
 
     text: str
@@ -64,7 +65,7 @@ class Translation:
 
     @property
     def line(self) -> str:
-        """The text on one line: a blank in place of each line break."""
+        """The text on one line, with a blank in place of each line break."""
         return BREAK.sub(" ", self.text)
 
     @property
@@ -80,15 +81,15 @@ class Translation:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the limit of the length came before an end symbol, in one of the parts at least."""
+        """Whether the output of at least one part reached the length limit before its end symbol."""
         return any(ids and ids[-1] != EOS_ID for ids in self.token_ids)
 
 
 class TranslatedSentence(NamedTuple):
-    """One of several sentences of a line.
+    """The translation of one sentence of a line.
 
     Attributes:
-        before: the white space in front of it, in the line and in its translation.
+        before: the white space in front of the sentence, in the line and in the line's translation.
         source: the sentence.
         translation: its translation.
     """
@@ -101,9 +102,17 @@ class TranslatedSentence(NamedTuple):
 def found_translations(
     result: "SearchResult", sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
 ) -> list[list[Translation]]:
-    """Up to `num_best` translations of each sentence of a batch, in the search's order; `sources` include end symbols.
+    """Converts a search's result to translations.
 
-    A sentence without hypotheses gets one translation that does not exist.
+    Args:
+        result: the result for a batch of parts.
+        sources: token ids of the parts, end symbols included.
+        tokenizer: decodes the outputs.
+        num_best: most translations per part.
+
+    Returns:
+        The translations of each part, in the search's order. A part without hypotheses has one translation whose
+        `exists` is false.
     """
     token_ids, *numbers = (values.numpy()[:, :num_best] for values in result)
     translations = []
@@ -129,9 +138,9 @@ def found_translations(
 def translations_of_line(
     task: Task, request: "EncodedRequest", parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool
 ) -> list[Translation]:
-    """Up to `num_best` translations of a line from those of its parts, finished by its task.
+    """Joins the translations of a line's parts and post-processes the results as the task requires.
 
-    For `by_score` see `combinations`.
+    Returns up to `num_best` translations of the line; for `by_score` see `combinations`.
     """
     if task.context and len(parts) > 1:
         found = chosen_list(parts, num_best, task.no_answer)
@@ -141,7 +150,7 @@ def translations_of_line(
 
 
 def _line(request: "EncodedRequest", parts: Sequence[Translation]) -> Translation:
-    """The translation of a line, from those of its parts."""
+    """Joins one translation of each part of a line, and groups the parts by sentence."""
     if not request.sentences:
         return joined(parts)
     remaining = iter(parts)
@@ -159,10 +168,10 @@ def _finished(task: Task, source: str, translation: Translation) -> Translation:
 
 
 def joined(parts: Sequence[Translation], between: Sequence[str] = ()) -> Translation:
-    """Joins the translations of a line's parts, of which there may be none.
+    """Joins the translations of a line's parts; without parts, the result is empty.
 
-    `between` are what stands in front of each part, of the first one nothing; a single blank, the usual one, is left
-    out beside an empty text.
+    `between` is the white space in front of each part, by default a single blank. A single blank is dropped next to an
+    empty text, and so in front of the first part.
     """
     if len(parts) == 1:
         return parts[0]
@@ -183,9 +192,9 @@ def joined(parts: Sequence[Translation], between: Sequence[str] = ()) -> Transla
 
 
 def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer: str) -> list[Translation]:
-    """The `num_best` best of all translations of a line's parts; without parts, the line's translation is empty.
+    """Returns the `num_best` best of all translations of a line's parts, or an empty translation without parts.
 
-    Parts whose best translation is `no_answer` are left out, unless all are like that.
+    Parts whose best translation is `no_answer` are ignored, unless this is true of all parts.
     """
     answering = [part for part in parts if part[0].text != no_answer] or parts
     candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answering for each in part]
@@ -195,9 +204,13 @@ def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer
 def combinations(
     parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool
 ) -> list[tuple[Translation, ...]]:
-    """Combinations of translations of a line's parts; without parts, that of none.
+    """Combines the translations of a line's parts; without parts, the only combination is empty.
 
-    With `by_score`, returns the `num_best` best sums of scores, else all first ones, then all second ones, ...
+    Args:
+        parts: the translations of each part, best first.
+        num_best: most combinations with `by_score`.
+        by_score: whether to return the combinations with the largest sums of scores. If not, the n-th combination
+            consists of the n-th translation of each part.
     """
     if not by_score:
         return list(zip(*parts, strict=False)) or [()]

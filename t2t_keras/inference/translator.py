@@ -50,33 +50,34 @@ _Result = TypeVar("_Result")
 class Translator:
     """Translates lines of text; each line's result is independent of the others.
 
-    A model of single sentences translates a line sentence by sentence (`t2t_keras.text.sentences`): between the
-    translations stands the white space of the line. A line break ends a sentence. With `config.split="lines"`, and with
-    other tasks than translation, a line is translated as a whole.
+    By default, the translation task splits a line into sentences (`t2t_keras.text.sentences`), translates each
+    separately, and joins the translations with the line's own white space. A line break always ends a sentence. With
+    `config.split="lines"`, and in all other tasks, a line is translated as a whole.
 
     Sentences, or whole lines, are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage
-    returns and other breaks become blanks, invisible characters are removed. One of more than `max_source_length`
-    tokens is split, at a punctuation mark if there is one, and its parts are translated separately.
+    returns and other breaks become blanks, and invisible characters are removed. Text that does not fit into
+    `max_source_length` tokens is split into parts, at a punctuation mark if possible, and the parts are translated
+    separately.
 
-    Weights are read at each call, so the model may be in training. One trace of the graph serves every batch; each
-    combination of prefix, constraints and excluded phrases adds one at its first use. The engine on CTranslate2 takes
-    the weights once, when the translator is made.
+    The TensorFlow engine reads the weights at each call, so the model may be in training. A search is traced at its
+    first use and then serves every batch; each combination of prefix, constraints and excluded phrases has its own
+    trace. The CTranslate2 engine copies the weights once, when the translator is made.
 
     Args:
-        tokenizer: the tokenizer with the model's vocabulary, and perhaps another one of sources.
+        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources.
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
-        data: the settings of the training data, of which these count: `lowercase`, whether lines are lowercased first;
-            `max_length`, most tokens, end symbol included, that are translated in one part, at least 2; the languages,
-            by which sentences are found and joined; and the `task`, which finishes what the model wrote. None means the
-            defaults.
+        data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
+            are lowercased first), `max_length` (most tokens of one part, end symbol included, at least 2), the
+            languages (for splitting and joining sentences), and the `task` (which post-processes the model's output).
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
-        engine: what runs the searches; None means TensorFlow.
-        glossary: terms of which a translation must have a form if its source has the term; None means none.
+        engine: runs the searches; None means TensorFlow.
+        glossary: if a source contains one of these terms, its translation is made to contain one of the term's forms,
+            as far as the length limit allows. None means no glossary.
 
     Raises:
-        InputError: a beam larger than the vocabulary, an excluded phrase or a form of the glossary that cannot be
-            spelled, an unknown task, or something that the engine cannot do.
+        InputError: the beam is larger than the vocabulary, an excluded phrase or a form of the glossary cannot be
+            spelled, the task is unknown, or the engine does not support a setting.
     """
 
     def __init__(
@@ -116,7 +117,11 @@ class Translator:
 
     @property
     def single_model(self) -> SequenceModel:
-        """The model, which must not be an ensemble of several, else ValueError."""
+        """The model, if it is a single one.
+
+        Raises:
+            ValueError: the model is an ensemble.
+        """
         if not isinstance(self.model, keras.Model):
             raise ValueError(f"translator.model must be a keras.Model, got {type(self.model).__name__}")
         return cast(SequenceModel, self.model)
@@ -136,16 +141,16 @@ class Translator:
 
         Args:
             model_dir: directory of the run, of the export, or of one of the export's versions.
-            checkpoint: which weights; see `t2t_keras.runs.load.load_model`.
-            config: decoding settings; None means those of the run's `config.json` or of the export.
-            excluded: words or phrases that no translation may contain, in addition to those of an export.
+            checkpoint: the weights to load; see `t2t_keras.runs.load.load_model`.
+            config: decoding settings; None means the settings stored with the run or the export.
+            excluded: words or phrases that no translation may contain, in addition to those stored with an export.
             engine: "tensorflow", or "ctranslate2", which is faster on a CPU; see `CTranslate2Engine`.
-            compute_type: how CTranslate2 multiplies.
-            glossary: terms of which a translation must have a form.
+            compute_type: the number format of CTranslate2's matrix products; see `CTranslate2Engine`.
+            glossary: terms and the forms that their translations must have; see the class.
 
         Raises:
-            InputError: no such run or checkpoint, a vocabulary that does not fit, or something that the engine cannot
-                do.
+            InputError: the run or the checkpoint does not exist, the size of the vocabulary is not the model's, or the
+                engine does not support a setting.
         """
         loaded = loading.load_run(model_dir, checkpoint)
         made = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
@@ -160,15 +165,19 @@ class Translator:
         excluded: Sequence[str] = (),
         glossary: Glossary | None = None,
     ) -> "Translator":
-        """Loads the translator of several runs or checkpoints, whose predictions are averaged.
+        """Loads the translator of an ensemble of runs or checkpoints, whose predictions are averaged.
 
-        `members` are pairs of a run's directory and a checkpoint, such as `RunCheckpoint`; `combination` names what is
-        averaged, "probabilities" or "log_probabilities". Without `config` the settings are the first run's. For
-        `excluded` and `glossary` see `load`.
+        Args:
+            members: pairs of a run's directory and a checkpoint, such as `RunCheckpoint`.
+            combination: what is averaged, "probabilities" or "log_probabilities".
+            config: decoding settings; None means the first member's.
+            excluded: as for `load`.
+            glossary: as for `load`.
 
         Raises:
-            InputError: as for `load`, or members whose vocabularies or whose training texts' case differ.
-            ValueError: no member, or an unknown combination.
+            InputError: as for `load`; or the members have different vocabularies, or only some were trained on
+                lowercased text.
+            ValueError: there is no member, or the combination is unknown.
         """
         return cls._of(loading.load_ensemble(members, combination), config, excluded, None, glossary)
 
@@ -188,16 +197,21 @@ class Translator:
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True
     ) -> list[Translation]:
-        """Translates lines, all held in memory, and returns the best translation of each, or its first sample.
+        """Translates lines, which are all held in memory.
 
         Args:
-            lines: any text. A `Request` also restricts the translation.
-            on_progress: called after each batch with the number of parts done and the total: one part for each
-                sentence, none for a blank line and several for a very long sentence.
-            scored: whether scores are needed. Without them greedy search is faster; `score` and `log_prob` may be NaN.
+            lines: the texts. A `Request` also restricts the translation.
+            on_progress: called after each batch with the number of parts done and the total. A sentence is one part,
+                or several if it is very long; a blank line has none.
+            scored: whether scores are needed. Without them greedy search is faster, and `score` and `log_prob` may be
+                NaN.
+
+        Returns:
+            The best translation of each line; when sampling, its first sample.
 
         Raises:
-            InputError: a line is no source of the task, or a request cannot be satisfied; names the line.
+            InputError: a line is not a valid source of the task, or a request cannot be satisfied. The message names
+                the line.
         """
         encoded = list(numbered(list(_several(lines)), self._encoder))
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
@@ -205,9 +219,10 @@ class Translator:
     def translate_nbest(
         self, lines: Iterable[str | Request], num_best: int, on_progress: Progress | None = None, scored: bool = True
     ) -> list[list[Translation]]:
-        """Like `translate`, but returns the `num_best` best hypotheses, or first samples, of each line.
+        """Like `translate`, but returns up to `num_best` hypotheses of each line, best first; when sampling, samples.
 
-        A line has fewer if the search found fewer, but at least one; the first is that of `translate`.
+        Each line has at least one, and fewer than `num_best` only if the search found fewer. The first is the one that
+        `translate` returns.
 
         Raises:
             InputError: as for `translate`, or `num_best` is not in [1, `config.beam_size`].
@@ -217,18 +232,26 @@ class Translator:
         return self._translations(list(numbered(list(_several(lines)), self._encoder)), num_best, on_progress, scored)
 
     def check(self, request: str | Request) -> None:
-        """Checks a line without searching: raises the `InputError` of `translate`, but without a line number."""
+        """Checks a line without translating it.
+
+        Raises:
+            InputError: as for `translate`, but without a line number.
+        """
         if isinstance(request, str):
             self._encoder.check_source(self.repaired(request))
         else:
             self._encoder.encode(request)
 
     def translate_stream(self, lines: Iterable[str | Request], chunk_lines: int = 5000) -> Iterator[Translation]:
-        """`translate` for input of any size, in chunks of lines; larger chunks need less padding.
+        """Translates input of any size, and yields the translation of each line in order.
+
+        Args:
+            lines: as for `translate`.
+            chunk_lines: lines that are translated together; larger chunks need less padding but more memory.
 
         Raises:
             InputError: as for `translate`; the line is counted from the start of its chunk.
-            ValueError: `chunk_lines` below 1.
+            ValueError: `chunk_lines` is below 1.
         """
         if chunk_lines < 1:
             raise ValueError(f"chunk_lines must be positive, got {chunk_lines}")
@@ -237,19 +260,23 @@ class Translator:
             yield from self.translate(chunk)
 
     def score(self, lines: Sequence[str], translations: Sequence[str]) -> list[ForcedScore]:
-        """Scores given translations, one per line, with the length penalty of the settings but without coverage.
+        """Scores given translations, one per line, with the configured length penalty but without coverage.
 
-        Both sides are repaired like lines to translate; a blank source is scored as an end symbol alone. A translation
-        found by the search gets the search's score if the tokenizer splits its text into the same tokens.
+        Both sides are repaired like lines to translate, and no line is split. A blank source is scored as a lone end
+        symbol. A translation that the search found gets the search's score if the tokenizer splits its text into the
+        same tokens.
 
         Raises:
-            InputError: unequal numbers of lines, a line of more than `MAX_SCORED_LENGTH` tokens, or a translation that
-                is no output of the task, such as a label that the model does not have.
+            InputError: the numbers of lines differ, a line has more than `MAX_SCORED_LENGTH` tokens, or a translation
+                is not a valid output of the task, such as a label that the model does not have.
         """
         return self.score_tokens(*self.encoded(lines, translations))
 
     def score_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[ForcedScore]:
-        """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`, of any length."""
+        """Like `score`, but of token ids with end symbols, such as `Translation.source_ids` and `token_ids`.
+
+        The sequences may have any length.
+        """
 
         def finish(_: Ids, target: Ids, log_probs: np.ndarray) -> ForcedScore:
             log_probs = log_probs[: len(target)]
@@ -263,20 +290,23 @@ class Translator:
     def explain(self, lines: Sequence[str], translations: Sequence[str]) -> list[Explanation]:
         """Explains given translations, one per line: attention, word alignment, and the probabilities of `score`.
 
-        The result takes 4 bytes a layer, head and pair of tokens: in the source, in the target and between them.
+        The attention takes 4 bytes per layer, head and pair of tokens; pairs are within the source, within the target,
+        and between the two.
 
         Raises:
-            InputError: as for `score`; the model does not offer its attention; or an ensemble's layers or heads differ.
+            InputError: as for `score`; or the model does not offer its attention, or the members of an ensemble differ
+                in layers or heads of cross-attention.
         """
         return self.explain_tokens(*self.encoded(lines, translations))
 
     def explain_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Explanation]:
-        """`explain` of token ids with end symbols, such as those of a `Translation`, of any length.
+        """Like `explain`, but of token ids with end symbols, such as those of a `Translation`, of any length.
 
         Raises:
-            InputError: as for `explain`.
+            InputError: the model does not offer its attention, or the members of an ensemble differ in layers or heads
+                of cross-attention.
         """
-        attention_views(self.model)  # raises if it has none
+        attention_views(self.model)  # raises if the model does not offer it
 
         def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
             return Explanation.of(*self._pieces(source, target), *found)
@@ -284,12 +314,15 @@ class Translator:
         return self._each_pair(self._explained, finish, sources, targets)
 
     def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
-        """The source token of each target token, as `Explanation.alignment` has them, without keeping attention.
+        """Aligns tokens as `Explanation.alignment` does, without keeping the attention of all layers in memory.
+
+        Returns:
+            For each pair of sequences, one link (source position, target position) per target token.
 
         Raises:
             InputError: the model does not offer its attention.
         """
-        attention_views(self.model)  # raises if it has none
+        attention_views(self.model)  # raises if the model does not offer it
 
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
             return token_links(*self._pieces(source, target), weights)
@@ -297,12 +330,12 @@ class Translator:
         return self._each_pair(self._alignment_attention, finish, sources, targets)
 
     def align_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[WordAlignment]:
-        """The word alignments of `explain_tokens`, without keeping its attention in memory.
+        """Aligns words as `Explanation.word_alignment` does, without keeping the attention of all layers in memory.
 
         Raises:
-            InputError: the model does not offer its attention, or its vocabulary does not say where words begin.
+            InputError: the model does not offer its attention, or its vocabulary does not mark where words begin.
         """
-        attention_views(self.model)  # raises if it has none
+        attention_views(self.model)  # raises if the model does not offer it
         if not self.tokenizer.marks_words:
             raise InputError("there is no word alignment: tensor2tensor's subwords do not say where words begin")
 
@@ -318,7 +351,7 @@ class Translator:
         sources: Sequence[Ids],
         targets: Sequence[Ids],
     ) -> list[_Result]:
-        """What `finish` makes of each pair and of what `compute` has found for it in a batch."""
+        """Runs `compute` on batches of pairs, and returns `finish(source, target, row of the result)` of each pair."""
         results: dict[int, _Result] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch):
             values = tf.nest.map_structure(lambda value: value.numpy(), compute(*batch))
@@ -328,13 +361,13 @@ class Translator:
         return [results[row] for row in range(len(sources))]
 
     def encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
-        """The token ids of lines and of what the model writes for their translations, with end symbols.
+        """Encodes lines and their translations, as the model writes them, as token ids with end symbols.
 
         Raises:
             InputError: as for `score`.
         """
         sources = self.tokenizer.source.encode_batch([self.beginning(self.repaired(line)) for line in lines])
-        # Where there are fewer lines than translations, they are counted below.
+        # If the numbers of lines and translations differ, `check_pairs` raises.
         pairs = enumerate(zip(itertools.chain(lines, itertools.repeat("")), translations, strict=False), start=1)
         targets = self.tokenizer.encode_batch([self._target(number, *pair) for number, pair in pairs])
         encoded = [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
@@ -353,18 +386,18 @@ class Translator:
         return self._searches(source_ids)
 
     def repaired(self, line: str) -> str:
-        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if configured."""
+        """Returns the text that the tokenizer gets: on one line, without invisible characters, lowercased if set."""
         return self._encoder.repaired(line)
 
     def beginning(self, text: str) -> str:
-        """What is read of a repaired text: its first part if the task reads no more, else all."""
+        """Returns the part of a repaired text that is read: only the first part if the task `reads_beginnings`."""
         return self._encoder.beginning(text)
 
     def _translations(
         self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool
     ) -> list[list[Translation]]:
-        """Up to `num_best` translations of each line."""
-        # The best answer of a line's parts is chosen by score.
+        """Returns up to `num_best` translations of each line."""
+        # A task with a context chooses the best answer among a line's parts by score.
         scored = scored or (self.task.context is not None and any(len(request.parts) > 1 for request in encoded))
         parts = [part for request in encoded for part in request.of_parts()]
         if self._terms is None:
@@ -386,7 +419,7 @@ class Translator:
     def _translate_parts(
         self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool
     ) -> list[list[Translation]]:
-        """Up to `num_best` translations of each request, which all have one part."""
+        """Returns up to `num_best` translations of each request; every request has exactly one part."""
         translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
         batches = request_batches(parts, self.config.tokens_per_batch)
@@ -401,14 +434,14 @@ class Translator:
         return translations
 
     def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int, scored: bool) -> list[list[Translation]]:
-        """The translations of each part of one batch, whose requests have the same kinds of restrictions."""
+        """Translates one batch of requests of one part each, which all have the same kinds of restrictions."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
         result = self._searches(padded(sources), num_best == 1, scored, **asked_arrays(parts))
         return found_translations(result, sources, self.tokenizer, num_best)
 
 
 def _several(lines: Iterable[str | Request]) -> Iterable[str | Request]:
-    """The lines; a TypeError for one text, whose letters would be taken for lines."""
+    """Returns the lines; raises a TypeError for a single string, whose characters would be taken for lines."""
     if isinstance(lines, str):
         raise TypeError("`lines` must be several texts, such as a list of one, not a text itself")
     return lines

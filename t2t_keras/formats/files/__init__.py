@@ -1,1 +1,1 @@
-"""The files of models: tensors, settings, downloads."""
+"""Reads and writes files of models: tensors, settings and downloads."""

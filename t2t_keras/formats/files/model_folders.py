@@ -1,4 +1,4 @@
-"""Models that are downloaded before they are read."""
+"""Finds the folders of models, and downloads models from Hugging Face."""
 
 from pathlib import Path
 
@@ -8,9 +8,13 @@ _SCHEME = "hf://"
 
 
 def local_folder(name: str) -> Path:
-    """The folder of a model: a path, or hf://OWNER/NAME, which Hugging Face's package downloads to its cache.
+    """Returns the folder of a model.
 
-    An InputError says that there is no such folder, that the package is missing, or why the download failed.
+    Args:
+        name: a path, or hf://OWNER/NAME, which the package huggingface_hub downloads to its cache.
+
+    Raises:
+        InputError: the folder does not exist, the package is missing, or the download failed.
     """
     if not name.startswith(_SCHEME):
         folder = Path(name)
@@ -21,5 +25,5 @@ def local_folder(name: str) -> Path:
     huggingface_hub = optional_module("huggingface_hub", missing)
     try:
         return Path(huggingface_hub.snapshot_download(name.removeprefix(_SCHEME), ignore_patterns=["*.h5", "*.ot"]))
-    except Exception as error:  # its errors have no common class, and those of its network library come too
+    except Exception as error:  # huggingface_hub's errors and its network library's have no common class
         raise InputError(f"{name} cannot be downloaded: {' '.join(str(error).split())}") from error

@@ -1,4 +1,4 @@
-"""Files of settings beside a model: read with errors that name the file."""
+"""Reads and checks files of settings; error messages name the file."""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +9,17 @@ from t2t_keras.errors import InputError, explained, optional_module
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a file; an InputError names it."""
+    """Reads a file; raises an InputError that names it if that fails."""
     with explained(f"{path}: cannot read it"):
         return path.read_bytes()
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a file that holds a JSON object; an InputError names the file and what is wrong with it."""
+    """Reads a file that holds a JSON object.
+
+    Raises:
+        InputError: the file cannot be read, or does not hold a JSON object; names the file and the reason.
+    """
     contents = read_bytes(path)
     try:
         values = json.loads(contents.decode("utf-8"))
@@ -27,7 +31,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parsed_yaml(text: bytes, where: str) -> dict[str, Any]:
-    """Parses settings in YAML; an InputError names `where` they are."""
+    """Parses settings in YAML.
+
+    Raises:
+        InputError: the package pyyaml is missing, or the text is not a YAML mapping; the message begins with `where`.
+    """
     yaml = optional_module("yaml", "the package pyyaml is missing: pip install '.[convert]'")
     try:
         values = yaml.safe_load(text.decode("utf-8"))
@@ -39,7 +47,11 @@ def parsed_yaml(text: bytes, where: str) -> dict[str, Any]:
 
 
 def only_file(folder: Path, pattern: str) -> Path:
-    """The one file of a folder that fits a pattern; an InputError says how many there are."""
+    """Returns the only file of a folder that matches a pattern.
+
+    Raises:
+        InputError: there is not exactly one such file; says how many there are.
+    """
     fitting = sorted(folder.glob(pattern))
     if len(fitting) != 1:
         raise InputError(f"{folder} must have one file {pattern}, but has {len(fitting)}")
@@ -50,14 +62,22 @@ _KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
 
 
 def check_kinds(path: Path | str, settings: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
-    """Refuses settings that are missing or of another type; an InputError names the file, the setting and the value."""
+    """Checks that settings are present and have the expected types.
+
+    Raises:
+        InputError: a setting is missing or has the wrong type; names the file, the setting and the value.
+    """
     for name, kind in kinds.items():
         if type(settings.get(name)) is not kind:
             raise InputError(f"{path} must say what {name} is, {_KINDS[kind]}; got {settings.get(name)!r}")
 
 
 def number_setting(path: Path | str, settings: Mapping[str, Any], name: str, default: float) -> float:
-    """A number that settings need not have; an InputError names the file, the setting and what is no number."""
+    """Returns an optional setting that is a number.
+
+    Raises:
+        InputError: the value is not a number; names the file, the setting and the value.
+    """
     value = settings.get(name, default)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"{path}: {name} must be a number, got {value!r}")
@@ -65,7 +85,11 @@ def number_setting(path: Path | str, settings: Mapping[str, Any], name: str, def
 
 
 def whole_setting(path: Path | str, settings: Mapping[str, Any], name: str, default: int) -> int:
-    """As `number_setting`, for a whole one; None and nothing are the default."""
+    """Returns an optional setting that is an integer; None, 0 and a missing setting mean the default.
+
+    Raises:
+        InputError: the value is not an integer; names the file, the setting and the value.
+    """
     value = settings.get(name)
     if value is not None:
         check_kinds(path, settings, {name: int})
@@ -73,7 +97,11 @@ def whole_setting(path: Path | str, settings: Mapping[str, Any], name: str, defa
 
 
 def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuses settings with values that this project's Transformer cannot have; raises as `check_kinds`."""
+    """Checks that settings, if present, have the only values that this project's Transformer supports.
+
+    Raises:
+        InputError: a value is not supported; names the file, the setting and the value.
+    """
     for name, value in expected.items():
         if name in settings and settings[name] != value:
             raise InputError(f"{path}: {name}={settings[name]!r} is not supported, only {value!r}")

@@ -1,4 +1,4 @@
-"""Files of named tensors: safetensors, .npz and those of torch."""
+"""Reads files of named tensors in the formats safetensors, .npz and torch; writes safetensors."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,20 @@ from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.machine.files import DAMAGED_NPZ, replacing
 
 _MISSING = "the package safetensors is missing: pip install '.[convert]'"
-# The package's own function for NumPy knows no bfloat16.
+# Dtypes by safetensors name. The package's own function for NumPy does not support bfloat16.
 _TYPES = {"BF16": ml_dtypes.bfloat16, "BOOL": np.bool_}
 _TYPES |= {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for size in (1, 2, 4, 8) for kind in "iu"}
 _TYPES |= {f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)}
 
 
 def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np.ndarray]]:
-    """Reads the first file there is of some names in a folder; returns its path, and arrays by name.
+    """Reads the first of several files that exists in a folder.
 
-    An InputError says that there is none, that it is damaged, or that it holds something else.
+    Returns:
+        The path of the file, and its tensors by name.
+
+    Raises:
+        InputError: none of the files exists, or the file is damaged or does not hold tensors by name.
     """
     for name in names:
         if (path := folder / name).exists():
@@ -32,7 +36,11 @@ def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Reads all arrays of a file .npz, none of them pickled; raises an InputError that names the file."""
+    """Reads all arrays of a .npz file; pickled arrays are not allowed.
+
+    Raises:
+        InputError: the file cannot be read; names it.
+    """
     try:
         with open(path, "rb") as file:
             is_archive = zipfile.is_zipfile(file)
@@ -48,7 +56,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a file of torch."""
+    """Reads the tensors of a torch file."""
     contents = read_torch_file(path)
     if not isinstance(contents, Mapping):
         raise InputError(f"{path} holds no tensors by name but {type(contents).__name__}")
@@ -58,7 +66,11 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Reads all tensors of a file of safetensors; raises an InputError that names the file."""
+    """Reads all tensors of a safetensors file.
+
+    Raises:
+        InputError: the file cannot be read, or the package is missing.
+    """
     safetensors, contents = _safetensors(), read_bytes(path)
     try:
         found = safetensors.deserialize(contents)
@@ -68,7 +80,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes tensors by name; the file has its name only once it is complete."""
+    """Writes tensors by name to a safetensors file, atomically."""
     with replacing(path, "wb") as file:
         file.write(_safetensors().numpy.save(dict(tensors), metadata={"format": "pt"}))
 

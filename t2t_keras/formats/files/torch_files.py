@@ -1,6 +1,7 @@
-"""Reads what torch.save wrote, without torch and without running code that a file may hold.
+"""Reads files of `torch.save` without torch, and without running code that a file may contain.
 
-A pickle can call any function. Here it gets those few that tensors and plain values need, and an error for all others.
+A pickle can call any function. This reader only allows the few functions that tensors and plain values need, and raises
+an error for all others.
 """
 
 import collections
@@ -32,27 +33,27 @@ _DTYPES: Mapping[str, Any] = {
     "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
 }
-# Packages whose objects a checkpoint may hold beside tensors.
+# Packages whose objects, other than tensors, a checkpoint may hold; they are ignored.
 _LEFT_OUT = ("fairseq", "numpy", "omegaconf", "torch")
-# The first number in files of torch before 1.6, and how many of their first bytes it is in.
+# The magic number of files before torch 1.6, and the number of bytes at the start of a file that contain it.
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")
 _OLD_START = 32
 
 
-# Numbers of a tensor that has more of them than its storage.
+# Most elements of an expanded tensor, which has more elements than its storage.
 _MOST_EXPANDED = 1 << 24
 
-# What reading a damaged file can raise.
+# Exceptions that reading a damaged file can raise.
 _OF_FORMAT = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError, RuntimeError)
 _DAMAGED = (*_OF_FORMAT, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class _Unreadable(Exception):
-    """Says what is wrong with a file."""
+    """A file that cannot be read; the message gives the reason."""
 
 
 class _Storage:
-    """Numbers that tensors are views of; of old files they come after the tensors."""
+    """The elements that tensors are views of; in old files, they come after the tensors."""
 
     def __init__(self, dtype: Any, values: np.ndarray | None = None) -> None:
         self.dtype = dtype
@@ -60,18 +61,23 @@ class _Storage:
 
 
 class _Tensor:
-    """A view of a storage, made into an array when all storages are read."""
+    """A view of a storage, which becomes an array once all storages are read."""
 
     def __init__(self, storage: _Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> None:
         self._storage, self._offset, self._size, self._stride = storage, offset, size, stride
 
     def array(self) -> np.ndarray:
-        """A copy; _Unreadable if it reaches beyond its storage, or has more numbers."""
+        """Copies the elements to an array.
+
+        Raises:
+            _Unreadable: the tensor reaches beyond its storage, or has more elements than both its storage and
+                `_MOST_EXPANDED`.
+        """
         values = self._storage.values
         counts = list(zip(self._size, self._stride, strict=True))
         if values is None or self._offset < 0 or any(n < 0 or step < 0 for n, step in counts):
             raise _Unreadable("a tensor without numbers")
-        # A number that a tensor has several times, as an expanded one does, is copied as often.
+        # An expanded tensor repeats elements of its storage, and each repetition is copied.
         if math.prod(self._size) > max(len(values), _MOST_EXPANDED):
             raise _Unreadable(f"a tensor of the shape {list(self._size)} has only {len(values)} numbers")
         last = self._offset + sum((n - 1) * step for n, step in counts)
@@ -82,7 +88,7 @@ class _Tensor:
 
 
 class _LeftOut:
-    """Stands for what is no tensor: counters of a training, settings, numbers of NumPy. It keeps nothing."""
+    """Stands in for objects that are not tensors, such as training counters, settings and NumPy numbers; empty."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -98,7 +104,7 @@ class _LeftOut:
 
 
 class _Namespace:
-    """In place of argparse's, whose attributes a pickle could set for all programs."""
+    """Replaces `argparse.Namespace`, whose class attributes a pickle could change for the whole program."""
 
     values: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -107,7 +113,7 @@ class _Namespace:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes tensors and plain values, and nothing else."""
+    """An unpickler that creates only tensors and plain values."""
 
     def __init__(self, file: BinaryIO, storage: Callable[[Any], _Storage]) -> None:
         super().__init__(file, encoding="utf-8")
@@ -132,7 +138,7 @@ def _tensor(storage: _Storage, offset: int, size: tuple, stride: tuple, *_: Any)
 
 
 def _bytes(text: str, encoding: str) -> bytes:
-    """How old pickles hold bytes."""
+    """Decodes bytes as old pickles represent them."""
     if encoding != "latin1":
         raise _Unreadable(f"text of the encoding {encoding!r}")
     return text.encode("latin1")
@@ -149,9 +155,10 @@ _GLOBALS: Mapping[str, Any] = {
 
 
 def read_torch_file(path: str | Path) -> Any:
-    """Reads a file of torch.save, with arrays in place of tensors; of either layout, that of torch 1.6 or before.
+    """Reads a file of `torch.save`, in the layout of torch 1.6 or in the older one, with arrays in place of tensors.
 
-    An InputError says that it is missing, damaged, or holds something other than tensors and plain values.
+    Raises:
+        InputError: the file is missing or damaged, or holds something other than tensors and plain values.
     """
     try:
         with open(path, "rb") as file:
@@ -211,7 +218,7 @@ def _read_old(file: BinaryIO) -> Any:
         return storages.setdefault(key, _Storage(np.dtype(_DTYPES[kind])))
 
     file.seek(0)
-    for _ in range(3):  # the first number; the version of the layout; sizes of the machine that wrote it
+    for _ in range(3):  # the magic number, the version of the layout, and the type sizes of the writing machine
         _Unpickler(file, storage).load()
     contents = _Unpickler(file, storage).load()
     for key in _Unpickler(file, storage).load():
@@ -224,7 +231,7 @@ def _read_old(file: BinaryIO) -> Any:
 
 
 def _with_arrays(contents: Any) -> Any:
-    """The same with arrays in place of tensors, and plain dicts and lists."""
+    """Replaces tensors by arrays, and other mappings and sequences by plain dicts and lists."""
     if isinstance(contents, _Tensor):
         return contents.array()
     if isinstance(contents, _Namespace):

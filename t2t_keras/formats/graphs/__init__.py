@@ -1,1 +1,1 @@
-"""Models as graphs that run without TensorFlow, and a program that translates with them."""
+"""Exports models as graphs that run without TensorFlow, with a program that translates with them."""

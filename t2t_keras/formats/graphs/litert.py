@@ -1,4 +1,4 @@
-"""Models for LiteRT, once TensorFlow Lite: one file `model.tflite` with the signatures "encode" and "step".
+"""Writes models for LiteRT, formerly TensorFlow Lite: `model.tflite` with the signatures "encode" and "step".
 
 Reference: https://ai.google.dev/edge/litert
 """
@@ -18,7 +18,7 @@ QUANTIZATIONS = ("float32", "float16", "int8")
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer for LiteRT, and a program that translates with it; see `known_formats.Writer`."""
+    """Writes a model for LiteRT, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization={quantization}: LiteRT takes {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "LiteRT", in_one_file=True)

@@ -1,4 +1,4 @@
-"""Models for ONNX, which many runtimes read: `encoder.onnx` and `step.onnx`, converted by the package tf2onnx.
+"""Writes models in ONNX, which many runtimes read: `encoder.onnx` and `step.onnx`, converted by the package tf2onnx.
 
 Reference: https://onnx.ai
 """
@@ -21,7 +21,7 @@ _OPSET = 18
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer in ONNX, and a program that translates with it; see `known_formats.Writer`."""
+    """Writes a model in ONNX, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization={quantization}: ONNX takes {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "ONNX", in_one_file=False)
@@ -51,7 +51,7 @@ def _package(name: str) -> Any:
 
 
 def _erfc(graph: Any, node: Any, *_: Any) -> None:
-    """Puts 1 - erf(x) in the place of the complement, of which TensorFlow makes gelu and which ONNX lacks."""
+    """Replaces erfc(x) by 1 - erf(x): TensorFlow computes gelu with erfc, which ONNX lacks."""
     one = graph.make_const(f"{node.name}/one", np.float32(1))
     erf = graph.make_node("Erf", node.input)
     complement = graph.make_node("Sub", [one.output[0], erf.output[0]])
@@ -60,10 +60,10 @@ def _erfc(graph: Any, node: Any, *_: Any) -> None:
 
 
 def _round(rounding: Any, plain: Path, path: Path) -> None:
-    """Rounds the matrices that are multiplied with to 8 bits, and what they multiply at run time."""
+    """Quantizes the weights of matrix products to 8 bits; their other operands are quantized at run time."""
     logger = logging.getLogger()
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it advises to optimise the graph first, which changes nothing here
+    logger.setLevel(logging.ERROR)  # silences the advice to optimise the graph first, which changes nothing here
     try:
         rounding.quantize_dynamic(
             plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=rounding.QuantType.QInt8

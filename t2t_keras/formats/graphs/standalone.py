@@ -23,7 +23,7 @@ _LENGTHS = ("min_length", "max_length_offset", "max_length_factor", "length_pena
 SETTINGS = ("beam_size", *_LENGTHS, "ends_within_beam", "patience")
 TEXT_SETTINGS = ("max_length", "lowercase")
 Arrays = Mapping[str, np.ndarray]
-# As `t2t_keras.text.repair` has them.
+# The same characters as in `t2t_keras.text.repair`.
 _BREAKS = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _INVISIBLE = re.compile(
     "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"
@@ -31,24 +31,29 @@ _INVISIBLE = re.compile(
 
 
 class Graphs(Protocol):
-    """The model: an encoder, and one step of the decoder beside a cache of all positions so far.
+    """The model as an encoder and one step of a decoder with a cache of all earlier positions.
 
-    A hypothesis is a row of a batch. Ids are int32, masks bool, all else is float32. The cache has room for the longest
-    output, and begins with zeros: what is not written yet has no weight, but must be a number.
+    A hypothesis is a row of a batch. Ids are int32, masks bool, and all other arrays float32. The cache has room for
+    the longest output and begins with zeros. Entries that are not written yet get no attention, but must be finite.
     """
 
     @property
     def past(self) -> Mapping[str, tuple[int, int]]:
-        """Heads and width of each part of the cache by name: an array [batch, heads, room, width]."""
+        """The sizes (heads, width) of each array of the cache, [batch, heads, room, width], by name."""
 
     def encode(self, *, source_ids: np.ndarray) -> Arrays:
-        """What `step` has to know of sources, [batch, source_len], padded with 0: arrays of as many rows."""
+        """Encodes sources, [batch, source_len], padded with 0, to the arrays [batch, ...] that `step` needs."""
 
     def step(self, **inputs: np.ndarray) -> Arrays:
-        """The next token, of `token_ids` [batch] at `position`, a scalar, what `encode` gave and the cache.
+        """Computes the log-probabilities of the next token.
 
-        Returns "log_probs" [batch, vocab], and of each part of the cache "new_NAME" [batch, heads, 1, width], to be
-        written at `position`.
+        Args:
+            **inputs: `token_ids`, [batch], the newest tokens; `position`, a scalar, the number of tokens before them;
+                the arrays of the result of `encode`; and the arrays of the cache.
+
+        Returns:
+            "log_probs", [batch, vocab], and for each array of the cache "new_NAME", [batch, heads, 1, width], which the
+            caller writes to the cache at `position`.
         """
 
 
@@ -80,7 +85,7 @@ class OnnxGraphs:
 
 
 class LiteGraphs:
-    """A model for LiteRT."""
+    """A model in LiteRT."""
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
         from ai_edge_litert.interpreter import Interpreter
@@ -103,7 +108,7 @@ def _is_past(name: str) -> bool:
 
 
 def load_graphs(folder: Path, threads: int = 1) -> Graphs:
-    """The model in a folder, of whichever kind; raises a FileNotFoundError if there is none."""
+    """Loads the model in a folder, in ONNX or LiteRT; raises a FileNotFoundError if there is none."""
     if (folder / "step.onnx").exists():
         return OnnxGraphs(folder, threads)
     if (folder / "model.tflite").exists():
@@ -112,16 +117,23 @@ def load_graphs(folder: Path, threads: int = 1) -> Graphs:
 
 
 def length_penalty(length: int, settings: Mapping[str, Any]) -> float:
-    """The divisor that makes a score of the log-probability of so many tokens, end symbol included."""
+    """Returns the divisor that turns the log-probability of `length` tokens, end symbol included, into a score."""
     if settings["length_normalization"] == "gnmt":
         return ((5 + length) / 6) ** settings["length_penalty"]
     return float(length) if settings["length_normalization"] == "average" else 1.0
 
 
 def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any]) -> tuple[list[int], float]:
-    """Beam search for one sentence, end symbol included, with the values of `SETTINGS`.
+    """Runs a beam search for one sentence.
 
-    Returns the best output, without its end symbol, and its score; no ids and -inf if the model gives no numbers.
+    Args:
+        graphs: the model.
+        source_ids: token ids, end symbol included.
+        settings: the values of `SETTINGS`.
+
+    Returns:
+        The token ids of the best output, without its end symbol, and its score; no ids and -inf if the model's
+        log-probabilities are not finite.
     """
     beam = settings["beam_size"]
     count = 2 * beam if beam > 1 else 1  # candidates; a beam of one is greedy search
@@ -130,8 +142,8 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
     memory = graphs.encode(source_ids=np.array([source_ids], np.int32))
     memory = {name: np.repeat(array, beam, axis=0) for name, array in memory.items()}
     past = {name: np.zeros((beam, heads, longest, width), np.float32) for name, (heads, width) in graphs.past.items()}
-    tokens = np.full(beam, PAD_ID, np.int32)  # what a target begins with
-    totals = np.array([0.0] + [-np.inf] * (beam - 1), np.float32)  # log-probabilities; -inf: no hypothesis
+    tokens = np.full(beam, PAD_ID, np.int32)  # the start symbol
+    totals = np.array([0.0] + [-np.inf] * (beam - 1), np.float32)  # log-probabilities; -inf marks an empty slot
     texts: list[list[int]] = [[] for _ in range(beam)]
     finished: list[tuple[float, list[int]]] = []
     num_finished = 0
@@ -152,7 +164,7 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
         finished = sorted(finished, key=lambda one: one[0], reverse=True)[:beam]
         if not living and not finished:
             return [], -math.inf
-        # What lives cannot do better than end now with the penalty of the longest output.
+        # A living hypothesis can at best end now, with the length penalty of the longest output.
         if not living or (finished and finished[0][0] >= living[0][0] / length_penalty(longest, settings)):
             break
         if settings["patience"] and num_finished >= settings["patience"] * beam:
@@ -170,7 +182,7 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
 
 
 def _best(candidates: np.ndarray, count: int) -> list[tuple[float, int, int]]:
-    """The best so many of float32 [beam, vocab] that can be at all: log-probability, hypothesis and token of each."""
+    """Returns the `count` best finite candidates of float32 [beam, vocab]: (log-probability, hypothesis, token)."""
     flat = candidates.reshape(-1)
     best = np.flatnonzero(flat >= np.partition(flat, -count)[-count])
     best = best[np.lexsort((best, -flat[best]))][:count]
@@ -180,17 +192,17 @@ def _best(candidates: np.ndarray, count: int) -> list[tuple[float, int, int]]:
 
 
 def lowercased(line: str) -> str:
-    """A line in lower case, character by character: unlike `str.lower`, this writes no final sigma."""
+    """Lowercases a line character by character: unlike `str.lower`, this writes no final sigma."""
     return line.replace("\u03a3", "\u03c3").lower()
 
 
 def cleaned(line: str) -> str:
-    """A line as training saw its lines: breaks and runs of blanks are one blank, and nothing is invisible."""
+    """Repairs a line like training data: breaks and runs of blanks become one blank, invisible characters vanish."""
     return _BREAKS.sub(" ", _INVISIBLE.sub("", line)).strip(" ")
 
 
 def main() -> None:
-    """Reads and writes lines."""
+    """Translates the lines of standard input to standard output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beam_size", type=_at_least_one)
     parser.add_argument("--threads", type=_at_least_one, default=1)

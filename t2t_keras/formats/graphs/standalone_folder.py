@@ -1,4 +1,4 @@
-"""What lies beside graphs that are to be used without this package."""
+"""Writes the files that accompany graphs for use without this package."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,13 @@ def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
 
 
 def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
-    """Writes the vocabularies, the settings of the search and the program that has it, if it can; returns notes."""
+    """Writes the vocabularies, the settings of the search and, if possible, the program that translates.
+
+    There is no program for vocabularies of tensor2tensor's subwords, which SentencePiece cannot read.
+
+    Returns:
+        Notes on what the program lacks.
+    """
     decode, data = model.config.decode, model.config.data
     settings = {name: getattr(decode, name) for name in standalone.SETTINGS}
     settings |= {name: getattr(data, name) for name in standalone.TEXT_SETTINGS}

@@ -1,6 +1,7 @@
-"""A Transformer as two functions of token ids: the encoder, and one step of the decoder beside a cache kept outside.
+"""A Transformer as two functions of token ids: the encoder, and one step of the decoder.
 
-The embeddings and the masks are in the graphs. `formats/graphs/standalone.py` searches with them.
+The caller keeps the decoder's cache. Embeddings and masks are part of the graphs. `formats/graphs/standalone.py`
+searches with them.
 """
 
 from typing import Any, TypeAlias
@@ -18,34 +19,34 @@ from t2t_keras.models.weights import assign_weights
 from t2t_keras.tensor import Tensor
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
-# Names of the graphs' inputs and outputs; those of layers end with the layer's index.
+# Names of the graphs' inputs and outputs. Names that end with "_" are followed by the index of a decoder layer.
 KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = "keys_", "values_", "memory_keys_", "memory_values_"
 MEMORY_MASK = "memory_mask"
 
 _Values = list[tuple[Any, np.ndarray]]
-_MOST_BYTES = 2**31 - 2**24  # of a protocol buffer, with some room for all but the weights
+_MOST_BYTES = 2**31 - 2**24  # a protocol buffer's limit, less some room for everything but the weights
 
 
 class TokenGraphs:
-    """The two functions of a model.
-
-    Attributes:
-        encode: takes "source_ids", int32 [batch, source_len], each ended by the end symbol and padded with 0. Its dict
-            has "memory_mask", bool [batch, 1, 1, source_len], True on tokens, and of every decoder layer I
-            "memory_keys_I" and "memory_values_I", float32 [batch, heads, source_len, d_key or d_value].
-        step: takes "token_ids", int32 [batch], the newest of each hypothesis, at first 0; "position", int32 scalar,
-            which is 0 for the first; all that `encode` gives; and of every layer "keys_I" and "values_I", float32
-            [batch, heads, room, d_key or d_value], of which the first `position` entries count. Its dict has
-            "log_probs", float32 [batch, vocab], and "new_keys_I" and "new_values_I", with a room of 1, the entries of
-            this position.
+    """The two functions of a model; I in the names below is the index of a decoder layer.
 
     Args:
         model: the model.
-        format: what they are made for, in messages.
+        format: the name of the target format, for error messages.
         in_one_file: whether both graphs go into one file.
 
+    Attributes:
+        encode: maps "source_ids", int32 [batch, source_len], with end symbols and padded with 0, to a dict of
+            "memory_mask", bool [batch, 1, 1, source_len], True on tokens, and for every I "memory_keys_I" and
+            "memory_values_I", float32 [batch, heads, source_len, d_key or d_value].
+        step: takes "token_ids", int32 [batch], the newest token of each hypothesis, 0 in the first step; "position",
+            int32 scalar, the number of earlier steps; all outputs of `encode`; and for every I "keys_I" and
+            "values_I", float32 [batch, heads, room, d_key or d_value], of which the first `position` entries are read.
+            Returns a dict of "log_probs", float32 [batch, vocab], and for every I "new_keys_I" and "new_values_I",
+            float32 [batch, heads, 1, d_key or d_value], the entries of this position.
+
     Raises:
-        InputError: the model has settings that these graphs have no place for, or a file would take 2 GB.
+        InputError: the graphs do not support a setting of the model, or a file would exceed 2 GB.
     """
 
     def __init__(self, model: PortableModel, format: str, *, in_one_file: bool) -> None:
@@ -64,13 +65,13 @@ class TokenGraphs:
 
 
 def _values_read(function: Function, network: Any) -> _Values:
-    """The weights that a function reads, and their values."""
+    """Returns the weights that a function reads, with their values."""
     read = {id(variable) for variable in function.get_concrete_function().variables}
     return [(variable, variable.numpy()) for variable in network.variables if id(variable.value) in read]
 
 
 def _with_constants(function: Function, values: _Values) -> Function:
-    """The same function with the values of the weights in its graph, as converters need them."""
+    """Returns the same function with its weights as constants in the graph, as converters need them."""
 
     def call(*tensors: Tensor) -> dict[str, Tensor]:
         constants = [(variable, tf.constant(value)) for variable, value in values]
@@ -104,7 +105,7 @@ def _step(model: Any) -> Function:
         x = model.target_embedding(tf.expand_dims(token_ids, 1))  # --> [batch, 1, d_model]
         x = model.target_positions(x, start=position)
         room = tf.shape(past[0].keys)[2]
-        places = tf.range(room + 1)  # of past entries, and of the newest one
+        places = tf.range(room + 1)  # the past entries, then the newest one
         mask = tf.reshape((places < position) | (places == room), [1, 1, 1, -1])  # --> [1, 1, 1, room + 1]
         hidden, past = model.decoder(x, memory, mask, given[MEMORY_MASK], past=past, training=False)
         logits = model.logits(hidden[:, 0])  # --> [batch, vocab]
