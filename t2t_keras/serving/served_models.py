@@ -31,7 +31,7 @@ GRAPH_FILE = "saved_model.pb"
 CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
 WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
-_PROBE = b"<context> Hello."  # question answering requires the `<context>` symbol; other models treat it as text
+_PROBE = b"<context> Hello."  # question-answering models have a symbol `<context>`; others read it as a word
 
 # A function that takes a version's directory and returns replacements for some of its signatures, by name. They run in
 # place of the graph's functions. It raises an `InputError` if they cannot meet the version's requirements.
