@@ -73,7 +73,7 @@ class BoundedProtocol(H11Protocol):
             super().data_received(data[start : start + _PARSED_AT_ONCE])
         if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
             self._answer(400, "too many requests are sent before their answers are read")
-        elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if it offers HTTP/2
+        elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if the client offers HTTP/2
             # A paused connection would not report that its client disconnects.
             self.flow.resume_reading()
 

@@ -170,7 +170,7 @@ class Core:
 
         Raises:
             ServingError: the model does not support streaming, the call is invalid or exceeds a limit, the limit of
-                concurrent streams is reached, or the queue is full.
+                concurrent streams is reached, the queue is full, or the expected wait is too long.
         """
         signature, default = growing_signature(lent.model), lent.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:

@@ -15,7 +15,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.refusals import Reason
 
-# grpc.aio.ServicerContext: grpc has no types.
+# Stands for grpc.aio.ServicerContext, because grpc has no type annotations.
 _Context: TypeAlias = Any
 
 _SERVICE = "grpc.health.v1.Health"

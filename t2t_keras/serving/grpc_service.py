@@ -56,7 +56,7 @@ _FIELDS = {
 
 _TOGETHER = 1 << 14  # values that are copied at once
 
-# grpc.aio.ServicerContext: grpc has no types.
+# Stands for grpc.aio.ServicerContext, because grpc has no type annotations.
 _Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 

@@ -206,7 +206,7 @@ def _load(path: pathlib.Path) -> Any:
     try:
         return tf.saved_model.load(str(path))
     except (tf.errors.OpError, OSError):
-        raise  # they name the file
+        raise  # the message names the file
     except Exception as error:
         raise ServingError(
             Code.DATA_LOSS,

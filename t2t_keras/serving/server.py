@@ -135,7 +135,7 @@ class Server:
         while not rest_server.started:
             if serving.done():
                 await grpc_server.stop(0)
-                serving.result()  # raises what it ended with
+                serving.result()  # raises its exception, if any
                 raise OSError("the REST interface did not start")
             await asyncio.sleep(0.01)
         # asyncio accepts up to `backlog` connections in a row and logs each failure if file descriptors run out, so

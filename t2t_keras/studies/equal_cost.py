@@ -1,4 +1,4 @@
-"""The systems of Table 2 at equal cost: all are trained for the same time, so cheaper updates allow more of them."""
+"""The systems of Table 2 at equal cost: all train for the same time, so cheaper systems make more updates."""
 
 import dataclasses
 import pathlib

@@ -173,7 +173,7 @@ class _Rest:
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answers an unexpected exception in the common error format; the traceback is logged."""
-        # uvicorn closes the connection after such an error, so the client must not reuse it.
+        # uvicorn closes the connection after such an error; the header tells the client not to reuse it.
         return _error(500, serving_error(error).message, {"Connection": "close"})
 
     async def health(self, request: Request) -> Response:
