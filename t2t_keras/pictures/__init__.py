@@ -1,1 +1,1 @@
-"""Pictures of results: arrays and names in, files out; no model is known here."""
+"""Draws results. The modules take arrays and names, and do not depend on models."""

@@ -1,4 +1,4 @@
-"""Pictures of attention: heat maps of layers and heads, and the paper's lines from word to word (Figures 3 to 5)."""
+"""Draws attention weights: heat maps of layers and heads, and the paper's lines between words (Figures 3 to 5)."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -14,18 +14,18 @@ from t2t_keras.text.pieces import readable
 
 Segment = tuple[tuple[float, float], tuple[float, float]]
 
-MOST_TOKENS = 80  # shown of a side; a longer one is cut
+MOST_TOKENS = 80  # maximum number of tokens shown per side; longer sides are truncated
 
-_POINTS = 72  # an inch
-_MOST_INCHES = 16.0  # of all panels, across and down
-_PANEL, _CELL = 2.6, 0.3  # the largest of a panel among others, and of a token in a panel alone, in inches
-_LARGEST_FONT, _SMALLEST_FONT = 9.0, 3.5  # labels that would be smaller are left out
-_ACROSS, _DOWN = 0.12, 0.25  # between panels, in inches
+_POINTS = 72  # points per inch
+_MOST_INCHES = 16.0  # maximum width and height of all panels together
+_PANEL, _CELL = 2.6, 0.3  # maximum size of one of several panels, and of a cell in a single large panel, in inches
+_LARGEST_FONT, _SMALLEST_FONT = 9.0, 3.5  # in points; smaller labels are omitted
+_ACROSS, _DOWN = 0.12, 0.25  # horizontal and vertical gaps between panels, in inches
 _COLORS = "Blues"
 
-_ROW, _LINES_ACROSS = 0.22, 2.4  # between two tokens, and between their columns, in inches
-_SHARE_OF_ROW = 0.6  # for the ends of all heads' lines
-_FAINTEST = 0.01  # lines of smaller weights could not be seen
+_ROW, _LINES_ACROSS = 0.22, 2.4  # distances between tokens, and between the two columns, in inches
+_SHARE_OF_ROW = 0.6  # fraction of a row's height over which the heads' lines are spread
+_FAINTEST = 0.01  # minimum weight; lines with smaller weights would be invisible
 
 
 def heat_maps(
@@ -37,10 +37,18 @@ def heat_maps(
     column_names: Sequence[str] | None = None,
     title: str = "",
 ) -> Figure:
-    """Draws a heat map for each layer and head, white for weight 0 and dark for 1.
+    """Draws a heat map for each layer and head, white for weight 0 and dark blue for 1.
 
-    `weights` are float [layers, heads, queries, keys], `queries` the pieces of the rows and `keys` those of the
-    columns. Without names the layers and heads are "layer 1", "head 1", ... What is cut is added to the title above.
+    Args:
+        weights: float [layers, heads, query_len, key_len].
+        queries: the tokens of the rows, as subword pieces.
+        keys: the tokens of the columns, as subword pieces.
+        row_names: names of the layers; the default is "layer 1", "layer 2", ...
+        column_names: names of the heads; the default is "head 1", "head 2", ...
+        title: title of the figure. If tokens are truncated, a note is appended.
+
+    Raises:
+        ValueError: the weights are empty, or their shape does not match the tokens.
     """
     weights, queries, keys, title = _shown(weights, queries, keys, title)
     num_layers, num_heads, num_queries, num_keys = weights.shape
@@ -76,11 +84,19 @@ def lines(
     only: Collection[int] = (),
     title: str = "",
 ) -> Figure:
-    """Draws a line from each query to each key, as opaque as its weight is large, in a colour for each head.
+    """Draws a line from each query to each key, with the weight as its opacity and one colour per head.
 
-    `weights` are float [heads, queries, keys], `queries` the pieces of the left column and `keys` those of the right.
-    `names` are of the heads; `colors` are their colours' numbers, so that a head has one colour in all pictures. Only
-    the lines of the queries at the positions `only` are drawn; none means all. What is cut is added to the title above.
+    Args:
+        weights: float [heads, query_len, key_len].
+        queries: the tokens of the left column, as subword pieces.
+        keys: the tokens of the right column, as subword pieces.
+        names: names of the heads; the default is "head 1", "head 2", ...
+        colors: colour numbers of the heads (see `color`), so that a head can have the same colour in all figures.
+        only: positions of the queries whose lines are drawn; empty means all.
+        title: title of the figure. If tokens are truncated, a note is appended.
+
+    Raises:
+        ValueError: the weights are empty, or their shape does not match the tokens.
 
     Reference: Vaswani et al., "Attention Is All You Need", 2017, Figures 3 to 5.
     """
@@ -110,7 +126,7 @@ def lines(
 def _shown(
     weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str
 ) -> tuple[np.ndarray, list[str], list[str], str]:
-    """What fits into a picture of bounded size, with readable tokens, and the title, which says what is cut."""
+    """Truncates the weights and tokens to `MOST_TOKENS`, makes the tokens readable, and notes this in the title."""
     weights = np.asarray(weights)
     if weights.shape[-2:] != (len(queries), len(keys)) or not weights.size:
         tokens = f"{len(queries)} queries and {len(keys)} keys"
@@ -123,12 +139,12 @@ def _shown(
 
 
 class _Grid(NamedTuple):
-    """Where panels lie in a figure; all lengths are in inches.
+    """The layout of the panels in a figure; all lengths are in inches.
 
     Attributes:
-        panels: their rows and columns.
-        panel_size: their height and width.
-        label_widths: of the tokens beside the rows and below the columns.
+        panels: number of rows and columns of panels.
+        panel_size: height and width of a panel.
+        label_widths: space for the tokens beside the rows and below the columns.
     """
 
     panels: tuple[int, int]
@@ -136,32 +152,32 @@ class _Grid(NamedTuple):
     label_widths: Sequence[float]
 
     def size(self) -> tuple[float, float]:
-        """Width and height of the figure: labels, panels, and the scale on the right."""
+        """Returns the width and height of the figure, with labels, panels and the colour bar on the right."""
         (rows, columns), (height, width) = self.panels, self.panel_size
         beside, below = self.label_widths
         return beside + columns * (width + _ACROSS) + 1.1, below + rows * (height + _DOWN) + 0.85
 
     def panel(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height of a panel."""
+        """Returns the left, bottom, width and height of a panel as fractions of the figure."""
         (rows, _), (height, width), (beside, below) = self.panels, self.panel_size, self.label_widths
         left = 0.4 + beside + column * (width + _ACROSS)
         return self._shares(left, 0.4 + below + (rows - 1 - row) * (height + _DOWN), width, height)
 
     def scale(self) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height of the scale of colours."""
+        """Returns the left, bottom, width and height of the colour bar as fractions of the figure."""
         width, height = self.size()
         bottom, top = 0.4 + self.label_widths[1], height - 0.45 - _DOWN
         length = min(top - bottom, 4.0)
         return self._shares(width - 0.65, (bottom + top - length) / 2, 0.12, length)
 
     def _shares(self, *lengths: float) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height as shares of the figure."""
+        """Converts left, bottom, width and height from inches to fractions of the figure."""
         width, height = self.size()
         return lengths[0] / width, lengths[1] / height, lengths[2] / width, lengths[3] / height
 
 
 def _width(pieces: Sequence[str], font: float) -> float:
-    """About the width of the longest piece, in inches."""
+    """Returns the approximate width of the longest token, in inches."""
     return 0.7 * max(map(len, pieces), default=0) * font / _POINTS
 
 
@@ -175,7 +191,7 @@ def _label(axes: Axes, queries: Sequence[str], keys: Sequence[str], font: float)
 def _segments(
     weights: np.ndarray, palette: Sequence[tuple[float, ...]], only: Collection[int]
 ) -> tuple[list[Segment], list[tuple[float, ...]]]:
-    """The ends of all lines, and their colours with the weights as opacity; heads' lines lie side by side."""
+    """Returns the end points of all lines, with the heads' lines side by side, and their colours with opacity."""
     segments: list[Segment] = []
     shades: list[tuple[float, ...]] = []
     for head, query, key in zip(*np.nonzero(weights >= _FAINTEST), strict=True):

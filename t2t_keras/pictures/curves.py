@@ -1,4 +1,4 @@
-"""Curves over a common axis, such as the time of layers against the length of their inputs."""
+"""Draws curves over a common axis, such as the time of layers against the length of their inputs."""
 
 import pathlib
 from collections.abc import Mapping
@@ -16,10 +16,14 @@ def draw_curves(
     *,
     is_logarithmic: tuple[bool, bool] = (True, True),
 ) -> None:
-    """Draws curves, panels side by side, and writes a PNG or SVG file.
+    """Draws curves in panels side by side, and writes a PNG or SVG file.
 
-    `panels` has of each panel, by what its values are, its curves by their names: positive values by positive x.
-    `is_logarithmic` is of the axes of x and of the values.
+    Args:
+        path: path of the file, with the extension .png or .svg.
+        panels: the curves of each panel by name, keyed by the label of the panel's y axis. A curve maps x to y; both
+            must be positive on logarithmic axes.
+        x_label: label of the x axes.
+        is_logarithmic: whether the x and the y axes are logarithmic.
     """
     figure = Figure(figsize=(5.5 * len(panels), 4.2), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):

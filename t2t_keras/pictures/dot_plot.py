@@ -1,4 +1,4 @@
-"""A dot for each value of each row, such as the scores of a table's rows."""
+"""Draws dot plots, with a dot for each value of each row, such as the scores of a table's rows."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,12 @@ from t2t_keras.pictures.saving import save
 
 
 def draw_dots(path: str | pathlib.Path, values: Mapping[str, Sequence[float]], title: str) -> None:
-    """Draws the values of each row on a line of its own, the first row on top, and writes a PNG or SVG file.
+    """Draws the values of each row on a separate line, the first row on top, and writes a PNG or SVG file.
 
-    `values` are those of each row by its name; a row without values is an empty line. `title` says what they are.
+    Args:
+        path: path of the file, with the extension .png or .svg.
+        values: values of each row by name; a row without values becomes an empty line.
+        title: label of the x axis.
     """
     figure = Figure(figsize=(7, 1.2 + 0.25 * len(values)), layout="constrained")
     axes = figure.add_subplot()

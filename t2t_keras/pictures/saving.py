@@ -1,4 +1,4 @@
-"""Writes figures into files that depend on nothing but what is drawn."""
+"""Writes figures to reproducible files, which depend only on what is drawn."""
 
 import warnings
 from collections.abc import Iterable
@@ -11,16 +11,19 @@ from matplotlib.figure import Figure
 from t2t_keras.machine.files import replacing
 
 _DPI = 100
-# Text of an SVG file stays text, which can be searched and which the reader's own fonts complete.
+# Text in SVG files stays text, so that it can be searched and rendered with the reader's fonts.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "t2t_keras"}
 _NOTHING_OF_TODAY = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes a PNG or SVG file, as the path's end says; the same figure gives the same file.
+    """Writes a figure as a PNG or SVG file, according to the extension of the path.
 
-    Characters that the font does not have (see `missing_characters`) become boxes in PNG and stay text in SVG. A
-    ValueError says that the path has another end.
+    Equal figures produce equal files. Characters that the font lacks (see `missing_characters`) become boxes in PNG
+    files and remain text in SVG files.
+
+    Raises:
+        ValueError: the path has a different extension.
     """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in _NOTHING_OF_TODAY:
@@ -31,6 +34,6 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def missing_characters(texts: Iterable[str]) -> str:
-    """The characters, in order, that the font of the pictures does not have."""
+    """Returns the distinct characters of the texts that the font of the figures lacks, sorted by code point."""
     font = font_manager.get_font(font_manager.findfont(font_manager.FontProperties()))
     return "".join(sorted(character for character in set("".join(texts)) if not font.get_char_index(ord(character))))

@@ -1,22 +1,22 @@
-"""A constituency tree as a drawing: each part below its parent, each parent above the middle of its parts."""
+"""Draws constituency trees, with each parent centred above its children."""
 
 import html
 from typing import NamedTuple
 
 from t2t_keras.tasks.parsing.trees import Tree
 
-_CHARACTER, _GAP, _ROW = 8, 14, 40  # width of a character, between two words, height of a level, in pixels
+_CHARACTER, _GAP, _ROW = 8, 14, 40  # width of a character, gap between words and height of a level, in pixels
 _STYLE = "text{font:13px sans-serif;text-anchor:middle}line{stroke:#888}.word{font-weight:bold}"
 
 
 class _Text(NamedTuple):
-    """A label or a word at its place.
+    """A positioned label or word.
 
     Attributes:
-        x: the middle, in pixels.
-        depth: levels above it.
+        x: horizontal centre in pixels.
+        depth: depth in the tree; the root has 0.
         kind: "label" or "word".
-        text: what it says.
+        text: the text.
     """
 
     x: float
@@ -26,14 +26,14 @@ class _Text(NamedTuple):
 
 
 def tree_svg(tree: Tree) -> str:
-    """The tree as an SVG file; the part of speech `XX`, which says nothing, is left out."""
+    """Returns the tree as SVG; the placeholder part of speech `XX` is omitted."""
     texts: list[_Text] = []
     lines: list[tuple[_Text, _Text]] = []
     finished: list[list[_Text]] = [[]]
     waiting: list[tuple[Tree, int, bool, int]] = [(tree, 0, False, 0)]
     right = float(_GAP)
     while waiting:
-        part, depth, is_done, least = waiting.pop()  # the last: characters that its column must be wide
+        part, depth, is_done, least = waiting.pop()  # least: minimum width of the column, in characters
         if part.word is None and part.children and not is_done:
             finished.append([])
             waiting.append((part, depth, True, 0))
@@ -55,7 +55,7 @@ def tree_svg(tree: Tree) -> str:
 
 
 def _at_the_bottom(part: Tree, depth: int, left: float, least: int) -> list[_Text]:
-    """A word below its part of speech, or the label of a constituent without parts."""
+    """Returns a part-of-speech label and the word below it, or the label of a constituent without children."""
     shown = [("label", part.label), ("word", part.word or "")]
     shown = [(kind, text) for kind, text in shown if text and (kind == "word" or part.word is None or text != "XX")]
     middle = left + _CHARACTER * max(least, *(len(text) for _, text in shown)) / 2

@@ -1,7 +1,6 @@
-"""A server of SavedModels with TensorFlow Serving's REST and gRPC interfaces, for machines without TensorFlow Serving.
+"""Serves SavedModels through TensorFlow Serving's REST and gRPC interfaces, on machines without TensorFlow Serving.
 
-From the inside out: `served_signatures` and `served_models` run a SavedModel, `versions` finds versions and replaces
-the served ones, `configured_models` has the versions of each model, `batcher` merges concurrent requests, `core` is the
-server without a network, `http.rest` and `grpc_service` are its two front ends, and `server` starts and stops
-everything.
+From the inside out: `served_signatures` and `served_models` run a SavedModel. `versions` detects new versions and swaps
+them in. `configured_models` holds the versions of every model. `batcher` merges concurrent requests. `core` is the
+server without a network. `http.rest` and `grpc_service` are its two front ends. `server` starts and stops everything.
 """

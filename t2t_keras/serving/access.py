@@ -1,4 +1,4 @@
-"""Who may use the server: certificates of its ports, and keys that requests must carry."""
+"""Access control: API keys that requests must carry, and TLS certificates of the ports."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from t2t_keras.errors import InputError, explained
 from t2t_keras.serving.refusals import Reason, Refusals, address
 
-# What needs no key, so that probes work without: that it answers, states of models, and gRPC's health service.
+# Exempt from the key check, so that probes work without a key: liveness, model status and the gRPC health service.
 _OPEN_PATH = re.compile(r"/healthz|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
 _OPEN_METHODS = ("/grpc.health.v1.Health/", "/tensorflow.serving.ModelService/GetModelStatus")
 
@@ -25,13 +25,13 @@ _REFUSAL = "a key is needed: Authorization: Bearer KEY"
 
 
 class ApiKeys:
-    """The keys that requests may carry, from a file with one on each line.
+    """The accepted API keys, read from a file.
 
     Args:
-        path: the file.
+        path: file with one key per line; blank lines are ignored.
 
     Raises:
-        InputError: it cannot be read, has no key, or a line is no key.
+        InputError: the file cannot be read, holds no key, or has a line that is not a valid key.
     """
 
     def __init__(self, path: str) -> None:
@@ -39,16 +39,16 @@ class ApiKeys:
             lines = pathlib.Path(path).read_bytes().splitlines()
         keys = [line.strip() for line in lines]
         for number, key in enumerate(keys, start=1):
-            # The line itself is not shown: it may be a key with a slip.
+            # The message does not show the line, because it may be a mistyped key.
             if not re.fullmatch(rb"[!-~]*", key):
                 raise InputError(f"{path}, line {number}: a key must be visible ASCII characters without spaces")
-        # Digests are equally long, so that comparing them does not tell a key's length.
+        # Digests have equal lengths, so the time of a comparison does not reveal the length of a key.
         self._digests = [_digest(key) for key in keys if key]
         if not self._digests:
             raise InputError(f"{path}: no key")
 
     def allow(self, authorization: str) -> bool:
-        """Whether the header "Bearer KEY" has one of the keys; takes as long for any other key."""
+        """Returns whether an `Authorization` header "Bearer KEY" holds one of the keys, in constant time."""
         scheme, _, key = authorization.partition(" ")
         digest = _digest(key.strip().encode("utf-8", "surrogateescape"))
         found = [hmac.compare_digest(digest, known) for known in self._digests]
@@ -60,7 +60,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class KeyCheck:
-    """Middleware that answers 401 to requests without a key, except for states of models."""
+    """Middleware that answers 401 to requests without a valid key, except health checks and model status queries."""
 
     def __init__(self, app: ASGIApp, keys: ApiKeys, refusals: Refusals) -> None:
         self._app = app
@@ -80,7 +80,7 @@ class KeyCheck:
 
 
 class KeyInterceptor(grpc.aio.ServerInterceptor):
-    """Answers UNAUTHENTICATED to calls without a key, except for health and states of models."""
+    """Answers UNAUTHENTICATED to calls without a valid key, except health checks and model status queries."""
 
     def __init__(self, keys: ApiKeys, refusals: Refusals) -> None:
         self._keys = keys
@@ -100,12 +100,12 @@ class KeyInterceptor(grpc.aio.ServerInterceptor):
 
 
 def check_certificate(certificate: str, key: str) -> None:
-    """Raises an `InputError` unless the files hold a certificate (or a chain) in PEM and its key without a password."""
+    """Raises an `InputError` unless the PEM files hold a certificate (or chain) and its key without a password."""
     for path in (certificate, key):
         with explained(path):
             pathlib.Path(path).read_bytes()
     try:
-        # A password is never asked for: the server may have no terminal.
+        # The password argument prevents a prompt, because the server may run without a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=b"")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
@@ -113,5 +113,5 @@ def check_certificate(certificate: str, key: str) -> None:
 
 
 def grpc_credentials(certificate: str, key: str) -> grpc.ServerCredentials:
-    """The credentials of a gRPC port, from files that `check_certificate` has accepted."""
+    """Returns the credentials of a gRPC port, from files that `check_certificate` accepts."""
     return grpc.ssl_server_credentials([(pathlib.Path(key).read_bytes(), pathlib.Path(certificate).read_bytes())])

@@ -1,4 +1,4 @@
-"""Keeps answers in bounded memory, so that what was answered before is not run again."""
+"""A cache of model outputs with bounded memory, so that repeated inputs are not run again."""
 
 import collections
 import contextlib
@@ -17,30 +17,30 @@ from t2t_keras.serving.parts import check_rows, concatenated, rows_of
 from t2t_keras.serving.request_errors import serving_error
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
-# In memory beside the bytes of texts and numbers: of an entry, and of each of its inputs and outputs.
+# Memory overhead, besides the bytes of texts and numbers: per entry, and per array among its inputs and outputs.
 _ENTRY_BYTES = 300
 _ARRAY_BYTES = 150
 
-# Operations that TensorFlow counts as stateful, though what they give depends on their inputs and the weights alone.
+# Operations that TensorFlow marks as stateful, although their outputs depend only on their inputs and the weights.
 _READING = frozenset(
     ["Assert", "Case", "If", "StatefulPartitionedCall", "While"]
     + ["HashTableV2", "LookupTableFindV2", "ReadVariableOp", "ResourceGather", "VarHandleOp"]
     + ["SentencepieceOp", "SentencepieceDetokenizeOp", "SentencepieceTokenizeOp"]
 )
 
-# The number of a signature and its inputs.
+# The number of a signature, followed by its inputs.
 _Key = tuple[Any, ...]
 
 
 class AnswerCache:
-    """The answers that were last asked for, by signature and inputs; for any thread.
+    """A thread-safe LRU cache of outputs, by signature and inputs.
 
-    Answers of a mergeable signature are kept row by row, and of a request only the rows that are missing are run; a
-    request of another signature is kept as a whole. Only repeatable signatures are kept.
+    Outputs of mergeable signatures are cached row by row, and only the missing rows of a request are run. Requests of
+    other signatures are cached as a whole. Outputs are cached only for repeatable signatures.
 
     Args:
-        limit: most bytes that answers take, with their inputs; 0 keeps none.
-        on_rows: called for each request whose answer could be kept, with its numbers of rows found and not found.
+        limit: maximum memory of inputs and outputs in bytes; 0 disables the cache.
+        on_rows: called for each cacheable request with the numbers of rows that were found and not found.
     """
 
     def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda found, missing: None) -> None:
@@ -57,13 +57,16 @@ class AnswerCache:
     def submit(
         self, signature: Signature, inputs: Arrays, rows: int, run: Callable[[Arrays, int], Future[Arrays]]
     ) -> Future[Arrays]:
-        """Returns the future of a call's outputs; cancelling it cancels what runs for it.
+        """Returns cached outputs of a call and runs the missing rows.
 
         Args:
-            signature: what is called.
+            signature: the signature to call.
             inputs: checked arrays by name.
-            rows: their number of rows.
-            run: queues a call of some inputs and their number of rows; what it raises is raised here.
+            rows: number of rows of the inputs.
+            run: queues a call, given inputs and their number of rows. Its exceptions are passed on.
+
+        Returns:
+            Future of all outputs. Cancelling it cancels the call that was queued for it.
         """
         if not inputs or not self._may_keep([signature]):
             return run(inputs, rows)
@@ -83,9 +86,10 @@ class AnswerCache:
         return future
 
     def find(self, signatures: Sequence[Signature], inputs: Arrays) -> Arrays | None:
-        """The outputs of a call of one row that one of some signatures was answered with, the first that was.
+        """Returns the cached outputs of a one-row call, from the first of these signatures that has them.
 
-        Without any of them, or unless all may be kept, it is None. It is counted as one sentence.
+        Returns None if there are none, or if a signature may not be cached. The lookup counts as one row for `on_rows`,
+        except in the latter case.
         """
         if not self._may_keep(signatures):
             return None
@@ -95,7 +99,7 @@ class AnswerCache:
         return outputs
 
     def keep(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
-        """Keeps the outputs of a call of one row that was not made by `submit`, if those of the signature may be."""
+        """Caches the outputs of a one-row call that was not made by `submit`, if the signature may be cached."""
         if self._may_keep([signature]):
             self._keep(_keys(signature, inputs, 1, True), outputs, True)
 
@@ -109,13 +113,13 @@ class AnswerCache:
                 self._num_bytes -= self._entries.pop(key)[1]
 
     def close(self) -> None:
-        """Drops all answers and keeps none from now on."""
+        """Drops all entries and disables the cache."""
         with self._lock:
             self._limit = self._num_bytes = 0
             self._entries.clear()
 
     def _find(self, keys: Sequence[_Key]) -> list[Arrays | None]:
-        """The outputs for each key, None for what is not there; what is found has been used last."""
+        """Returns the cached outputs for each key, or None, and marks the entries found as most recently used."""
         found: list[Arrays | None] = []
         with self._lock:
             for key in keys:
@@ -128,7 +132,10 @@ class AnswerCache:
     def _completed(
         self, keys: Sequence[_Key], found: Sequence[Arrays | None], rest: Future[Arrays], by_row: bool
     ) -> Future[Arrays]:
-        """The future of all outputs, once those that were not found have come from `rest` and are kept."""
+        """Returns a future of all outputs that completes once the missing ones have arrived from `rest`.
+
+        The missing outputs are added to the cache.
+        """
         future: Future[Arrays] = Future()
         new = [key for key, outputs in zip(keys, found, strict=True) if outputs is None]
 
@@ -151,14 +158,14 @@ class AnswerCache:
             if done.cancelled() and (called := running()):
                 called.cancel()
 
-        # Two futures that hold each other would be freed, with their answers, only by the collector of cycles.
+        # A weak reference, because a cycle of the two futures would keep the outputs until the garbage collector runs.
         running = weakref.ref(rest)
         future.add_done_callback(cancel)
         rest.add_done_callback(complete)
         return future
 
     def _keep(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
-        """Keeps the outputs of a call, unless they are not in rows or larger than all may be."""
+        """Caches the outputs of a call, except outputs without one row per key and entries larger than the limit."""
         if not by_row:
             self._add(keys[0], outputs)
         elif all(array.shape[:1] == (len(keys),) for array in outputs.values()):
@@ -178,7 +185,10 @@ class AnswerCache:
 
 
 def _keys(signature: Signature, inputs: Arrays, number: int, by_row: bool) -> list[_Key]:
-    """The keys of each row, or of the whole: the inputs themselves, since two of them must never be taken for one."""
+    """Returns a key for each row, or one for the whole call.
+
+    Keys hold the inputs themselves instead of a hash, because two different inputs must never be confused.
+    """
     columns = []
     for _, array in sorted(inputs.items()):
         pieces = [array[row : row + 1] for row in range(number)] if by_row else [array]
@@ -190,15 +200,15 @@ def _keys(signature: Signature, inputs: Arrays, number: int, by_row: bool) -> li
 
 
 def _size_of(key: _Key) -> int:
-    """The bytes of the values in a key, with those of their objects."""
+    """Returns the bytes of the values in a key, including the overhead of their objects."""
     return sum(48 + len(value) for column in key[1:] for value in column[1:])
 
 
 def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
-    """The names of the signatures whose outputs depend on their inputs and the weights alone.
+    """Returns the names of the signatures whose outputs depend only on their inputs and the weights.
 
-    None of their operations has a state, such as a generator of random numbers, a counter or a clock; and they have no
-    input `seed`, because what is drawn is not asked for twice.
+    None of their operations is stateful, like a random number generator, a counter or a clock. Signatures with an input
+    `seed` are excluded, because samples are not requested twice.
     """
     functions = {function.signature.name: function.node_def for function in graph.graph_def.library.function}
     everywhere = {node.op for some in (graph.graph_def.node, *functions.values()) for node in some}
@@ -206,7 +216,7 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
     nodes = {node.name: node for node in graph.graph_def.node}
 
     def look(some: Iterable[Any]) -> tuple[bool, set[str]]:
-        """Whether nodes are known to be without a state, and the functions that they call."""
+        """Returns whether all nodes are known to be stateless, and the names of the functions that they call."""
         fine, called = True, set()
         for node in some:
             names = {node.op} & functions.keys()
@@ -237,8 +247,8 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
 
 
 def _without_state(names: Iterable[str]) -> set[str]:
-    """Those of some operations that TensorFlow knows and counts as having no state."""
-    # A file lists the operations of its functions incompletely, so TensorFlow is asked to describe them all.
+    """Returns the given operations that TensorFlow knows and marks as stateless."""
+    # A SavedModel's own list lacks operations of its functions, so TensorFlow is asked to describe all of them.
     described = tf.compat.v1.GraphDef(node=[{"name": name, "op": name} for name in names])
     with tf.Graph().as_default():
         listed = tf.compat.v1.train.export_meta_graph(graph_def=described).meta_info_def.stripped_op_list
@@ -246,7 +256,7 @@ def _without_state(names: Iterable[str]) -> set[str]:
 
 
 def _reached(nodes: dict[str, Any], tensors: Collection[str]) -> list[Any]:
-    """The nodes of a graph that some of its tensors are computed from."""
+    """Returns the nodes of a graph that the given tensors depend on."""
     waiting, reached = list(tensors), dict[str, Any]()
     while waiting:
         name = waiting.pop().removeprefix("^").partition(":")[0]

@@ -1,4 +1,4 @@
-"""Bounds the memory of answers that their clients have not read yet."""
+"""Bounds the memory of responses that clients have not read yet."""
 
 import contextlib
 import threading
@@ -7,24 +7,24 @@ from collections.abc import Callable
 from t2t_keras.serving.request_errors import Busy
 from t2t_keras.serving.served_signatures import Arrays
 
-# Answers of fewer bytes are not counted: a connection holds no more than that anyway.
+# Responses up to this size are not counted: a connection needs that much memory anyway.
 LARGE_BYTES = 32 << 10
 
-# Of a string's object, beside its bytes.
+# Overhead of a bytes object, besides its bytes.
 _STRING_BYTES = 48
 
-# The time that a client has for an answer: some seconds, and as long as it takes at so many bytes a second.
+# Time that a client has to read a response: a fixed part, plus the time that it takes at this rate.
 _SECONDS = 20.0
 _BYTES_A_SECOND = 64 << 10
 
 
 def seconds_to_send(num_bytes: int) -> float:
-    """How long a client may take to read so many bytes."""
+    """Returns how many seconds a client may take to read `num_bytes`."""
     return _SECONDS + num_bytes / _BYTES_A_SECOND
 
 
 def memory_of(outputs: Arrays) -> int:
-    """The bytes that arrays take in memory, nearly."""
+    """Returns the approximate size of arrays in memory, in bytes."""
     return sum(
         _STRING_BYTES * array.size + sum(map(len, array.reshape(-1))) if array.dtype == object else array.nbytes
         for array in outputs.values()
@@ -32,10 +32,10 @@ def memory_of(outputs: Arrays) -> int:
 
 
 class UnsentAnswers:
-    """Counts the bytes of the large answers that are being sent by both interfaces together.
+    """Counts the bytes of the large responses that both interfaces are sending.
 
     Args:
-        limit: most bytes in all; a single answer may exceed it.
+        limit: maximum number of bytes in total; a single response may exceed it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -48,10 +48,13 @@ class UnsentAnswers:
         return self._num_bytes
 
     def add(self, num_bytes: int) -> Callable[[], None]:
-        """Counts an answer and returns what ends its counting, which may be called twice.
+        """Adds a response to the count.
+
+        Returns:
+            Function that subtracts the response again; calling it repeatedly is harmless.
 
         Raises:
-            Busy: there is no room for it.
+            Busy: the limit would be exceeded.
         """
         with self._lock:
             if self._num_bytes and self._num_bytes + num_bytes > self._limit:

@@ -1,4 +1,4 @@
-"""Waits in an event loop for what threads do, and wakes the loop once for all that a thread did together."""
+"""Awaits futures of other threads, and wakes the event loop once for all futures that a thread completes together."""
 
 import asyncio
 import contextlib
@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 
-# What waits for one future, and the future.
+# A waiter in the event loop, and the future that it waits for.
 _Waiting = tuple[asyncio.Future[None], Future[Any]]
 
 _of_thread = threading.local()
 
 
 async def arrival(future: Future[_Result]) -> _Result:
-    """Waits for the result of a future of another thread, like `asyncio.wrap_future`; to cancel the wait cancels it.
+    """Waits for the result of another thread's future, like `asyncio.wrap_future`.
 
-    Futures that are done within `together` wake the loop once.
+    Cancelling the wait cancels the future. Futures completed within one `together` block wake the loop only once.
     """
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
@@ -41,10 +41,10 @@ async def arrival(future: Future[_Result]) -> _Result:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """What is done in the block by this thread is told to the loops that wait for it at the end of the block.
+    """Delays notifications for futures that this thread completes in the block until the end of the block.
 
-    To wake a loop is a system call, in which the thread leaves the interpreter to the loop: once for each answer of a
-    batch, the loop would deal with all of them before the thread could begin its next batch.
+    Waking a loop is a system call that hands the interpreter (the GIL) to the loop's thread. If this thread woke the
+    loop for each response of a batch, the loop would process all of them before the thread could start its next batch.
     """
     held: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
     _of_thread.held = held
@@ -57,7 +57,7 @@ def together() -> Iterator[None]:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiting: list[_Waiting]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(_tell, waiting)
 
 

@@ -1,4 +1,4 @@
-"""Merges requests that arrive together: a bounded queue, and streams (threads) that take batches from it."""
+"""Dynamic batching: a bounded queue of requests, and streams (threads) that take batches from it."""
 
 import collections
 import dataclasses
@@ -22,16 +22,16 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 
 _LOG = logging.getLogger(__name__)
 
-# What a request that cannot be cut into parts may hold.
+# Maximum size of a request that cannot be split into parts, in batches.
 _MOST_BATCHES = 4
 
-# Parts of a queue, from its head, of which those most like the first are chosen for its batch.
+# How many parts at the head of a queue are considered for a batch; those most similar to the first are taken.
 _COMPARED = 256
 
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
-    """What a stream runs: parts of one key, and what stops it."""
+    """Parts with the same key that a stream runs together, and the means to stop the run."""
 
     key: Key
     parts: list[Part]
@@ -39,29 +39,32 @@ class _Batch:
 
     @property
     def in_vain(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether all of its requests are already done or cancelled."""
         return all(part.request.future.done() for part in self.parts)
 
 
 class Batcher:
     """Runs requests in batches, one batch at a time in each stream (thread).
 
-    A free stream runs what waits at once, and what comes while all are busy is merged; to wait for more made
-    answers later, and no load faster. Rows of one signature and of similar cost are merged, because a batch takes
-    as long as its longest row: with what came first goes what is most like it, and of several batches the most
-    urgent one runs (`ordering.urgency`). Of two or more streams one is kept free of large rows. A request larger
-    than a batch queues one part after another, so that requests take turns. If a batch fails, its requests are run
-    one by one, so that each gets its own error. A batch that nobody waits for any more is stopped.
+    An idle stream runs waiting requests immediately. Requests that arrive while all streams are busy are merged into
+    batches. Batches are not delayed to collect more requests: in measurements, that increased the latency and did not
+    improve the throughput at any load.
+
+    A batch takes as long as its longest row, so only rows of the same signature and of similar cost are merged: the
+    oldest part of a queue is joined by the parts most similar to it. The most urgent queue is served first
+    (`ordering.urgency`). With two or more streams, one is kept free of large rows. A request larger than a batch
+    queues its parts one after another, so that requests take turns. If a batch fails, its parts are run one by one,
+    so that each request gets its own error. A running batch is stopped once no request needs it.
 
     Args:
-        max_batch_size: most rows of a batch.
-        max_batch_cost: most cost of a batch; a single row may exceed it.
-        num_streams: batches that run in parallel.
-        max_queue_cost: most cost of all waiting rows; a request that waits alone may exceed it.
-        on_batch: called with the number of rows of each batch that runs.
+        max_batch_size: maximum number of rows in a batch.
+        max_batch_cost: maximum cost of a batch; a single row may exceed it.
+        num_streams: number of batches that run in parallel.
+        max_queue_cost: maximum cost of all waiting rows; a request that finds the queue empty may exceed it.
+        on_batch: called with the number of rows of each batch.
 
     Attributes:
-        pace: how long batches took.
+        pace: measured run times of batches.
     """
 
     def __init__(
@@ -101,19 +104,21 @@ class Batcher:
         return self._waiting_costs.total()
 
     def submit(self, signature: Signature, inputs: Arrays, costs: np.ndarray, seconds: float | None) -> Future[Arrays]:
-        """Queues a request and returns the future of its outputs.
-
-        Cancelling the future drops the parts that have not begun, and stops those that run unless they run together
-        with others that are waited for.
+        """Queues a request.
 
         Args:
-            signature: what to run; its requests are merged, and cut into parts, only if it is mergeable.
+            signature: the signature to run. Its requests are merged, and split into parts, only if it is mergeable.
             inputs: checked arrays by name.
-            costs: int [rows], proportional to the work of each row; rows are the first dimension of the inputs.
-            seconds: how long the client will wait; None for the rest of work that has begun, for which there is room.
+            costs: int [rows]. Proportional to the work of each row; rows are the first dimension of the inputs.
+            seconds: how long the client will wait. None means the continuation of work that has started, which is
+                always admitted.
+
+        Returns:
+            Future of the outputs. Cancelling it drops the parts that have not started. It also stops the running ones,
+            unless their batch holds parts of other pending requests.
 
         Raises:
-            ServingError: the request is too large to be run whole, the queue is full or too slow, or the batcher is
+            ServingError: the request is too large to run unsplit, the queue is full or too slow, or the batcher is
                 closed.
         """
         request = self._request(signature, inputs, costs)
@@ -126,8 +131,9 @@ class Batcher:
                 self._waiting += part.rows
                 self._waiting_costs[part.key[1]] += part.cost
             self._queue_next(request)
-        # Only after queueing, because a future that is already cancelled calls back at once. What waits or runs holds
-        # the request; if its future did too, only the collector of cycles would free its answer.
+        # Only after queueing, because a future that is already cancelled calls back immediately. The reference is weak
+        # because a cycle of future and request would keep the outputs in memory until the garbage collector runs.
+        # Parts that wait or run keep the request alive.
         waiting = weakref.ref(request)
         request.future.add_done_callback(lambda future: self._drop(waiting()) if _in_vain(future) else None)
         return request.future
@@ -135,7 +141,10 @@ class Batcher:
     def close(self, timeout: float) -> bool:
         """Refuses new requests, runs the waiting ones and ends the streams.
 
-        Returns whether all of them ran within `timeout` seconds and none was abandoned; the remaining ones are.
+        Requests that remain after `timeout` seconds are abandoned.
+
+        Returns:
+            Whether no request was abandoned.
         """
         with self._changed:
             self._closed = True
@@ -147,7 +156,7 @@ class Batcher:
         return not self._abandoned
 
     def abandon(self) -> None:
-        """Refuses new requests, and with an error all that wait or run; what runs is stopped."""
+        """Refuses new requests and fails all pending ones; running batches are stopped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -158,7 +167,7 @@ class Batcher:
             fail(part, _stopping())
 
     def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
-        """Cuts a request into parts, each of rows of similar cost."""
+        """Splits a request into parts of rows with the same cost class."""
         rows = len(costs)
         request = Request(Future(), None, collections.deque(), [])
         if signature.mergeable:
@@ -166,7 +175,7 @@ class Batcher:
             order = np.argsort(costs, kind="stable")
             cuts = list(itertools.pairwise([*self._cuts(kinds[order], costs[order]), rows]))
         else:
-            # As much work as if all rows were as long as the longest, to which they are padded.
+            # All rows are padded to the longest one, so each costs as much.
             costs = np.full(rows, costs.max())
             self._check_whole(signature, rows, int(costs.sum()))
             kinds = np.full(rows, cost_class(int(costs.sum())))
@@ -181,7 +190,7 @@ class Batcher:
         return request
 
     def _check_whole(self, signature: Signature, rows: int, cost: int) -> None:
-        """Refuses a request that can only be run whole and is larger than some batches; a single row may be."""
+        """Refuses a request that cannot be split and exceeds `_MOST_BATCHES` batches; a single row may exceed it."""
         limit = _MOST_BATCHES * self._max_batch_cost
         if rows > 1 and cost > limit:
             raise invalid(
@@ -190,7 +199,7 @@ class Batcher:
             )
 
     def _check_room(self, request: Request, seconds: float | None) -> None:
-        """Refuses a request that the queue has no room for or that would wait for too long. The lock must be held."""
+        """Refuses a request if the queue is full or the expected wait is too long. The lock must be held."""
         if seconds is None or not self._waiting:
             return
         cost = sum(part.cost for part in request.parts)
@@ -199,7 +208,7 @@ class Batcher:
                 f"the queue is full: {self._waiting} sentences wait, {self.waiting_cost} bytes with their "
                 f"overhead, and {cost} more would be above max_queue_bytes={self._max_queue_cost}; try again later"
             )
-        # What costs more lets it pass.
+        # Work of a higher cost class lets this request pass.
         number = max(part.key[1] for part in request.parts)
         before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
         streams = self._num_streams - (self._reserved if is_large(number) else 0)
@@ -217,7 +226,7 @@ class Batcher:
         return 1 if self._num_streams > 1 else 0
 
     def _cuts(self, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
-        """The rows at which parts begin."""
+        """Returns the index of the first row of each part."""
         cuts, cost = [0], 0
         for row, (kind, row_cost) in enumerate(zip(kinds.tolist(), costs.tolist(), strict=True)):
             full = row - cuts[-1] == self._max_batch_size or cost + row_cost > self._max_batch_cost
@@ -228,7 +237,7 @@ class Batcher:
         return cuts
 
     def _queue_next(self, request: Request) -> None:
-        """Queues a request's next part behind those of other requests. The lock must be held."""
+        """Appends a request's next part to its queue. The lock must be held."""
         if request.parts:
             part = request.parts[0]
             part.queued = time.monotonic()
@@ -236,7 +245,7 @@ class Batcher:
             self._changed.notify()
 
     def _leave(self, part: Part) -> None:
-        """Takes a part out of its queue. The lock must be held."""
+        """Removes a part from its queue. The lock must be held."""
         queue = self._queues[part.key]
         queue.remove(part)
         if not queue:
@@ -249,13 +258,13 @@ class Batcher:
         self._waiting_costs[part.key[1]] -= part.cost
 
     def _drop(self, request: Request | None) -> None:
-        """Drops the parts of a request that have not begun, if it still waits or runs, and stops what runs in vain."""
+        """Drops the queued parts of a request and stops batches that no request needs any more."""
         with self._changed:
             if request and request.parts:
                 self._leave(request.parts[0])
                 while request.parts:
                     self._forget(request.parts.popleft())
-            # Looked up now: a batch that fails meanwhile is run again for the others, with a cancellation of its own.
+            # Collected under the lock, because each rerun of a failed batch replaces its `Cancellation`.
             in_vain = [batch.cancellation for batch in self._running if batch.in_vain]
         for cancellation in in_vain:
             cancellation.cancel()
@@ -266,19 +275,19 @@ class Batcher:
             try:
                 self._run(batch)
             except Exception:
-                # After any error the stream must go on with the other requests.
+                # The stream must continue with other requests after any error.
                 _LOG.exception("running a batch failed")
                 for part in parts:
                     fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
             with self._changed:
                 self._running.remove(batch)
-                # Large rows may have waited for this end, and the other streams for that of the queue.
+                # Large rows may wait for this batch to end, and the other streams for the queue to be empty.
                 self._changed.notify_all()
-            # Frees the model and the answers while the stream waits for more.
+            # Frees the model and the outputs while the stream waits for work.
             del batch, parts
 
     def _take(self) -> _Batch | None:
-        """Waits for the next batch; returns None once the batcher is closed and nothing waits."""
+        """Waits for the next batch; returns None once the batcher is closed and the queues are empty."""
         with self._changed:
             while True:
                 if ready := [key for key in self._queues if self._may_run(key[1])]:
@@ -289,21 +298,22 @@ class Batcher:
                 self._changed.wait()
 
     def _may_run(self, number: int) -> bool:
-        """Whether a batch of this cost class may take another stream. The lock must be held."""
+        """Returns whether a batch of this cost class may start now. The lock must be held."""
         large = sum(is_large(batch.key[1]) for batch in self._running)
         return not is_large(number) or large < self._num_streams - self._reserved
 
     def _urgency(self, key: Key, now: float) -> float:
-        """How urgent the batch at the head of a queue is. The lock must be held."""
+        """Returns the urgency of the part at the head of a queue. The lock must be held."""
         part = self._queues[key][0]
         return urgency(part.queued, part.cost / part.rows if key[0].mergeable else part.cost, now)
 
     def _next_batch(self, key: Key) -> _Batch:
-        """Takes a batch from a queue and queues the next parts of its requests."""
+        """Takes a batch from a queue and queues the next parts of its requests. The lock must be held."""
         first, *others = itertools.islice(self._queues[key], _COMPARED)
         batch = _Batch(key, [first])
         rows, cost, own = first.rows, first.cost, first.cost / first.rows
-        # Of equal ones that which came first; what is unlike waits for a batch of which it is the first.
+        # The sort is stable, so among equally similar parts the oldest comes first. Dissimilar parts wait until they
+        # reach the head of the queue.
         for part in sorted(others, key=lambda part: abs(part.cost / part.rows - own)):
             rows, cost = rows + part.rows, cost + part.cost
             if not key[0].mergeable or rows > self._max_batch_size or cost > self._max_batch_cost:
@@ -317,7 +327,7 @@ class Batcher:
         return batch
 
     def _run(self, batch: _Batch) -> None:
-        """Runs a batch; if it fails, runs its requests one by one."""
+        """Runs a batch; if it fails, reruns its parts one by one."""
         self._on_batch(sum(part.rows for part in batch.parts))
         began = time.monotonic()
         try:
@@ -333,7 +343,7 @@ class Batcher:
                 self.pace.measure(batch.key[1], sum(part.cost for part in batch.parts), time.monotonic() - began)
 
     def _run_alone(self, batch: _Batch, part: Part) -> None:
-        """Runs a part of a failed batch in its place, unless its request is already cancelled or answered."""
+        """Reruns a single part of a failed batch, unless its request is already done or cancelled."""
         with self._changed:
             batch.parts, batch.cancellation = [part], Cancellation()
             if batch.in_vain:
@@ -345,7 +355,7 @@ class Batcher:
 
 
 def _answer(batch: _Batch) -> None:
-    """Runs a batch and gives each part its rows of the outputs."""
+    """Runs a batch and passes each part its rows of the outputs."""
     parts = batch.parts
     with batch.cancellation:
         outputs = batch.key[0].run(concatenated([part.inputs for part in parts]))
@@ -362,5 +372,5 @@ def _stopping() -> ServingError:
 
 
 def _in_vain(future: Future) -> bool:
-    """Whether a request was cancelled or one of its parts failed, so that the rest of it is useless."""
+    """Returns whether a finished request was cancelled or has failed, which makes its remaining parts useless."""
     return future.cancelled() or future.exception() is not None

@@ -1,8 +1,8 @@
-"""Stops calls of TensorFlow functions that run in other threads.
+"""Stops TensorFlow function calls that run in other threads.
 
-TensorFlow can do this, but has no public name for it: `tensorflow.python.eager.cancellation` is the only private module
-that the server uses. What it offers keeps the call that is to be stopped in one variable for all threads, so that two
-streams would stop each other's calls. Here each thread has its own.
+TensorFlow supports this only in a private module, `tensorflow.python.eager.cancellation`, the only one that the server
+uses. That module stores the active cancellation manager in one variable for all threads, so two streams would stop each
+other's calls. This module stores one per thread instead.
 """
 
 import threading
@@ -13,17 +13,17 @@ _of_thread = threading.local()
 
 
 class Cancellation:
-    """Stops the TensorFlow functions that one thread calls within a `with` block of this object.
+    """A context manager; TensorFlow function calls within its block can be stopped from other threads.
 
-    A call that is stopped raises `tf.errors.CancelledError` within some milliseconds, and so does one that begins in
-    the block after `cancel`.
+    A stopped call raises `tf.errors.CancelledError` within some milliseconds. Calls that start in the block after
+    `cancel` raise it too.
     """
 
     def __init__(self) -> None:
         self._manager = cancellation.CancellationManager()
 
     def cancel(self) -> None:
-        """Stops what runs in the block, from any thread; without effect once it has ended."""
+        """Stops the calls in the block. May be called from any thread; does nothing once the block has ended."""
         self._manager.start_cancel()
 
     def __enter__(self) -> "Cancellation":
@@ -38,5 +38,5 @@ def _manager_of_this_thread() -> cancellation.CancellationManager | None:
     return getattr(_of_thread, "manager", None)
 
 
-# TensorFlow asks this before each call of a function.
+# TensorFlow calls this function before each function call to get the active manager.
 cancellation.context = _manager_of_this_thread

@@ -1,4 +1,4 @@
-"""The models that a configuration names, each with its versions, and what follows the configuration's file."""
+"""Manages the models listed in a configuration, and reloads the configuration file when it changes."""
 
 import contextlib
 import functools
@@ -19,16 +19,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class ConfiguredModels:
-    """The models of a server, by name; they can change while it runs, from any thread.
+    """The models of a server, by name. Thread-safe; the models can be reconfigured while the server runs.
 
     Args:
-        options: names a model, or the file of a configuration, which is read again when it changes.
-        around_load: returns a context manager, within which each version is loaded.
+        options: settings with the directory of one model, or with a configuration file, which is reloaded when it
+            changes.
+        around_load: returns a context manager that is active while a version is loaded.
         substitutes: see `Substitutes`.
         on_unload: called with each version that is unloaded.
 
     Raises:
-        InputError: the configuration's file is faulty.
+        InputError: the configuration file is invalid.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class ConfiguredModels:
         else:
             settings = (ModelSettings(options.model_name, options.export_dir),)
         self._versions = {model.name: self._made(model) for model in settings}
-        self._moving: dict[str, Versions] = {}  # where models will be, of which no version is there yet
+        # New directories of models that are still served from their old ones, because no new version is loaded yet.
+        self._moving: dict[str, Versions] = {}
 
     @property
     def names(self) -> list[str]:
@@ -61,7 +63,7 @@ class ConfiguredModels:
 
     @property
     def first(self) -> Versions:
-        """The versions of the first model, which the page shows."""
+        """The versions of the first model, which the web page at "/" shows."""
         return next(iter(self._versions.values()))
 
     @property
@@ -72,10 +74,13 @@ class ConfiguredModels:
         return self._versions.get(name)
 
     def start(self) -> None:
-        """Loads what can be loaded of each model, then follows their directories and the configuration's file.
+        """Loads the models, then watches their directories and the configuration file in the background.
+
+        Versions that fail to load do not raise an error; they are retried.
 
         Raises:
-            InputError: there are no substitutes for a model, and no version of it is served.
+            InputError: no version of a model could be served, and at least one failed because the server cannot meet
+                its requirements (FAILED_PRECONDITION), for instance because substitutes are missing.
         """
         for name, versions in self._versions.items():
             versions.start(self._options.poll_seconds)
@@ -87,7 +92,7 @@ class ConfiguredModels:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops following; a load, which cannot be interrupted, may still be running."""
+        """Stops watching for changes. A load that is in progress cannot be interrupted and may still be running."""
         self._stopped.set()
         followed = [*self._versions.values(), *self._moving.values()]
         for versions in followed:
@@ -98,14 +103,15 @@ class ConfiguredModels:
                 thread.join(max(deadline - time.monotonic(), 0))
 
     def configure(self, settings: Sequence[ModelSettings]) -> None:
-        """Serves these models from now on: loads new ones, applies new policies and labels, and withdraws the others.
+        """Replaces the served models: loads new ones, applies new policies and labels, and withdraws the others.
 
-        It returns when what can be loaded is loaded. A model whose directory changes is served from the old one until a
-        version of the new one is loaded, be it later.
+        Returns after one attempt to load each selected version. If the directory of a model changes, the model is
+        served from its old directory until a version in the new one is loaded, which may be after the call returns.
 
         Raises:
-            ServingError: UNKNOWN, as TensorFlow Serving has it, if a model that is new, or in another directory, has no
-                version that could be loaded; all else is applied.
+            ServingError: with code UNKNOWN, as in TensorFlow Serving, if no version of a new or moved model could be
+                loaded; the rest of the configuration is applied nevertheless. With code UNAVAILABLE if the server is
+                stopping.
         """
         with self._lock:
             if self._stopped.is_set():
@@ -122,7 +128,7 @@ class ConfiguredModels:
                 after[model.name] = versions
             self._versions, self._moving = after, moving
             followed = [*after.values(), *moving.values()]
-            if self._stopped.is_set():  # while this loaded: `stop` knew only those before
+            if self._stopped.is_set():  # during the loading above; `stop` did not see the new models
                 for versions in followed:
                     versions.stop()
             for versions in before:
@@ -133,7 +139,7 @@ class ConfiguredModels:
                 raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failed)}; see the log")
 
     def look(self) -> None:
-        """Reads the configuration's file once, and applies it if it has changed; a faulty one is logged, once."""
+        """Checks the configuration file once and applies it if it has changed; an error is logged only once."""
         path = self._options.model_config_file
         try:
             text = _text(path)
@@ -153,7 +159,7 @@ class ConfiguredModels:
             _LOG.error("%s: %s", path, error.message)
 
     def _following(self, model: ModelSettings) -> Versions:
-        """The versions in a model's directory, those that are wanted and can be loaded; the same object as before."""
+        """Returns the `Versions` object that watches a model's directory, updated; creates one for a new directory."""
         for versions in (self._versions.get(model.name), self._moving.get(model.name)):
             if versions and versions.export_dir == pathlib.Path(model.base_path):
                 versions.choose(model.policy, model.labels)
@@ -164,7 +170,7 @@ class ConfiguredModels:
         return versions
 
     def _move(self) -> None:
-        """Serves models from their new directories, of which a version has come."""
+        """Switches models to their new directories once a version in them is loaded."""
         with self._lock:
             for name, versions in list(self._moving.items()):
                 if versions.served is not None:
@@ -194,7 +200,7 @@ class ConfiguredModels:
                     self.look()
                 self._move()
             except Exception:
-                # No error may end the looking.
+                # No error may end this thread.
                 _LOG.exception("following the configuration of models failed")
 
 

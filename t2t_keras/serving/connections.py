@@ -1,4 +1,4 @@
-"""Limits how many connections the REST interface has, how many of them are of one client, and how slow they may be."""
+"""Limits the number of REST connections, in total and per client address, and closes slow ones."""
 
 import asyncio
 import http
@@ -17,21 +17,28 @@ from t2t_keras.serving.refusals import Reason, Refusals, address
 _LOG = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-# From the connection, or a further request's first byte, to the end of a request's head; bodies have another limit.
+# Time limit for the head of a request. It starts with the connection, or with the first byte of each later request.
+# Bodies have a separate limit.
 _HEAD_SECONDS = 10.0
 _SENT_AT_ONCE = 1 << 14  # bytes
 _PARSED_AT_ONCE = 1 << 12  # bytes
-_MOST_CHUNKS = 128  # of a body, in what is parsed at once
-_MOST_AHEAD = 1 << 18  # bytes of requests that are sent before the last one is answered
+_MOST_CHUNKS = 128  # chunks of a body in one parsed piece
+_MOST_AHEAD = 1 << 18  # bytes of pipelined requests that wait for the current response
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol with further limits, because uvicorn closes idle connections only after an answer.
+    """uvicorn's protocol with further limits, because uvicorn closes idle connections only after a response.
 
-    It refuses connections beyond `uvicorn.Config.limit_concurrency`, which counts one more than there may be, and those
-    of an address that has half of them already, unless it is of one of the networks `gateways`. It
-    closes a connection that sends no whole request or is too slow to read its answer. `refusals` counts refused ones.
-    The state of a request's scope has a future `gone`, which is done once the client has disconnected.
+    The limit on connections is `uvicorn.Config.limit_concurrency` minus 1. Each address may use half of them, unless it
+    belongs to `gateways`. Connections that do not complete the head of a request in time, or read a response too
+    slowly, are closed. The `state` of a request's scope holds a future `gone`, which is done once the client has
+    disconnected.
+
+    Args:
+        *arguments: passed to uvicorn's protocol.
+        refusals: counts refused connections and requests.
+        gateways: addresses or networks of proxies, each address of which may use all connections.
+        **settings: passed to uvicorn's protocol.
     """
 
     def __init__(
@@ -47,27 +54,27 @@ class BoundedProtocol(H11Protocol):
         self._gone = self.loop.create_future()
         self.app_state = {**self.app_state, "gone": self._gone}
         self._waits_since = self._reads_since = self.loop.time()
-        self._has_begun = True  # a first request is not waited for as long as a further one
+        self._has_begun = True  # the first request must arrive in time; only later ones may take the keep-alive time
         self._taken_before = 0
         self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
         if refusal := self._refusal():
-            # It is not waited for: a client that sends nothing would keep the place.
+            # Refused before it sends a request, because a client that sends nothing would occupy the connection.
             self._answer(503, refusal)
 
     def data_received(self, data: bytes) -> None:
         if not self._has_begun:
             self._has_begun, self._waits_since = True, self.loop.time()
-        # In pieces, since nobody else is served meanwhile.
+        # In pieces, because parsing blocks the event loop.
         for start in range(0, len(data), _PARSED_AT_ONCE):
-            # A connection that is refused may still be read from.
+            # Data may still arrive after the connection was refused.
             if self.transport.is_closing():
                 return
             self.conn.num_chunks = 0
             super().data_received(data[start : start + _PARSED_AT_ONCE])
         if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
             self._answer(400, "too many requests are sent before their answers are read")
-        elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if it offers HTTP/2
-            # A connection that is not read from does not tell that its client disconnects.
+        elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if the client offers HTTP/2
+            # A paused connection would not report that its client disconnects.
             self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,7 +92,7 @@ class BoundedProtocol(H11Protocol):
         self._answer(400, self.conn.complaint or msg)
 
     def _refusal(self) -> str:
-        """Why the connection is one too many, or "" if it is not."""
+        """Returns why the connection exceeds a limit, or "" if it does not."""
         if self.limit_concurrency is None:
             return ""
         limit = self.limit_concurrency - 1
@@ -100,16 +107,16 @@ class BoundedProtocol(H11Protocol):
         return f"too many connections of {own}: the limit is {share}, half of max_connections={limit}"
 
     def _address(self) -> str:
-        """Without the prefix that an IPv4 address has on a socket of IPv6."""
+        """Returns the client's address, without the prefix of IPv4 addresses on IPv6 sockets."""
         return self.client[0].removeprefix("::ffff:") if self.client else ""
 
     def _answer(self, status: int, message: str) -> None:
-        """Answers, instead of the application, with an error, and closes the connection."""
+        """Sends an error response in place of the application and closes the connection."""
         self.connections.discard(self)
         if self._refusals:
             self._refusals.add("rest", Reason.CONNECTIONS if status == 503 else Reason.REQUEST, address(self.client))
         if self.cycle and self.cycle.response_started and not self.cycle.response_complete:
-            self.transport.abort()  # within another answer it would be taken for a part of it, or for the next one
+            self.transport.abort()  # the error would be read as a part of the current response, or as the next one
             return
         content = json.dumps({"error": message}).encode()
         head = (
@@ -120,7 +127,7 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
     def _look(self) -> None:
-        """Closes the connection if its client is too slow, else looks again later."""
+        """Closes the connection if its client is too slow, else checks again later."""
         now = self.loop.time()
         unsent = self.transport.get_write_buffer_size()
         waits = self._has_begun and (self.cycle is None or self.cycle.response_complete)
@@ -130,7 +137,7 @@ class BoundedProtocol(H11Protocol):
             self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
 
     def _is_stuck(self, now: float, unsent: int) -> bool:
-        """Whether the client has read too little of what it has been sent without a break."""
+        """Returns whether the client has read too little since the write buffer was last empty."""
         taken = self._bytes.written - unsent
         if not unsent:
             self._reads_since, self._taken_before = now, taken
@@ -138,10 +145,10 @@ class BoundedProtocol(H11Protocol):
 
 
 class _Parser(h11.Connection):
-    """Refuses bodies in very small chunks, each of which takes as long to parse as a large one.
+    """A parser that refuses bodies in very small chunks, because parsing a small chunk takes as long as a large one.
 
     Attributes:
-        num_chunks: parsed since it was last set to 0.
+        num_chunks: number of chunks parsed since the last reset.
         complaint: why a request is refused, or "".
     """
 
@@ -158,9 +165,10 @@ class _Parser(h11.Connection):
 
 
 class _CountedTransport:
-    """A transport that counts the bytes written to it, and sends those of one turn of the event loop at once.
+    """A transport that counts written bytes, and merges small writes within one iteration of the event loop.
 
-    uvicorn writes an answer's head and body apart; each write to a socket costs more than all else that is done for it.
+    uvicorn writes the head and the body of a response separately, and the system call of a write is the most expensive
+    step of a response.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -172,7 +180,7 @@ class _CountedTransport:
     def write(self, data: bytes) -> None:
         self.written += len(data)
         if len(self._unsent) + len(data) > _SENT_AT_ONCE:
-            # Not copied once more; and only the transport underneath can stop a writer who is too fast for the client.
+            # Saves a copy, and only the underlying transport can pause a writer that is too fast for the client.
             self._send()
             self._transport.write(data)
             return
@@ -197,7 +205,7 @@ class _CountedTransport:
 
 
 class LoopErrors:
-    """Handles the errors of an event loop: that there are no descriptors left for connections is logged only once."""
+    """An event loop's exception handler that logs only once that file descriptors for new connections ran out."""
 
     def __init__(self) -> None:
         self._told = False

@@ -26,30 +26,30 @@ from t2t_keras.serving.served_models import Model, Substitutes, no_substitutes
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
-# The folders of an absolute path.
+# The directories of an absolute path.
 _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"()]+/)*(?=\w)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Lent:
-    """A model that is lent to a request, and the versions that it is one of."""
+    """A model version lent to a request, with the `Versions` object that manages it."""
 
     model: Model
     versions: Versions
 
 
 class Core:
-    """Answers requests for models, with named arrays, from any thread and without blocking it.
+    """Runs inference requests on named arrays. Thread-safe and non-blocking.
 
     Args:
-        options: what to serve, and how.
-        around_load: returns a context manager, within which each version is loaded.
+        options: settings of the server.
+        around_load: returns a context manager that is active while a version is loaded.
         substitutes: see `Substitutes`.
 
     Attributes:
         metrics: counts requests and batches.
-        refusals: counts what is refused before it is a request.
-        unsent: counts the answers that are being sent.
+        refusals: counts requests that are refused before they reach a model.
+        unsent: tracks the bytes of large responses that are being sent.
         models: the models and their versions.
     """
 
@@ -84,26 +84,30 @@ class Core:
         )
 
     def close(self, timeout: float) -> bool:
-        """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
+        """Refuses new requests and finishes pending ones.
+
+        Returns:
+            Whether all pending requests finished within `timeout` seconds.
+        """
         self._answers.close()
         self.models.stop()
         return self._batcher.close(timeout)
 
     def abandon(self) -> None:
-        """Refuses new requests, and those that are not answered yet with an error."""
+        """Refuses new requests and fails all unanswered ones."""
         self._answers.close()
         self._batcher.abandon()
 
     @contextlib.contextmanager
     def lend(self, name: str, version: int | str | None) -> Iterator[Lent]:
-        """Lends the model of a request for a block; see `Versions.lend`.
+        """Lends a model for the duration of a `with` block; see `Versions.lend`.
 
         Args:
-            name: the model's name.
-            version: a number, a label, or None for the latest version.
+            name: name of the model.
+            version: version number, label, or None for the latest version.
 
         Raises:
-            ServingError: there is no model of this name, or the version is not served.
+            ServingError: the model is unknown, the label is unknown, or the version is not served.
         """
         versions = self.models.get(name)
         if not versions:
@@ -115,16 +119,19 @@ class Core:
     def submit(
         self, lent: Lent, signature: Signature, inputs: Arrays, client_seconds: float | None = None
     ) -> Future[Arrays]:
-        """Queues a call, within the block of `lend`; cancelling the returned future drops it, or stops it if it runs.
+        """Queues a call. Must be called within the block of `lend`.
 
         Args:
             lent: the lent model.
-            signature: one of its signatures.
+            signature: one of the model's signatures.
             inputs: arrays by name.
-            client_seconds: how long the client waits, if it says so.
+            client_seconds: deadline of the client in seconds from now, if it has one.
+
+        Returns:
+            Future of the outputs. Cancelling it drops the call if it is queued and stops it if it is running.
 
         Raises:
-            ServingError: the call is invalid or above a limit, or the queue is full or too slow.
+            ServingError: the call is invalid or exceeds a limit, the queue is full, or the expected wait is too long.
         """
         rows = signature.check(inputs, self.options.limits)
         seconds = self.options.request_seconds
@@ -141,7 +148,7 @@ class Core:
     def submit_all(
         self, lent: Lent, signature: Signature, calls: Iterable[Arrays], client_seconds: float | None = None
     ) -> list[Future[Arrays]]:
-        """Queues several calls of a signature, all or none; see `submit`."""
+        """Queues several calls of a signature, either all or none; see `submit`."""
         futures: list[Future[Arrays]] = []
         try:
             for inputs in calls:
@@ -153,19 +160,22 @@ class Core:
         return futures
 
     def grow(self, lent: Lent, inputs: Arrays) -> Growing:
-        """Queues the first turn of a text's answer that grows, within the block of `lend`; one that is kept is there.
+        """Starts to stream the output for one text. Must be called within the block of `lend`.
+
+        Queues the first turn, or returns the complete output if it is cached.
 
         Args:
-            lent: the lent model, whose version stays loaded until the end.
-            inputs: one row of arrays by name, as for its usual signature.
+            lent: the lent model. Its version stays loaded until the stream is closed.
+            inputs: one row of arrays by name, as for the default signature.
 
         Raises:
-            ServingError: the model has no such answers, the call is invalid or above a limit, or there is no room.
+            ServingError: the model does not support streaming, the call is invalid or exceeds a limit, the limit of
+                concurrent streams is reached, the queue is full, or the expected wait is too long.
         """
         signature, default = growing_signature(lent.model), lent.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but only one answer can grow in a request")
-        # What was searched for in turns may differ in its last bits, so that only other streams are given it.
+        # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
         advance = lent.model.signature(ADVANCE)
         if (kept := self._answers.find([default, advance], inputs)) is not None:
             return known(kept)
@@ -176,7 +186,7 @@ class Core:
             ends.enter_context(self.metrics.stream())
             lent.versions.keep(lent.model)
             ends.callback(lent.versions.release, lent.model)
-            # A turn is as much work as a short sentence, however long the text is.
+            # A turn is about as much work as a short sentence, regardless of the length of the text.
             costs = np.array([ROW_COST])
             seconds = self.options.request_seconds
             first = self._batcher.submit(signature, inputs, costs, seconds)
@@ -190,14 +200,14 @@ class Core:
             )
 
     async def outputs(self, future: Future[Arrays], seconds: float | None = None) -> Arrays:
-        """Waits for the outputs of a submitted call; cancelling the wait cancels the call.
+        """Waits for the outputs of a submitted call. Cancelling the wait cancels the call.
 
         Args:
-            future: from `submit`.
-            seconds: how long at most, if less than `request_seconds`.
+            future: future returned by `submit`.
+            seconds: maximum wait in seconds; the default is `request_seconds`.
 
         Raises:
-            ServingError: the call failed or took too long, or its outputs are too large to be sent.
+            ServingError: the call failed or timed out, or its outputs exceed `max_output_elements`.
         """
         limit = self.options.request_seconds
         try:
@@ -209,7 +219,11 @@ class Core:
         return outputs
 
     def status(self, name: str, version: int | str | None) -> get_model_status_pb2.GetModelStatusResponse:
-        """The status of a version or, for None, of all, the latest first; a `ServingError` if there is none."""
+        """Returns the status of one version, or of all versions (latest first) if `version` is None.
+
+        Raises:
+            ServingError: the model, version or label is unknown.
+        """
         versions = self.models.get(name)
         number = versions.number(version) if versions else version
         statuses = versions.statuses() if versions else []
@@ -230,7 +244,8 @@ def _add_status(
     added.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
     added.status.error_code = status.error.code.value[0] if status.error else 0
     message = status.error.message if status.error else ""
-    # Who asks needs no key, so that folders are for the log alone; those within the model's own are versions.
+    # The status needs no API key, so it must not reveal directories of the server. The model's own directory is removed
+    # first, which leaves paths that start with the version.
     for folder in (export_dir, export_dir.resolve()):
         message = message.replace(f"{folder}/", "")
     added.status.error_message = _FOLDERS.sub("", message)

@@ -1,4 +1,4 @@
-"""The answer to one text while it grows: a search that is left and entered again, some steps at a time."""
+"""Streams the output for one text: a search that is interrupted and resumed every few steps."""
 
 import contextlib
 import time
@@ -15,17 +15,18 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 _BEGIN, ADVANCE = "stream_begin", "stream_advance"
 _DONE = "done"
 
-# Of a turn. Some work is done in each turn, whatever its steps, and a word has one or two tokens.
+# Steps per turn. More than one, because each turn has a fixed cost; few, because a word has one or two tokens.
 _STEPS = 2
 
 
 def growing_signature(model: Model) -> Signature:
-    """What a server runs for one text: each call makes a few more steps, and gives the outputs so far and "done".
+    """Returns a stateful signature that runs the search for one text.
 
-    It must be called by one thread at a time.
+    Each call performs a few steps and returns the outputs so far, and whether the search is "done". The signature must
+    be called by one thread at a time.
 
     Raises:
-        ServingError: the model lacks the signatures for it.
+        ServingError: the model lacks the signatures for streaming.
     """
     if not {DEFAULT_SIGNATURE, _BEGIN, ADVANCE} <= model.signatures.keys():
         raise ServingError(
@@ -48,7 +49,7 @@ def growing_signature(model: Model) -> Signature:
 
 
 def known(outputs: Arrays) -> "Growing":
-    """An answer that is there already, and comes as a whole."""
+    """Returns a stream whose only turn provides the complete, already known outputs."""
     turn: Future[Arrays] = Future()
     turn.set_result({**outputs, _DONE: np.array(True)})
 
@@ -59,15 +60,15 @@ def known(outputs: Arrays) -> "Growing":
 
 
 class Growing:
-    """An answer that grows; close it when it is no longer wanted.
+    """A stream of growing outputs for one text, produced in turns of a few search steps. Must be closed.
 
     Args:
-        first: the first turn, queued.
-        submit: queues another one.
-        outputs: waits for the outputs of a turn, at most so many seconds.
-        seconds: how long all turns may take together.
-        whole: is called with the last outputs, once there are.
-        ended: what is to be done at the end.
+        first: future of the first turn, which is already queued.
+        submit: queues the next turn.
+        outputs: waits for the outputs of a turn, at most the given number of seconds.
+        seconds: time limit for all turns together.
+        whole: called with the final outputs.
+        ended: called once, when the stream is closed.
     """
 
     def __init__(
@@ -88,10 +89,13 @@ class Growing:
         self._end.callback(ended)
 
     async def turn(self) -> tuple[Arrays, bool]:
-        """Waits for a turn: the outputs after it, and whether they are the last. Cancelling the wait stops the turn.
+        """Waits for the next turn. Cancelling the wait stops the turn.
+
+        Returns:
+            The outputs so far, and whether they are final.
 
         Raises:
-            ServingError: it failed, or the time is over.
+            ServingError: the turn failed, or the time limit is exceeded.
         """
         future, self._next = self._next or self._submit(), None
         outputs = dict(await self._outputs(future, self._until - time.monotonic()))
@@ -101,7 +105,7 @@ class Growing:
         return outputs, is_last
 
     def close(self) -> None:
-        """Gives up the turn that nobody has waited for yet, if there is one; may be called again."""
+        """Ends the stream and cancels its first turn if that was never awaited; repeated calls are harmless."""
         if self._next:
             self._next.cancel()
         self._end.close()

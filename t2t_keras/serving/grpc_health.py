@@ -1,4 +1,4 @@
-"""The health service of gRPC, which Kubernetes, Envoy and `grpc_health_probe` ask whether a server is ready.
+"""The gRPC health checking service, which Kubernetes, Envoy and `grpc_health_probe` use to test readiness.
 
 Reference: https://github.com/grpc/grpc/blob/master/doc/health-checking.md
 """
@@ -15,19 +15,19 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.refusals import Reason
 
-# grpc.aio.ServicerContext: grpc has no types.
+# Stands for grpc.aio.ServicerContext, because grpc has no type annotations.
 _Context: TypeAlias = Any
 
 _SERVICE = "grpc.health.v1.Health"
-# Names that a client may ask for, besides those of the models; "" is the whole server.
+# Service names that a client may query, besides the names of models; "" means the whole server.
 _SERVICES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", _SERVICE)
 
-# Between two looks at what a watching client was told last.
+# Interval between checks for changes that watching clients are told of.
 _LOOK_SECONDS = 0.2
 
 
 class Health(enum.IntEnum):
-    """Whether a service answers, with the numbers of the protocol."""
+    """Serving status, with the numbers of the protocol."""
 
     SERVING = 1
     NOT_SERVING = 2
@@ -35,7 +35,7 @@ class Health(enum.IntEnum):
 
 
 def health_service(core: Core, stopping: asyncio.Event) -> grpc.GenericRpcHandler:
-    """Returns the service, which says that the server is ready while each model is served and it is not `stopping`."""
+    """Returns the health service. The server is ready while all models are served and `stopping` is not set."""
     service = _HealthService(core, stopping)
     return grpc.method_handlers_generic_handler(
         _SERVICE,
@@ -47,7 +47,7 @@ def health_service(core: Core, stopping: asyncio.Event) -> grpc.GenericRpcHandle
 
 
 class _HealthService:
-    """Its two methods; a method takes a serialized message and returns one, or several."""
+    """The two methods of the service, which take and return serialized messages."""
 
     def __init__(self, core: Core, stopping: asyncio.Event) -> None:
         self._core = core
@@ -63,9 +63,9 @@ class _HealthService:
         return _response(health)
 
     async def watch(self, message: bytes, context: _Context) -> AsyncIterator[bytes]:
-        """Says how a service is, and again each time that this changes; ends when the server is stopped."""
+        """Yields the status of a service now and whenever it changes, until the server stops."""
         service = await _service(message, context)
-        # A watching client takes the place of a call, for as long as it likes and without a key.
+        # Limited, because a watching client needs no key and occupies a call for as long as it likes.
         limit = max(1, self._core.options.max_connections // 4)
         if self._num_watching >= limit:
             refusal = f"{limit} clients are watching, a quarter of max_connections; use Check, or try again later"
@@ -102,7 +102,7 @@ class _HealthService:
 
 
 async def _service(message: bytes, context: _Context) -> str:
-    """The name in a `HealthCheckRequest`, which has a string as its field 1, as `StringValue` has."""
+    """Parses a `HealthCheckRequest`, whose wire format is that of `StringValue`: a string in field 1."""
     try:
         return StringValue.FromString(message).value
     except DecodeError:
@@ -111,5 +111,5 @@ async def _service(message: bytes, context: _Context) -> str:
 
 
 def _response(health: Health) -> bytes:
-    """A `HealthCheckResponse`, which has an enum as its field 1, written as `Int32Value` writes its number."""
+    """Returns a `HealthCheckResponse`. Its enum in field 1 has the wire format of `Int32Value`."""
     return Int32Value(value=health).SerializeToString()

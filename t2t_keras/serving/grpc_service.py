@@ -38,7 +38,7 @@ from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signatu
 
 _LOG = logging.getLogger(__name__)
 
-# The fields in which TensorFlow Serving answers, and which its clients read directly.
+# TensorFlow Serving responds in these fields of `TensorProto`, and its clients read them directly.
 _FIELDS = {
     "float32": "float_val",
     "float64": "double_val",
@@ -54,15 +54,15 @@ _FIELDS = {
     "object": "string_val",
 }
 
-_TOGETHER = 1 << 14  # values that are written in one piece
+_TOGETHER = 1 << 14  # values that are copied at once
 
-# grpc.aio.ServicerContext: grpc has no types.
+# Stands for grpc.aio.ServicerContext, because grpc has no type annotations.
 _Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 
 
 def add_services(server: grpc.aio.Server, core: Core) -> None:
-    """Adds TensorFlow Serving's services, answered by `core`, to a server that has not started."""
+    """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet."""
     service = _Services(core)
     server.add_generic_rpc_handlers(
         [
@@ -73,13 +73,13 @@ def add_services(server: grpc.aio.Server, core: Core) -> None:
 
 
 class UnknownMethods(grpc.GenericRpcHandler):
-    """Refuses, and counts, what no handler before it has."""
+    """The last handler of a server, which counts and refuses calls of unknown methods."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def service(self, handler_call_details: Any) -> Any:
-        """A method of any name."""
+        """Returns a refusing handler for any method."""
         return grpc.unary_unary_rpc_method_handler(self._refuse)
 
     async def _refuse(self, message: bytes, context: _Context) -> None:
@@ -88,14 +88,17 @@ class UnknownMethods(grpc.GenericRpcHandler):
 
 
 def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandler:
-    """The methods of a service, to which gRPC gives messages as they came: what it cannot parse it has no words for."""
+    """Returns a handler for a service's methods.
+
+    The methods get unparsed messages, because the errors of gRPC's own parsing do not say what is wrong.
+    """
     return grpc.method_handlers_generic_handler(
         service, {name: grpc.unary_unary_rpc_method_handler(_refusing(method)) for name, method in methods.items()}
     )
 
 
 def _refusing(method: _Method) -> _Method:
-    """The method with an error of gRPC in place of each `ServingError`."""
+    """Wraps a method so that each `ServingError` becomes a gRPC error."""
 
     async def answer(message: bytes, context: _Context) -> bytes:
         try:
@@ -104,7 +107,7 @@ def _refusing(method: _Method) -> _Method:
             refusal = error.code, error.message
             if error.code is Code.INTERNAL:
                 _LOG.error("gRPC: %s", error.message, exc_info=error.__cause__)
-        # Not within it: gRPC's own error would hold the other, and the answer that there was no room for.
+        # Outside the except block: gRPC's own exception would otherwise keep the other one, and large outputs, alive.
         await context.abort(*refusal)
         raise AssertionError("abort always raises")
 
@@ -112,19 +115,19 @@ def _refusing(method: _Method) -> _Method:
 
 
 class _Services:
-    """The methods of both services; a method takes a serialized message and returns one."""
+    """The methods of both services, which take and return serialized messages."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._configuring: asyncio.Future[None] | None = None
 
     def prediction_methods(self) -> dict[str, _Method]:
-        """Those of PredictionService by name."""
+        """Returns the methods of PredictionService by name."""
         missing = ("Classify", "Regress", "MultiInference")
         return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._unserved(missing)}
 
     def model_methods(self) -> dict[str, _Method]:
-        """Those of ModelService by name; a server of one directory has no configuration that could be changed."""
+        """Returns the methods of ModelService by name; only a server with a configuration file can be reconfigured."""
         if not self._core.options.model_config_file:
             return {"GetModelStatus": self._status, **self._unserved(["HandleReloadConfigRequest"])}
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
@@ -135,7 +138,7 @@ class _Services:
                 *(len(message), self._begin, call, message, context.time_remaining()),
                 give_up=lambda begun: begun.future.cancel(),
             )
-            # A disconnect or the client's deadline cancels this wait, and with it the call.
+            # gRPC cancels this wait, and with it the call, if the client disconnects or its deadline passes.
             outputs = await self._core.outputs(begun.future)
             size = memory_of(outputs)
             if size > LARGE_BYTES:
@@ -143,11 +146,11 @@ class _Services:
             return await off_loop.run(size, _response, begun.spec, outputs, begun.wanted)
 
     def _bound(self, context: _Context, size: int) -> None:
-        """Counts a large answer until it is sent, for which there is as much time as for one of REST."""
+        """Counts a large response until it is sent; the time limit is that of REST (`seconds_to_send`)."""
         context.add_done_callback(_ended(self._core.unsent.add(size)))
         task = asyncio.current_task()
         if task:
-            # gRPC sends the answer in the task of the call.
+            # gRPC sends the response in the task of the call.
             ending = asyncio.get_running_loop().call_later(seconds_to_send(size), task.cancel)
             context.add_done_callback(_ended(ending.cancel))
 
@@ -157,7 +160,7 @@ class _Services:
             return self._described(request)
 
     def _described(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> bytes:
-        """The signatures of a model."""
+        """Returns the response with the signatures of a model."""
         name, version = _target(request)
         if not request.metadata_field:
             raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
@@ -179,7 +182,7 @@ class _Services:
         request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
         if self._configuring and not self._configuring.done():
             raise Busy("another configuration is being applied; try again later")
-        # It loads models, and goes on if the client is gone.
+        # Shielded, because the configuration must be applied even if the client disconnects while models are loaded.
         self._configuring = asyncio.ensure_future(asyncio.to_thread(self._configure, request.config))
         await asyncio.shield(self._configuring)
         return model_management_pb2.ReloadConfigResponse(status={}).SerializeToString()
@@ -192,7 +195,7 @@ class _Services:
         self._core.models.configure(settings)
 
     def _unserved(self, names: Iterable[str]) -> dict[str, _Method]:
-        """Methods of TensorFlow Serving that are answered with UNIMPLEMENTED, whatever their messages hold."""
+        """Returns methods, by name, that answer UNIMPLEMENTED to any message."""
 
         def method(name: str) -> _Method:
             async def refuse(message: bytes, context: _Context) -> bytes:
@@ -204,7 +207,7 @@ class _Services:
         return {name: method(name) for name in names}
 
     def _parsed(self, message_type: Any, message: bytes) -> Any:
-        """Parses a message that is no prediction, and counts it if that is not possible."""
+        """Parses a message other than a prediction request; a message that cannot be parsed is counted."""
         try:
             return _parsed(message_type, message)
         except ServingError:
@@ -212,7 +215,7 @@ class _Services:
                 raise
 
     def _begin(self, call: Call, message: bytes, client_seconds: float | None) -> "_Begun":
-        """Reads a request and queues its call."""
+        """Parses a prediction request and queues its call."""
         request = _parsed(predict_pb2.PredictRequest, message)
         name, version = _target(request)
         if self._core.models.get(name):
@@ -231,7 +234,7 @@ class _Services:
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
         wanted = signature.inputs[name].dtype
         rank = len(proto.tensor_shape.dim)
-        # Before the sizes are multiplied: the product of some ten thousand took seconds, in which nobody was served.
+        # Checked before the sizes are multiplied: a product of ten thousand sizes blocked the server for seconds.
         if rank > MOST_DIMENSIONS:
             raise invalid(f"input {name!r} has {rank} dimensions")
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
@@ -251,7 +254,13 @@ class _Services:
 
 @dataclasses.dataclass(frozen=True)
 class _Begun:
-    """A call that waits: the future of its outputs, the answer's `ModelSpec`, and the names of the wanted outputs."""
+    """A queued call.
+
+    Attributes:
+        future: future of the outputs.
+        spec: `ModelSpec` of the response.
+        wanted: names of the requested outputs; empty for all.
+    """
 
     future: Future[Arrays]
     spec: model_pb2.ModelSpec
@@ -259,7 +268,7 @@ class _Begun:
 
 
 def _parsed(message_type: Any, message: bytes) -> Any:
-    """Parses a message; a `ServingError` for what is none of this type."""
+    """Parses a message; raises a `ServingError` if it is not of this type."""
     try:
         return message_type.FromString(message)
     except DecodeError as error:
@@ -267,7 +276,7 @@ def _parsed(message_type: Any, message: bytes) -> Any:
 
 
 def _target(request: Any) -> tuple[str, int | str | None]:
-    """The name and the version, by number or label, of the model that a request is for."""
+    """Returns the name and the version (number, label or None) of a request's model."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec
@@ -279,7 +288,11 @@ def _target(request: Any) -> tuple[str, int | str | None]:
 
 
 def _signature(model: Model, name: str) -> Signature:
-    """Returns a signature by name; for an unknown one TensorFlow Serving's gRPC and REST error codes differ."""
+    """Returns a signature by name.
+
+    Raises:
+        ServingError: the signature is unknown; with FAILED_PRECONDITION, as in TensorFlow Serving's gRPC interface.
+    """
     try:
         return model.signature(name)
     except ServingError as error:
@@ -298,7 +311,7 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto = tensor_pb2.TensorProto(dtype=tf.as_dtype(array.dtype).as_datatype_enum)
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
     values, flat = getattr(proto, field), array.reshape(-1)
-    # In pieces, so that other threads run in between.
+    # In pieces, so that other threads can run in between.
     for start in range(0, flat.size, _TOGETHER):
         values.extend(flat[start : start + _TOGETHER].tolist())
     return proto

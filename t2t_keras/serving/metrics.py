@@ -15,30 +15,36 @@ from t2t_keras.serving.request_errors import ServingError, serving_error
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-# The label of all unknown models and signatures: names that clients invent must not add labels without limit.
+# Label of unknown models and signatures, because names sent by clients must not create labels without limit.
 _UNKNOWN = "unknown"
 
 
-# TensorFlow Serving's names, labels and buckets (microseconds), so that its dashboards and alerts work here.
+# TensorFlow Serving's names, labels and buckets (in microseconds), so that dashboards and alerts made for it work here.
 _THEIR_REQUESTS = ":tensorflow:serving:request_count"
 _THEIR_LATENCY = ":tensorflow:serving:request_latency"
 _THEIR_MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
 
 
 class Call:
-    """A request being counted and timed; set `model` and `signature` once they are known to exist."""
+    """A request that is being measured.
+
+    Attributes:
+        model: name of the model; set it once the model is known to exist.
+        signature: name of the signature; set it once the signature is known to exist.
+        start: monotonic start time in seconds.
+    """
 
     def __init__(self) -> None:
         self.model = self.signature = _UNKNOWN
         self.start = time.monotonic()
 
     def is_read(self) -> None:
-        """Restarts the clock of the latency, which excludes the time that a client takes to send its request."""
+        """Restarts the clock, so that the latency excludes the time that the client takes to send its request."""
         self.start = time.monotonic()
 
 
 class _TheirRequests(Collector):
-    """Requests by outcome under TensorFlow Serving's name, which lacks the ending `_total` of Prometheus's counters."""
+    """Requests by outcome under TensorFlow Serving's name, which lacks the suffix `_total` of Prometheus counters."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +64,7 @@ class _TheirRequests(Collector):
 
 
 class Metrics:
-    """The metrics of a server in a separate registry, so that several servers can live in one process."""
+    """Prometheus metrics of one server, in a separate registry so that several servers can run in one process."""
 
     def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
@@ -110,7 +116,7 @@ class Metrics:
             ["interface", "reason"],
             registry=registry,
         )
-        # Looked up anew, what is counted and timed takes several times as long.
+        # Cached, because looking up labels takes several times as long as updating a metric.
         self._labelled = functools.cache(lambda metric, *labels: metric.labels(*labels))
         self._version = Gauge(
             "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
@@ -124,7 +130,15 @@ class Metrics:
         cache_bytes: Callable[[], int],
         version: Callable[[], int | None],
     ) -> None:
-        """Has each scrape read the waiting sentences and their bytes, other bytes and the version from functions."""
+        """Sets functions that each scrape calls for the current values of gauges.
+
+        Args:
+            waiting: returns the number of queued sentences.
+            waiting_bytes: returns the bytes of queued text, including an overhead per sentence.
+            unsent_bytes: returns the bytes of large responses that clients have not read.
+            cache_bytes: returns the size of the output cache.
+            version: returns the latest served version of the first model, or None.
+        """
         self._queue.set_function(waiting)
         self._queue_bytes.set_function(waiting_bytes)
         self._unsent_bytes.set_function(unsent_bytes)
@@ -140,37 +154,37 @@ class Metrics:
         self._refusals.labels(interface, reason).inc()
 
     def stream(self) -> contextlib.AbstractContextManager[None]:
-        """Counts an answer that grows for as long as the block lasts."""
+        """Counts a `:stream` response as active while the block runs."""
         return self._streams.track_inprogress()
 
     def cache(self, found: int, missing: int) -> None:
-        """Counts the sentences of a request whose answers were kept, and those whose answers were not."""
+        """Counts the sentences of a request that were found in the cache, and those that were missing."""
         self._cache_hits.inc(found)
         self._cache_misses.inc(missing)
 
     @contextlib.contextmanager
     def request(self, interface: str, method: str) -> Iterator[Call]:
-        """Counts and times the block as a request; the block sets model and signature of the `Call` it gets.
+        """Counts and times the block as a request. The block sets the model and signature of the yielded `Call`.
 
         Args:
             interface: "rest" or "grpc".
-            method: "Predict" or another method of TensorFlow Serving.
+            method: method of the interface, such as "Predict".
 
         Raises:
-            ServingError: any error that leaves the block, converted for the client.
+            ServingError: any exception that leaves the block, converted for the client.
         """
         call, outcome = Call(), "OK"
         try:
             yield call
         except ServingError as error:
-            # Not from itself: only the collector of cycles would free the answer that there was no room for.
+            # Not raised from itself: the reference cycle would keep large outputs until the garbage collector runs.
             outcome = error.code.name
             raise
         except Exception as error:
             outcome = serving_error(error).code.name
             raise serving_error(error) from error
         except BaseException:
-            # Cancelled: the client has disconnected.
+            # Cancelled because the client has disconnected.
             outcome = "CANCELLED"
             raise
         finally:
@@ -182,5 +196,5 @@ class Metrics:
                 self._labelled(self._their_latency, call.model, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus's text format."""
+        """Returns all metrics in the Prometheus text format."""
         return prometheus_client.generate_latest(self.registry)

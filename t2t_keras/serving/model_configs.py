@@ -1,4 +1,4 @@
-"""Which models a server has, as TensorFlow Serving's `ModelServerConfig` says it.
+"""Parses TensorFlow Serving's `ModelServerConfig`, which lists the models to serve.
 
 Reference: https://www.tensorflow.org/tfx/serving/serving_config
 """
@@ -18,30 +18,30 @@ _MOST_MODELS = 100
 
 @dataclasses.dataclass(frozen=True)
 class VersionPolicy:
-    """Which versions of a model are served.
+    """Selects the versions of a model to serve.
 
     Attributes:
-        most: so many of the latest that can be loaded; None means all.
-        specific: only versions with these numbers; None means any.
+        most: maximum number of versions to serve, the latest loadable ones first; None means no maximum.
+        specific: numbers of the versions that may be served; None means any.
     """
 
     most: int | None = 1
     specific: frozenset[int] | None = None
 
     def candidates(self, versions: Iterable[int]) -> list[int]:
-        """Those of the versions that may be served, the latest first."""
+        """Returns the versions that may be served, the latest first."""
         return sorted((v for v in versions if self.specific is None or v in self.specific), reverse=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
-    """A model that is served.
+    """Settings of one served model.
 
     Attributes:
-        name: its name in requests.
-        base_path: the directory whose subdirectories with numbers as names are its versions.
-        policy: which of them are served.
-        labels: the number of the version that each label stands for.
+        name: name of the model in requests.
+        base_path: directory of the model. Each subdirectory whose name is a number is a version.
+        policy: selects the versions to serve.
+        labels: version number by label.
     """
 
     name: str
@@ -51,7 +51,15 @@ class ModelSettings:
 
 
 def parse_model_configs(text: str, where: str) -> tuple[ModelSettings, ...]:
-    """Reads a `ModelServerConfig` in protobuf's text format; an `InputError` begins with `where`, its file."""
+    """Parses a `ModelServerConfig` in protobuf text format.
+
+    Args:
+        text: the configuration.
+        where: file that the text comes from, which begins each error message.
+
+    Raises:
+        InputError: the configuration is invalid.
+    """
     try:
         config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     except text_format.ParseError as error:
@@ -60,13 +68,21 @@ def parse_model_configs(text: str, where: str) -> tuple[ModelSettings, ...]:
 
 
 def model_settings(config: model_server_config_pb2.ModelServerConfig, where: str) -> tuple[ModelSettings, ...]:
-    """Returns the models of a `ModelServerConfig`; an `InputError` begins with `where`, the place it comes from."""
+    """Returns the models in a `ModelServerConfig`.
+
+    Args:
+        config: the parsed configuration.
+        where: source of the configuration, which begins each error message.
+
+    Raises:
+        InputError: the configuration is invalid.
+    """
     if config.WhichOneof("config") == "custom_model_config":
         raise InputError(f"{where}: custom_model_config is not served, only model_config_list")
     given = config.model_config_list.config
     if not given:
         raise InputError(f"{where}: model_config_list has no model")
-    # Each model has a thread that follows its directory.
+    # Limited because each model has a thread that watches its directory.
     if len(given) > _MOST_MODELS:
         raise InputError(f"{where}: {len(given)} models: there may be {_MOST_MODELS}")
     models = [_settings(model, where) for model in given]
@@ -98,5 +114,5 @@ def _policy(config: model_server_config_pb2.ModelConfig, where: str) -> VersionP
             if not policy.specific.versions:
                 raise InputError(f"{where}: model_version_policy: specific has no versions")
             return VersionPolicy(most=None, specific=frozenset(policy.specific.versions))
-    # As in TensorFlow Serving, no number is one.
+    # As in TensorFlow Serving, an unset number means 1.
     return VersionPolicy(most=policy.latest.num_versions or 1)

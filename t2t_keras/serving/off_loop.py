@@ -1,10 +1,10 @@
-"""Moves long work from the event loop to threads."""
+"""Moves long-running work from the event loop to threads."""
 
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-# For a body of this size, handing the work to a thread takes about as long as the work.
+# For a body of this size, the hand-over to a thread takes about as long as the work itself.
 _LARGE_BYTES = 32 << 10
 
 _Result = TypeVar("_Result")
@@ -16,9 +16,13 @@ async def run(
     *arguments: object,
     give_up: Callable[[_Result], object] = lambda result: None,
 ) -> _Result:
-    """Returns `function(*arguments)`, called in a thread if it reads or writes many bytes, `num_bytes`.
+    """Returns `function(*arguments)`, which is called in a thread if it processes more than 32 KiB.
 
-    A thread cannot be stopped: if nobody waits for its result any more, `give_up` is called with it.
+    Args:
+        num_bytes: number of bytes that the function reads or writes.
+        function: the function to call.
+        *arguments: arguments of the function.
+        give_up: called with the result if the wait was cancelled, because a running thread cannot be stopped.
     """
     if num_bytes <= _LARGE_BYTES:
         return function(*arguments)

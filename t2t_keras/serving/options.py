@@ -10,14 +10,18 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Limits of a request; each is a flag of the same name of `launch.serve`.
+    """Limits on a request. `launch.serve` has a flag of the same name for each one.
 
     Attributes:
-        max_body_bytes: bytes of a request's body, in JSON or as a gRPC message.
-        max_sentences: rows of a request, which are the first dimension of its inputs.
-        max_sentence_bytes: bytes of each string.
-        max_input_length: numbers in a row of variable length, such as token ids; the work can grow with their square.
-        max_output_elements: numbers and strings in all outputs of a request together.
+        max_body_bytes: maximum size of a request's body, in JSON or as a gRPC message.
+        max_sentences: maximum number of rows in a request, the first dimension of its inputs.
+        max_sentence_bytes: maximum size of each string.
+        max_input_length: maximum number of values, such as token ids, in a row of variable length; the work can grow
+            with the square of the length.
+        max_output_elements: maximum number of values and strings in all outputs of a request together.
+
+    Raises:
+        InputError: a limit is less than 1.
     """
 
     max_body_bytes: int = 1 << 20
@@ -35,40 +39,44 @@ class ServingOptions:
     """The settings of a server.
 
     Attributes:
-        export_dir: the directory of a model; each subdirectory with a number as its name is a version.
-        model_config_file: in place of `export_dir` a file of TensorFlow Serving that names several models, a
-            `ModelServerConfig` in protobuf's text format; read again when it changes.
-        name: the model's name in requests; "" means the name of the directory.
-        host: the address to listen at.
-        allowed_hosts: names besides `host`, "localhost" and addresses, accepted in REST requests; "*" accepts all.
+        export_dir: directory of a model; each subdirectory whose name is a number is a version.
+        model_config_file: file that lists several models, instead of `export_dir`: TensorFlow Serving's
+            `ModelServerConfig` in protobuf text format; it is reloaded when it changes.
+        name: name of the model in requests; "" means the name of the directory.
+        host: address to listen on.
+        allowed_hosts: host names accepted in REST requests, besides `host`, "localhost" and IP addresses; "*" accepts
+            all.
         rest_port: port of the REST interface; 0 means any free port.
         grpc_port: port of the gRPC interface; 0 means any free port.
-        tls_certificate: file with the certificate (or chain) in PEM for both ports; "" means no TLS.
-        tls_key: file with its key in PEM, without a password.
-        api_key_file: file with a key on each line, one of which requests must carry, except those for health and
-            states of models; "" means that none is needed.
-        keep_alive_seconds: how long an idle connection of REST is kept after an answer; gateways keep theirs for 60 s.
-        max_connections: most simultaneous connections to each interface, half of them from one address for REST, and
-            most simultaneous gRPC calls.
-        gateways: addresses, or networks such as 10.0.0.0/8, each address of which may have all connections of REST,
-            because it hands on those of many clients.
-        max_batch_size: most sentences of a batch; 1 disables merging.
-        max_batch_bytes: most bytes of text in a batch; a single sentence may exceed it.
-        num_streams: batches that run in parallel.
-        max_queue_bytes: most bytes of waiting text, with an overhead per sentence; a single request may exceed it.
-        max_unsent_bytes: most bytes of answers in memory that clients have not read yet; a single one may exceed it.
-        max_growing: most answers that grow at a time (`:stream`): each keeps the state of its search in memory.
-        cache_bytes: most bytes of answers that are kept, so that a sentence that was answered before is not run again;
-            0 keeps none.
-        request_seconds: longest time until a request is answered; then it is cancelled.
-        poll_seconds: time between two checks for new versions.
-        max_num_load_retries: how often loading a version is retried after a failure.
-        load_retry_seconds: time from a failure to load to the next try.
-        grace_seconds: time for pending requests when the server is stopped.
-        limits: the limits of a request.
+        tls_certificate: PEM file with the certificate (or chain) for both ports; "" disables TLS.
+        tls_key: PEM file with the certificate's private key, without a password.
+        api_key_file: file with one API key per line; requests must carry one of them, except health checks and queries
+            of a model's status; "" disables the check.
+        keep_alive_seconds: how long an idle REST connection is kept open after a response; proxies usually keep theirs
+            for 60 s.
+        max_connections: maximum number of concurrent connections to each interface, and of concurrent gRPC calls; a
+            REST client address may use half of the connections.
+        gateways: addresses, or networks such as 10.0.0.0/8, of proxies that forward many clients; each of these
+            addresses may use all REST connections.
+        max_batch_size: maximum number of sentences in a batch; 1 disables batching.
+        max_batch_bytes: maximum bytes of text in a batch; a single sentence may exceed it.
+        num_streams: number of batches that run in parallel.
+        max_queue_bytes: maximum bytes of queued text, including an overhead per sentence; a single request may exceed
+            it.
+        max_unsent_bytes: maximum bytes of large responses held in memory until clients have read them; a single
+            response may exceed it.
+        max_growing: maximum number of concurrent `:stream` requests; each one keeps its search state in memory.
+        cache_bytes: maximum size of the cache of outputs, which spares repeated sentences a second run; 0 disables the
+            cache.
+        request_seconds: time limit of a request; after that, the request is cancelled.
+        poll_seconds: interval between checks for new versions.
+        max_num_load_retries: number of retries after a version fails to load.
+        load_retry_seconds: time between a failure to load a version and the next attempt.
+        grace_seconds: time that pending requests have to finish when the server stops.
+        limits: limits on a request.
 
     Raises:
-        InputError: a value is out of range.
+        InputError: a value is invalid or out of range, options conflict, or `export_dir` is not a directory.
     """
 
     export_dir: str = ""
@@ -137,7 +145,7 @@ class ServingOptions:
 
     @property
     def model_name(self) -> str:
-        """The name of the model of `export_dir` in requests."""
+        """The name in requests of the model in `export_dir`."""
         return self.name or pathlib.Path(self.export_dir).resolve().name
 
 

@@ -1,7 +1,7 @@
-"""In which order waiting work is done, and how long it will take: nothing here has a clock or a thread.
+"""Decides the order of waiting work and estimates its run time. The module uses neither clocks nor threads.
 
-A row's cost is its bytes of text and some more (`Signature.costs`). Rows of one cost class are run together: costs up
-to 128, up to 512, up to 2048, and so on.
+The cost of a row is its bytes of text plus an overhead (`Signature.costs`). Rows of the same cost class are batched
+together: costs up to 128, up to 512, up to 2048, and so on.
 """
 
 import collections
@@ -10,40 +10,40 @@ from collections.abc import Mapping
 _SMALLEST_COST = 128
 _FIRST_LARGE_CLASS = 2
 
-# Added to each waiting time, so that of two requests that have just come the smaller goes first.
+# Added to each waiting time, so that the smaller of two new requests goes first.
 _HEAD_START_SECONDS = 0.1
 
-# How much of what was measured before a new measurement leaves.
+# Weight of earlier measurements in the moving averages.
 _KEPT = 0.9
 
 
 def cost_class(cost: int) -> int:
-    """The class of a row of this cost, from 0."""
+    """Returns the cost class of a row; classes are numbered from 0."""
     return ((max(cost - 1, 0) // _SMALLEST_COST).bit_length() + 1) // 2
 
 
 def is_large(number: int) -> bool:
-    """Whether batches of this cost class take so long that one stream is kept free of them."""
+    """Returns whether batches of this cost class take so long that one stream is kept free of them."""
     return number >= _FIRST_LARGE_CLASS
 
 
 def urgency(arrived: float, cost: float, now: float) -> float:
-    """How urgent a row is that has waited since `arrived`, in seconds; the most urgent goes first.
+    """Returns the urgency of a row that has waited since `arrived`, in seconds; the most urgent row goes first.
 
-    It grows with the waiting time, and the faster the less the row costs: short work goes first, but long work that
-    waits is overtaken less and less.
+    Urgency grows with the waiting time, and faster for cheaper rows. Short work goes first, but the longer a costly row
+    waits, the fewer rows overtake it.
     """
     return (now - arrived + _HEAD_START_SECONDS) / max(cost, 1)
 
 
 class Pace:
-    """How long work takes, as measured of the batches of each cost class.
+    """Estimates run times from measurements of each cost class.
 
-    Until some twenty batches of a class have run it takes them to be faster than they are, because the first calls of
-    a signature are slow and nobody should be refused for them.
+    The averages start at 0 seconds, so the first 20 or so batches of a class are underestimated. This is intended: the
+    first calls of a signature are slow, and no request should be refused because of them.
 
     Args:
-        batch_cost: the cost of a full batch.
+        batch_cost: cost of a full batch.
     """
 
     def __init__(self, batch_cost: int) -> None:
@@ -51,10 +51,10 @@ class Pace:
         self._costs: collections.defaultdict[int, float] = collections.defaultdict(lambda: float(batch_cost))
 
     def measure(self, number: int, cost: int, seconds: float) -> None:
-        """Takes in that a batch of class `number` and of this cost took so many seconds."""
+        """Records the cost and the run time in seconds of a batch of class `number`."""
         self._seconds[number] = _KEPT * self._seconds[number] + (1 - _KEPT) * seconds
         self._costs[number] = _KEPT * self._costs[number] + (1 - _KEPT) * cost
 
     def seconds(self, costs: Mapping[int, int]) -> float:
-        """How long one stream takes for work of these costs, by class."""
+        """Returns the expected seconds that one stream needs for work with these total costs, by class."""
         return sum(cost * self._seconds[number] / self._costs[number] for number, cost in costs.items())

@@ -1,4 +1,4 @@
-"""Requests cut into parts, which wait in queues, and the outputs of parts put together again."""
+"""Splits requests into parts, which wait in queues, and reassembles the outputs of the parts."""
 
 import collections
 import contextlib
@@ -10,19 +10,20 @@ import numpy as np
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
-# What waits and runs together: a signature and a cost class.
+# Parts with the same signature and cost class share a queue and may run in one batch.
 Key = tuple[Signature, int]
 
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """A request, cut into one part or several.
+    """A request, split into one or more parts.
 
     Attributes:
-        future: the future of all outputs; once it is done, nobody waits for the request any more.
-        order: int [rows], the row of the request that each row of its parts is; None if the order is the same.
-        parts: the parts that have not begun, of which only the first is in a queue.
-        outputs: the outputs of each part, None until it has run.
+        future: future of all outputs. Once it is done, no client waits for the request.
+        order: int [rows]. Entry i is the row of the request that became row i of the concatenated parts; None if the
+            order is unchanged.
+        parts: parts that have not started. Only the first one is in a queue.
+        outputs: outputs of each part, None until the part has run.
     """
 
     future: Future[Arrays]
@@ -33,16 +34,16 @@ class Request:
 
 @dataclasses.dataclass(eq=False)
 class Part:
-    """As much of a request as fits into a batch; most requests are one part.
+    """A piece of a request that fits into a batch. Most requests have a single part.
 
     Attributes:
-        request: the request that it belongs to.
-        index: its index among the request's parts.
-        inputs: arrays of its rows, by name.
-        rows: number of its rows.
-        cost: sum of its rows' costs.
-        key: signature and cost class, the key of its queue.
-        queued: the time at which it was queued, behind what other requests had queued until then.
+        request: the request that the part belongs to.
+        index: index of the part within the request.
+        inputs: input arrays by name, restricted to the rows of the part.
+        rows: number of rows.
+        cost: total cost of the rows.
+        key: signature and cost class, the key of the part's queue.
+        queued: monotonic time, in seconds, at which the part was queued.
     """
 
     request: Request
@@ -55,19 +56,19 @@ class Part:
 
 
 def rows_of(arrays: Arrays, start: int, end: int) -> Arrays:
-    """The rows from `start` to before `end` of each array."""
+    """Returns rows `start` to `end` (exclusive) of each array."""
     return {name: array[start:end] for name, array in arrays.items()}
 
 
 def concatenated(parts: list[Arrays]) -> Arrays:
-    """The rows of all parts, one part after another."""
+    """Concatenates the rows of all parts."""
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def check_rows(outputs: Arrays, rows: int) -> None:
-    """Raises a `ServingError` unless each output has one row per input row: rows must not reach the wrong request."""
+    """Raises a `ServingError` unless each output has one row per input row; rows could reach the wrong request."""
     for name, array in outputs.items():
         if array.shape[:1] != (rows,):
             raise ServingError(
@@ -78,10 +79,10 @@ def check_rows(outputs: Arrays, rows: int) -> None:
 
 
 def succeed(part: Part, outputs: Arrays) -> None:
-    """Notes a part's outputs, and answers its request if they were the last that were missing."""
+    """Stores a part's outputs and completes the request if no other outputs are missing."""
     request = part.request
     request.outputs[part.index] = outputs
-    # Two parts that end at the same time may both see all outputs; the first to set the result wins.
+    # Two parts that finish at the same time may both see all outputs; the first to set the result wins.
     complete = [part_outputs for part_outputs in request.outputs if part_outputs is not None]
     if len(complete) == len(request.outputs):
         answer = concatenated(complete)
@@ -93,6 +94,6 @@ def succeed(part: Part, outputs: Arrays) -> None:
 
 
 def fail(part: Part, error: ServingError) -> None:
-    """Answers a part's request with an error, unless it is answered already."""
+    """Fails a part's request with an error, unless the request is already done."""
     with contextlib.suppress(InvalidStateError):
         part.request.future.set_exception(error)

@@ -1,4 +1,4 @@
-"""Counts what is refused before it is a request to a model, and tells it in the log at a bounded rate."""
+"""Counts connections and requests that are refused before they reach a model, and logs them at a bounded rate."""
 
 import collections
 import contextlib
@@ -12,12 +12,12 @@ from t2t_keras.serving.request_errors import Code, ServingError
 
 _LOG = logging.getLogger(__name__)
 
-# Between two lines about one reason.
+# Minimum time between two log lines for one interface and reason.
 _SILENT_SECONDS = 60.0
 
 
 class Reason(enum.Enum):
-    """Why something is refused; the value says it in the log, the name in lower case is a metric's label."""
+    """Reason for a refusal. The value appears in the log, the name in lower case is a metric label."""
 
     CONNECTIONS = "too many connections or watching clients"
     HOST = "for another host, or from a page of another site"
@@ -27,10 +27,10 @@ class Reason(enum.Enum):
 
 
 class Refusals:
-    """Counts refusals, from any thread; the log has one line a minute at most for each interface and reason.
+    """Thread-safe counter of refusals; logs at most one line per minute for each interface and reason.
 
     Args:
-        count: is called with the interface, "rest" or "grpc", and the label of the reason.
+        count: called with the interface, "rest" or "grpc", and the metric label of the reason.
     """
 
     def __init__(self, count: Callable[[str, str], None]) -> None:
@@ -40,7 +40,13 @@ class Refusals:
         self._told: dict[tuple[str, Reason], float] = {}
 
     def add(self, interface: str, reason: Reason, client: str) -> None:
-        """Counts one of the interface "rest" or "grpc"; `client` is the address that it came from."""
+        """Counts a refusal.
+
+        Args:
+            interface: "rest" or "grpc".
+            reason: reason for the refusal.
+            client: address of the client, for the log.
+        """
         self._count(interface, reason.name.lower())
         kind, now = (interface, reason), time.monotonic()
         with self._lock:
@@ -62,5 +68,5 @@ class Refusals:
 
 
 def address(client: tuple[str, int] | None) -> str:
-    """The address of a client of REST, as ASGI has it."""
+    """Returns the address of a REST client from the `client` entry of an ASGI scope."""
     return client[0] if client else "an unknown address"

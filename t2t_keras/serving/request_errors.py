@@ -1,18 +1,19 @@
-"""The exception with which the server refuses a request, shared by REST and gRPC."""
+"""Exceptions that the REST and gRPC front ends translate into error responses."""
 
 import tensorflow as tf
 from grpc import StatusCode as Code  # TensorFlow's error codes have the same names and numbers
 
-# Of a message, which may quote what a client sent. gRPC sends messages of up to 8 KiB, a character as up to 12 bytes.
+# Maximum length of a message, which may quote what a client sent. gRPC limits messages to 8 KiB, and a character can
+# take 12 bytes.
 _MOST_CHARACTERS = 600
 
 
 class ServingError(Exception):
-    """A request that is answered with an error.
+    """An error that is reported to the client.
 
     Args:
-        code: the kind of error, which each front end maps to its status.
-        message: what is wrong and what would be right, for the client; a very long one is cut.
+        code: kind of error, which each front end maps to its own status.
+        message: message for the client; truncated after 600 characters.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -24,18 +25,18 @@ class ServingError(Exception):
 
 
 class TooLarge(ServingError):
-    """A request above the size limit; the message states its size and the limit."""
+    """The request exceeds the size limit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.RESOURCE_EXHAUSTED, message)
 
 
 class Busy(ServingError):
-    """A request that the server has no room for at the moment.
+    """The server cannot accept the request at the moment.
 
     Args:
-        message: what there is no room for.
-        retry_seconds: after how many seconds there may be room.
+        message: message for the client.
+        retry_seconds: number of seconds after which the client should retry.
     """
 
     def __init__(self, message: str, retry_seconds: int = 1) -> None:
@@ -44,16 +45,16 @@ class Busy(ServingError):
 
 
 def invalid(message: str) -> ServingError:
-    """Returns the error of a request that is itself wrong."""
+    """Returns an error for an invalid request."""
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
 def serving_error(error: BaseException) -> ServingError:
-    """Converts any exception to one that can be sent to a client."""
+    """Converts any exception to a `ServingError` that can be sent to a client."""
     if isinstance(error, ServingError):
         return error
     if isinstance(error, tf.errors.OpError):
-        # The text around it names nodes of the graph, which mean nothing to a client.
+        # The surrounding text names graph nodes, which mean nothing to a client.
         message = (error.message or "").split("\n\t [[")[0].split("<stack traces unavailable>")[-1].strip()
         code = next(code for code in Code if code.value[0] == error.error_code)
         return ServingError(code, message or type(error).__name__)

@@ -1,4 +1,4 @@
-"""Loads a version of a model and warms it up."""
+"""Loads a version of a model from a SavedModel and warms it up."""
 
 import contextlib
 import json
@@ -31,33 +31,36 @@ GRAPH_FILE = "saved_model.pb"
 CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
 WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
-_PROBE = b"<context> Hello."  # a symbol of question answering, which other models read as any word
+_PROBE = b"<context> Hello."  # question-answering models have a symbol `<context>`; others read it as a word
 
-# Given a version's directory, it returns functions that answer some of its signatures, by name, in place of its graph;
-# an `InputError` if they cannot answer as the version asks for.
+# A function that takes a version's directory and returns replacements for some of its signatures, by name. They run in
+# place of the graph's functions. It raises an `InputError` if they cannot meet the version's requirements.
 Substitutes = Callable[[pathlib.Path], Mapping[str, Function]]
 
 
 def no_substitutes(path: pathlib.Path) -> Mapping[str, Function]:
-    """All signatures are answered by the graph."""
+    """Replaces no signatures, so the graph serves all of them."""
     return {}
 
 
 class Model:
-    """The loaded SavedModel of the version with number `version`, from the directory `path`.
+    """A loaded version of a model.
 
-    `substitutes` may answer some of its signatures in place of its graph.
+    Args:
+        path: directory of the SavedModel.
+        version: version number.
+        substitutes: returns replacements for some of the signatures; see `Substitutes`.
 
     Attributes:
-        path: the directory.
-        version: the version's number.
+        path: directory of the SavedModel.
+        version: version number.
         signatures: signatures by name.
-        signature_defs: the signatures as the SavedModel describes them.
-        about: "source_language", "target_language" and "task" as far as the export records them.
+        signature_defs: the signatures as described in the SavedModel.
+        about: "source_language", "target_language" and "task", if the export records them.
 
     Raises:
-        ServingError: a file is missing or damaged, TensorFlow cannot load the graph, or there are no substitutes for
-            this version.
+        ServingError: a file is missing or damaged, TensorFlow cannot load the graph, or `substitutes` rejects the
+            version.
         tf.errors.OpError: TensorFlow cannot read the weights.
     """
 
@@ -67,16 +70,16 @@ class Model:
         graph = _meta_graph(path)
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
-        # The samples of an export that samples are not kept, although each is a function of its text.
+        # Outputs of an export that samples are not cached, although sampling is deterministic given the text.
         kept = set() if _section(config, "decode").get("sampling") else repeatable(graph)
         self.about = _about(config)
         _check_files(path, config)
         functions = _substituted(path, substitutes)
         if (path / CONFIG_FILE).is_file():
-            # Rewriting graphs is the longest step of loading and does not speed up an export of this project. Other
-            # SavedModels may gain from it.
+            # Graph rewriting is the slowest step of loading and does not speed up exports of this project. Other
+            # SavedModels may benefit from it.
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-        # Kept because the variables live only as long as this object.
+        # The variables live only as long as this object.
         self._loaded = _load(path)
         weakref.finalize(self, _free, _resources(self._loaded)).atexit = False
         self.signatures = {
@@ -86,11 +89,15 @@ class Model:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether the directory still has the graph that was loaded, and not another export of the same number."""
+        """Whether the directory still holds the loaded graph, judged by the size and modification time of its file."""
         return self._look == _look(self.path)
 
     def signature(self, name: str) -> Signature:
-        """Returns a signature by name, "" meaning "serving_default"; a `ServingError` if there is none of this name."""
+        """Returns a signature by name; "" means "serving_default".
+
+        Raises:
+            ServingError: there is no signature with this name.
+        """
         name = name or DEFAULT_SIGNATURE
         if name not in self.signatures:
             known = ", ".join(repr(known) for known in sorted(self.signatures))
@@ -100,10 +107,14 @@ class Model:
         return self.signatures[name]
 
     def warm_up(self, path: pathlib.Path) -> int:
-        """Runs the warm-up requests of the directory `path` and returns their number; it may raise any exception.
+        """Runs the warm-up requests in the directory `path`; may raise any exception.
 
-        They run in parallel because TensorFlow prepares each signature on one core. What it makes for a signature lies
-        in the heap of the thread that asks first, so these threads stay as long as the model (see `machine.heaps`).
+        The requests run in parallel, because TensorFlow prepares each signature on a single core. It allocates the
+        signature's objects in the heap of the first calling thread, so the threads are kept alive as long as the model
+        (see `machine.heaps`).
+
+        Returns:
+            Number of requests.
         """
         file = path / WARM_UP_FILE
         if not file.exists():
@@ -116,9 +127,9 @@ class Model:
         return len(list(self._warmers.map(self._run_record, records)))
 
     def check_answer(self) -> None:
-        """Has the model answer one line, if its usual signature takes lines of text; raises any exception otherwise.
+        """Runs the default signature on one line of text, if it takes lines of text; may raise any exception.
 
-        So a version without warm-up requests is tried too before it is served.
+        This also tests versions without warm-up requests before they are served.
         """
         signature = self.signatures.get(DEFAULT_SIGNATURE)
         if not signature or [spec.dtype for spec in signature.inputs.values()] != [tf.string] or not signature.in_rows:
@@ -129,7 +140,7 @@ class Model:
         except tf.errors.InvalidArgumentError:
             if (self.path / CONFIG_FILE).is_file():
                 raise
-            return  # a model of others, whose strings are images, say, has answered too
+            return  # not an export of this project; its strings may be images, and rejecting a text shows that it runs
         check_rows(outputs, 1)
         for name, array in outputs.items():
             if array.dtype.kind == "f" and np.isnan(array).any():
@@ -149,7 +160,7 @@ class Model:
 
 
 def ready_model(path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> Model:
-    """A version from its directory, warmed up, that has answered; any exception if it cannot."""
+    """Loads a version, warms it up and checks an output; may raise any exception."""
     model = Model(path, version, substitutes)
     model.warm_up(path)
     model.check_answer()
@@ -157,7 +168,7 @@ def ready_model(path: pathlib.Path, version: int, substitutes: Substitutes = no_
 
 
 def _look(path: pathlib.Path) -> tuple[int, int] | None:
-    """What tells one graph's file from another."""
+    """Returns the size and modification time of the graph's file, or None if the file cannot be accessed."""
     with contextlib.suppress(OSError):
         stat = (path / GRAPH_FILE).stat()
         return stat.st_size, stat.st_mtime_ns
@@ -191,11 +202,11 @@ def _signature(name: str, function: Any, substitute: Function | None, is_repeata
 
 
 def _load(path: pathlib.Path) -> Any:
-    """Loads a SavedModel; says in words what TensorFlow says in names of its own."""
+    """Loads a SavedModel and raises a `ServingError` with a readable message if TensorFlow cannot interpret it."""
     try:
         return tf.saved_model.load(str(path))
     except (tf.errors.OpError, OSError):
-        raise  # they name the file
+        raise  # the message names the file
     except Exception as error:
         raise ServingError(
             Code.DATA_LOSS,
@@ -205,7 +216,7 @@ def _load(path: pathlib.Path) -> Any:
 
 
 def _resources(loaded: Any) -> list[tf.Tensor]:
-    """The handles of tables and vocabularies; TensorFlow Text's would stay in memory after the model."""
+    """Returns the handles of tables and vocabularies; TensorFlow Text would keep its own in memory after the model."""
     resource = tf.saved_model.experimental.TrackableResource
     found = tf.train.TrackableView(loaded).descendants()
     handles = [each.resource_handle for each in found if isinstance(each, resource)]
@@ -218,7 +229,7 @@ def _free(handles: Sequence[tf.Tensor]) -> None:
 
 
 def _config(path: pathlib.Path) -> dict[str, Any]:
-    """The configuration of an export of this project; empty for any other SavedModel."""
+    """Returns the configuration of an export of this project; empty for any other SavedModel."""
     try:
         config = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -227,7 +238,7 @@ def _config(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _about(config: dict[str, Any]) -> dict[str, str]:
-    """Languages and task, as far as a configuration has them."""
+    """Returns the languages and the task, if the configuration has them."""
     values = _section(config, "data")
     about = {name: values.get(name) for name in ("source_language", "target_language", "task")}
     return {name: value for name, value in about.items() if isinstance(value, str)}
@@ -239,7 +250,7 @@ def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _check_files(path: pathlib.Path, config: dict[str, Any]) -> None:
-    """Compares files with the checksums of an export: a damaged vocabulary would translate, but wrongly."""
+    """Verifies the checksums of an export; a model with a damaged vocabulary would run, but translate wrongly."""
     checksums = _section(config, "export").get("sha256")
     for name, checksum in checksums.items() if isinstance(checksums, dict) else ():
         file = path / name

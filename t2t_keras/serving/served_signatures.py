@@ -1,4 +1,4 @@
-"""A signature of a SavedModel: checks the inputs of a call and computes its outputs."""
+"""Signatures of SavedModels, which check the inputs of a call and compute its outputs."""
 
 import dataclasses
 import functools
@@ -15,15 +15,15 @@ from t2t_keras.serving.request_errors import invalid
 Arrays = dict[str, np.ndarray]
 Function = Callable[..., dict[str, tf.Tensor]]
 
-# Estimated bytes of text per element of an output whose size depends on the text. Tokens are rarely shorter; if they
-# are, `check_size` refuses the computed outputs.
+# Estimated bytes of text per output element, where the size of an output depends on the text. Tokens are rarely
+# shorter. If they are, `check_size` rejects the outputs after they are computed.
 _BYTES_PER_ELEMENT = 2
 
-# The cost of an empty row, and of each number in a row of variable length, such as a token id, in bytes of text.
+# Costs in units of bytes of text: of an empty row, and of each value, such as a token id, in a row of variable length.
 ROW_COST = 32
 _NUMBER_COST = 4
 
-MOST_DIMENSIONS = 16  # of an input
+MOST_DIMENSIONS = 16  # maximum rank of an input
 
 _numbers = itertools.count()
 
@@ -33,12 +33,12 @@ class Signature:
     """A signature of a SavedModel.
 
     Attributes:
-        name: its name in requests.
-        inputs: dtype and shape of each input by name; a call must give all of them.
+        name: name of the signature in requests.
+        inputs: dtype and shape of each input by name. A call must provide all of them.
         outputs: dtype and shape of each output by name.
-        function: takes the inputs as tensors by keyword and returns the outputs by name.
-        repeatable: whether the same inputs always have the same outputs, so that these may be kept.
-        number: a number that no other signature of this process has, unlike its name.
+        function: takes the inputs as keyword tensors and returns the outputs by name.
+        repeatable: whether the same inputs always produce the same outputs, so that outputs may be cached.
+        number: identifies the signature within this process. Names are not unique across models and versions.
     """
 
     name: str
@@ -50,30 +50,36 @@ class Signature:
 
     @functools.cached_property
     def in_rows(self) -> bool:
-        """Whether the first dimension of all inputs and outputs is the batch."""
+        """Whether the first dimension of all inputs and outputs is a variable batch dimension."""
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
         return bool(self.inputs) and all(shape.rank and shape[0] is None for shape in shapes)
 
     @functools.cached_property
     def mergeable(self) -> bool:
-        """Whether calls may be merged along the batch: all other sizes are known, so none depends on other calls."""
+        """Whether calls may be merged into a batch: all other dimensions are static, so no call affects another."""
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
         return self.in_rows and all(shape[1:].is_fully_defined() for shape in shapes)
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Runs checked inputs; strings are bytes in object arrays. Bad values raise `tf.errors.OpError`."""
+        """Runs the signature on checked inputs; strings are bytes in object arrays.
+
+        Raises:
+            tf.errors.OpError: the graph rejects a value.
+        """
         tensors = {name: tf.constant(array, self.inputs[name].dtype) for name, array in inputs.items()}
-        kinds = {tf.string: object}  # of a scalar string, TensorFlow gives bytes
+        kinds = {tf.string: object}  # TensorFlow returns plain bytes for a scalar string
         outputs = self.function(**tensors)
         return {name: np.asarray(output.numpy(), kinds.get(output.dtype)) for name, output in outputs.items()}
 
     def check(self, inputs: Arrays, limits: Limits) -> int:
-        """Checks a call's inputs before anything is computed, and returns its number of sentences.
+        """Checks the inputs of a call before anything is computed.
 
-        That number is the first dimension of the inputs, or 1 if they have none.
+        Returns:
+            Number of sentences: the first dimension of the inputs, or 1 if all inputs are scalars.
 
         Raises:
-            ServingError: the inputs do not fit the signature, are too many or too long, or make outputs too large.
+            ServingError: the inputs do not match the signature, there are too many or too long ones, or the outputs
+                would be too large.
         """
         self.check_names(inputs)
         for name, array in inputs.items():
@@ -102,7 +108,7 @@ class Signature:
         return num_rows
 
     def _expected_elements(self, inputs: Arrays, num_rows: int) -> int:
-        """Estimates the number of elements of all outputs; an unknown dimension counts as long as the longest input."""
+        """Estimates the number of elements in all outputs, with the longest input as the size of unknown dimensions."""
         lengths = [1]
         for name, array in inputs.items():
             if array.dtype == object:
@@ -116,11 +122,11 @@ class Signature:
 
     @functools.cached_property
     def _output_rows(self) -> list[list[int | None]]:
-        """The sizes of a row of each output that has rows."""
+        """The sizes of a row of each output, except scalar outputs and outputs of unknown rank."""
         return [[*spec.shape][1:] for spec in self.outputs.values() if spec.shape.rank]
 
     def costs(self, inputs: Arrays, num_rows: int) -> np.ndarray:
-        """The approximate work of each row of checked inputs, in bytes of text: int64 [num_rows]."""
+        """Estimates the work for each row of checked inputs, in units of bytes of text; int64 [num_rows]."""
         costs = np.full(num_rows, ROW_COST)
         for name, array in inputs.items():
             if array.shape[:1] != (num_rows,):
@@ -143,7 +149,7 @@ class Signature:
             )
 
     def check_outputs(self, names: Sequence[str]) -> None:
-        """Raises a `ServingError` if `names`, the requested outputs, has an unknown name or the same name twice."""
+        """Raises a `ServingError` if `names`, the requested outputs, contains an unknown or a duplicate name."""
         unknown = set(names) - set(self.outputs)
         if unknown:
             raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
@@ -152,7 +158,7 @@ class Signature:
 
 
 def check_size(outputs: Arrays, limits: Limits) -> None:
-    """Raises a `ServingError` if the outputs, arrays by name, have more elements in all than the limit."""
+    """Raises a `ServingError` if all outputs together have more elements than `max_output_elements`."""
     num_elements = sum(array.size for array in outputs.values())
     if num_elements > limits.max_output_elements:
         raise invalid(
@@ -162,7 +168,7 @@ def check_size(outputs: Arrays, limits: Limits) -> None:
 
 
 def _free_size(sizes: Iterable[int], shape: tf.TensorShape) -> int:
-    """The number of elements of a row in the dimensions that the signature leaves open."""
+    """Returns the product of a row's sizes in the dimensions that the signature leaves unspecified."""
     if shape.rank is None:
         return math.prod([*sizes][1:])
     return math.prod(size for size, known in list(zip(sizes, shape, strict=True))[1:] if known is None)
@@ -184,7 +190,7 @@ def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:
 
 
 def _is_of(sizes: Collection[int], shape: tf.TensorShape) -> bool:
-    """`shape.is_compatible_with(sizes)`, which takes a tenth of what a small request costs."""
+    """A faster version of `shape.is_compatible_with(sizes)`, which takes a tenth of the time of a small request."""
     if shape.rank is None:
         return True
     return len(sizes) == shape.rank and all(known in (None, size) for size, known in zip(sizes, shape, strict=True))

@@ -1,4 +1,4 @@
-"""Starts and stops the server: the model, its two front ends, and their event loop."""
+"""Starts and stops the server: its models, its two front ends, and their event loop."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.served_models import Substitutes, no_substitutes
 
-# Closes connections that never complete the handshake, idle ones, and those of clients that vanished.
+# Closes connections that never complete the handshake, idle ones, and those of clients that disappeared.
 _GRPC_CONNECTIONS = {
     "grpc.server_handshake_timeout_ms": 10_000,
     "grpc.max_connection_idle_ms": 300_000,
@@ -33,23 +33,30 @@ _GRPC_CONNECTIONS = {
     "grpc.keepalive_timeout_ms": 20_000,
 }
 
-# Connections that wait until they are accepted.
+# Maximum number of connections that wait to be accepted.
 _BACKLOG = 128
 
-# What the front ends have, after the grace period, to send errors.
+# Time that the front ends have after the grace period to send errors.
 _CUT_OFF_SECONDS = 1
 
 
 class Server:
-    """A server that runs in its own threads; for the arguments see `Core`, `ReadDocuments` and `Glossaries`.
+    """A server that runs in background threads.
 
-    Raises:
-        InputError: the configuration of models, the certificate or the keys are faulty.
+    Args:
+        options: settings of the server.
+        around_load: returns a context manager that is active while a version is loaded.
+        substitutes: see `Substitutes`.
+        read: parses documents with markup; None if they are not supported.
+        glossaries: reads the glossaries of requests; None if they are not supported.
 
     Attributes:
         core: the server without its front ends.
-        rest_address: "host:port" of the REST interface, once started.
-        grpc_address: "host:port" of the gRPC interface, once started.
+        rest_address: "host:port" of the REST interface, set by `start`.
+        grpc_address: "host:port" of the gRPC interface, set by `start`.
+
+    Raises:
+        InputError: the configuration of the models, the certificate or the key file is invalid.
     """
 
     def __init__(
@@ -71,17 +78,19 @@ class Server:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Listens and then loads the model, without which requests get errors; returns once it is loaded.
+        """Opens the ports, then loads the models; returns after one attempt to load each of them.
+
+        Requests for a model get errors until it is loaded.
 
         Raises:
             OSError: an address is not available.
-            InputError: as for `ConfiguredModels.start`.
+            InputError: see `ConfiguredModels.start`.
         """
         listener = listen(self._options.host, self._options.rest_port)
         self._thread = threading.Thread(target=self._run, args=(listener,), name="front-ends", daemon=True)
         self._thread.start()
         try:
-            # A port that is taken is told before the model is loaded.
+            # Reports a port that is in use before the models are loaded.
             self._serves.result()
             self.core.models.start()
         except Exception:
@@ -89,9 +98,12 @@ class Server:
             raise
 
     def stop(self) -> bool:
-        """Stops the server; returns whether all requests were answered in `grace_seconds`. The others are refused.
+        """Stops the server. Requests that are unanswered after `grace_seconds` fail with an error.
 
-        It may be called again, and of a server that did not start.
+        May be called repeatedly, and on a server that was not started.
+
+        Returns:
+            Whether all requests were answered.
         """
         if not self._thread:
             return self.core.close(0)
@@ -123,11 +135,11 @@ class Server:
         while not rest_server.started:
             if serving.done():
                 await grpc_server.stop(0)
-                serving.result()  # raises what it ended with
+                serving.result()  # raises its exception, if any
                 raise OSError("the REST interface did not start")
             await asyncio.sleep(0.01)
-        # asyncio accepts as many connections in a row as it was told to let wait. Without descriptors for them it logs
-        # each, so it was told one; more may wait.
+        # asyncio accepts up to `backlog` connections in a row and logs each failure if file descriptors run out, so
+        # uvicorn was given a backlog of 1. The socket itself may queue more.
         listener.listen(_BACKLOG)
         self._serves.set_result(loop)
         await self._told_to_stop.wait()
@@ -135,12 +147,12 @@ class Server:
         grace = self._options.grace_seconds
         ending = asyncio.gather(serving, grpc_server.stop(grace + _CUT_OFF_SECONDS))
         await asyncio.wait([ending], timeout=grace)
-        # What still waits or runs gets an error, which both front ends have time to send.
+        # Pending requests fail now, while both front ends still have time to send the errors.
         self.core.abandon()
         await ending
 
     def _bound_grpc(self) -> grpc.aio.Server:
-        """A gRPC server that listens and does not answer yet."""
+        """Returns a gRPC server that is bound to its port but not started."""
         server = grpc.aio.server(
             interceptors=[KeyInterceptor(self._keys, self.core.refusals)] if self._keys else [],
             options=[
@@ -148,7 +160,7 @@ class Server:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_allowed_incoming_connections", self._options.max_connections),
                 *_GRPC_CONNECTIONS.items(),
-                # Otherwise a second server at this port would silently get some of the requests.
+                # Otherwise a second server on the same port would silently get some of the requests.
                 ("grpc.so_reuseport", 0),
             ],
             maximum_concurrent_rpcs=self._options.max_connections,
@@ -176,7 +188,7 @@ class Server:
             ),
             ssl_certfile=self._options.tls_certificate or None,
             ssl_keyfile=self._options.tls_key or None,
-            # uvicorn also counts the connection that asks.
+            # uvicorn's count includes the new connection.
             limit_concurrency=self._options.max_connections + 1,
             log_config=None,
             log_level="error",
@@ -191,18 +203,23 @@ class Server:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens at `host`, a name or an IPv4 or IPv6 address, and `port`, 0 meaning any free port.
+    """Returns a listening socket.
+
+    Args:
+        host: name, IPv4 address or IPv6 address; "::" includes IPv4.
+        port: port number; 0 means any free port.
 
     Raises:
         OSError: the address is not available; the message names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    is_dual = host == "::" and socket.has_dualstack_ipv6()  # as gRPC has it: IPv4 too
+    is_dual = host == "::" and socket.has_dualstack_ipv6()  # "::" includes IPv4, as in gRPC
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
         raise OSError(f"cannot listen at {_address(host, port)}: {error.strerror or error}") from error
-    # Inherited by connections. Without it an answer's body waits up to 40 ms until the client acknowledges its head.
+    # Inherited by connections. Without it, the body of a response waits up to 40 ms until the client acknowledges the
+    # head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

@@ -1,4 +1,4 @@
-"""Follows the versions of a model in its directory and serves those that are wanted and can be loaded."""
+"""Watches the directory of a model for versions, and serves those that the policy selects and that can be loaded."""
 
 import contextlib
 import dataclasses
@@ -20,13 +20,13 @@ from t2t_keras.serving.served_models import Model, ready_model
 
 _LOG = logging.getLogger(__name__)
 
-# The files of a directory with their sizes and times of modification, to notice changes.
+# Names, sizes and modification times of the files in a directory, to detect changes.
 _Look = tuple[tuple[str, int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Failure:
-    """A version that could not be loaded: its files, the number of tries, and the time of the last one."""
+    """A version that could not be loaded: its files, the number of attempts, and the time of the last one."""
 
     look: _Look
     tries: int
@@ -38,9 +38,9 @@ class VersionStatus:
     """The status of a version.
 
     Attributes:
-        version: the version's number.
-        state: as in TensorFlow Serving: "LOADING", "AVAILABLE", "UNLOADING" or "END".
-        error: why it could not be loaded, or None.
+        version: version number.
+        state: "LOADING", "AVAILABLE", "UNLOADING" or "END", as in TensorFlow Serving.
+        error: why the version could not be loaded, or None.
     """
 
     version: int
@@ -49,24 +49,25 @@ class VersionStatus:
 
 
 class Versions:
-    """Follows a directory of versions and lends the latest that can be loaded, or those that a policy chooses.
+    """Watches a model's directory and lends the served versions to requests.
 
-    A new version is loaded and warmed up while the old one serves, then replaces it at once; the old one is unloaded
-    after the last request that uses it. If the served version's directory disappears, the latest of the others is
-    served; if none is left, what is loaded stays.
+    The latest loadable version is served, or those that a policy selects. A new version is loaded and warmed up while
+    the old one is served. It then replaces the old one, which is unloaded after the last request that uses it. If the
+    directory of a served version disappears, the latest remaining version is served. If none remains, the loaded one
+    stays in service.
 
     Args:
-        export_dir: the directory whose subdirectories with numbers as names are versions.
-        name: the model's name, for messages.
-        max_retries: how often a version that fails to load is tried again; a change of its files starts anew.
-        retry_seconds: time from a failure to the next try.
-        load: returns the model, loaded and ready to answer, given a version's directory and number.
-        around_load: returns a context manager, within which each version is loaded.
-        on_unload: called with each version that is unloaded, from any thread and under a lock.
+        export_dir: directory of the model. Each subdirectory whose name is a number is a version.
+        name: name of the model, for messages.
+        max_retries: number of retries after a version fails to load; the count restarts when its files change.
+        retry_seconds: time between a failure and the next attempt.
+        load: loads a model, given the directory and the number of a version, and returns it ready to serve.
+        around_load: returns a context manager that is active while a version is loaded.
+        on_unload: called with each version that is unloaded, from any thread and while a lock is held.
 
     Attributes:
-        export_dir: the directory.
-        thread: what follows it, once started.
+        export_dir: directory of the model.
+        thread: the thread that watches the directory, or None before `start`.
     """
 
     def __init__(
@@ -90,31 +91,31 @@ class Versions:
         self._poll_lock = threading.Lock()
         self._policy = VersionPolicy()
         self._labels: Mapping[str, int] = {}
-        self._labels_before: dict[str, int] = {}  # those whose new version was never served yet
+        self._labels_before: dict[str, int] = {}  # old versions of labels whose new version was never served yet
         self._served: dict[int, Model] = {}
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
         self._failed: dict[int, _Failure] = {}
         self._complaint = ""
-        self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # of which was said that they have other files
+        self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # models whose changed files were reported
         self._changed = False  # whether versions came or went since `_set_aside`
         self._stopped = threading.Event()
         self.thread: threading.Thread | None = None
 
     def start(self, poll_seconds: float) -> None:
-        """Looks for versions now, and then every `poll_seconds` in the background."""
+        """Polls now, and then every `poll_seconds` in a background thread."""
         self.poll()
         self.thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
         self.thread.start()
 
     def stop(self) -> None:
-        """Stops following the directory; a load, which cannot be interrupted, may still be running."""
+        """Stops watching the directory. A load in progress cannot be interrupted and may still be running."""
         self._stopped.set()
 
     def choose(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
-        """Says which versions are wanted, from the next `poll` on, and which labels they have.
+        """Sets the policy, which takes effect at the next `poll`, and the labels.
 
-        A label that was given to another version stands for that as long as its new one has never been served.
+        A label that moves to a different version continues to refer to the old one until the new one is served.
         """
         with self._lock:
             before = {label: self._standing_for(label) for label in self._labels}
@@ -124,7 +125,7 @@ class Versions:
             }
 
     def withdraw(self) -> None:
-        """Stops following and serves no version any more; each is unloaded after its last request."""
+        """Stops watching and retires all versions; each one is unloaded after its last request."""
         self._stopped.set()
         with self._poll_lock:
             self._retire(())
@@ -136,7 +137,11 @@ class Versions:
             return max(self._served, default=None)
 
     def number(self, version: int | str | None) -> int | None:
-        """The number that a label stands for; what is no label stays. A `ServingError` for an unknown label."""
+        """Returns the version number of a label; a number or None is returned unchanged.
+
+        Raises:
+            ServingError: the label is unknown.
+        """
         with self._lock:
             return self._standing_for(version)
 
@@ -151,13 +156,13 @@ class Versions:
 
     @contextlib.contextmanager
     def lend(self, version: int | str | None = None) -> Iterator[Model]:
-        """Lends a version, or for None the latest; it stays loaded within the block, and longer with `keep`.
+        """Lends a version, which stays loaded within the `with` block, or longer with `keep`.
 
         Args:
-            version: a number or a label.
+            version: number, label, or None for the latest version.
 
         Raises:
-            ServingError: this version is not served, or no version is, or the label is unknown.
+            ServingError: the label is unknown, or the version is not served.
         """
         with self._lock:
             number = self._standing_for(version)
@@ -172,7 +177,7 @@ class Versions:
             self.release(model)
 
     def keep(self, model: Model) -> None:
-        """Keeps a lent model loaded beyond the block, until `release`."""
+        """Keeps a lent model loaded beyond the block, until `release` is called."""
         with self._lock:
             self._uses[model] += 1
 
@@ -182,12 +187,12 @@ class Versions:
             self._forget_unused(model)
 
     def statuses(self) -> list[VersionStatus]:
-        """The status of each known version, the latest first."""
+        """Returns the status of each known version, the latest first."""
         with self._lock:
             return sorted(self._statuses.values(), key=lambda status: -status.version)
 
     def poll(self) -> None:
-        """Looks for versions once, loads those that are wanted and not served yet, and retires the others."""
+        """Scans the directory once, loads selected versions that are not served yet, and retires the others."""
         with self._poll_lock:
             if not self._stopped.is_set():
                 self._poll()
@@ -217,7 +222,7 @@ class Versions:
             if version in self._served or self._try(directories[version], version):
                 kept.add(version)
         if kept:
-            with self._lock:  # what a label goes on to stand for
+            with self._lock:  # versions that a label still refers to
                 kept |= {number for label, number in self._labels_before.items() if label in self._labels}
             self._retire(kept)
 
@@ -230,13 +235,13 @@ class Versions:
                 _LOG.exception("looking for versions of %s failed", self._name)
 
     def _complain(self, message: str) -> None:
-        """Logs a problem of the whole directory, once."""
+        """Logs a problem with the whole directory; a message that repeats is logged once."""
         if message and message != self._complaint:
             _LOG.warning("%s", message)
         self._complaint = message
 
     def _warn_of_replaced(self, directories: dict[int, pathlib.Path]) -> None:
-        """Says once of a served version that its files are others now; as in TensorFlow Serving it is not reloaded."""
+        """Warns once if the files of a served version were replaced; as in TensorFlow Serving, it is not reloaded."""
         for version in self._served.keys() & directories.keys():
             model = self._served[version]
             if not model.is_as_loaded and model not in self._replaced:
@@ -257,7 +262,7 @@ class Versions:
                     del self._statuses[version]
 
     def _try(self, path: pathlib.Path, version: int) -> bool:
-        """Loads a version and serves it; returns whether that worked."""
+        """Loads a version and serves it, unless a retry is not due; returns whether the version is served."""
         look, before = _look(path), self._failed.get(version)
         tries = 1
         if before and before.look == look:
@@ -274,7 +279,7 @@ class Versions:
                 model = made_apart(functools.partial(self._load, path, version))
         except Exception as error:
             cause = serving_error(error)
-            if cause.code is Code.FAILED_PRECONDITION:  # what its files ask for, this server cannot do
+            if cause.code is Code.FAILED_PRECONDITION:  # this server does not support the version, so do not retry
                 tries = self._max_retries + 1
             self._failed[version] = _Failure(look, tries, time.monotonic())
             self._refuse(version, tries, cause)
@@ -292,7 +297,7 @@ class Versions:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 
     def _serve(self, model: Model) -> None:
-        """Serves a model from now on, besides those that are served."""
+        """Adds a model to the served versions."""
         with self._lock:
             self._served[model.version] = model
             self._uses[model] = 0
@@ -302,7 +307,7 @@ class Versions:
             self._statuses[model.version] = VersionStatus(model.version, "AVAILABLE")
 
     def _retire(self, kept: Collection[int]) -> None:
-        """Serves no others than these versions from now on; the others are unloaded after their last requests."""
+        """Stops serving all versions except `kept`; each one is unloaded after its last request."""
         with self._lock:
             for version in set(self._served) - set(kept):
                 model = self._served.pop(version)
@@ -315,7 +320,7 @@ class Versions:
             return
         del self._uses[model]
         self._changed = True
-        # A version that was loaded again meanwhile has a newer status.
+        # A version that was reloaded in the meantime has a newer status.
         if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
             self._statuses[model.version] = VersionStatus(model.version, "END")
         self._on_unload(model)
@@ -323,20 +328,20 @@ class Versions:
 
 
 def _set_aside() -> None:
-    """Frees what is left of versions, and has the search for garbage pass over all that lives now (`gc.freeze`).
+    """Frees the remains of unloaded versions and excludes all live objects from garbage collection (`gc.freeze`).
 
-    Else each search goes through the graphs of a model, which takes some 0.3 s, several times a minute, and nobody is
-    answered meanwhile. Nothing is done in a program that did not begin with it.
+    Otherwise each collection would traverse the models' graphs, which takes about 0.3 s, several times a minute, and
+    blocks all requests. Does nothing unless the program has called `gc.freeze` before.
     """
     if gc.get_freeze_count():
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        give_back()  # some 200 MB a version with a small model
+        give_back()  # about 200 MB per version of a small model
 
 
 def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The directory of each version; other entries are ignored."""
+    """Returns the directory of each version by number; other entries are ignored."""
     entries = sorted(entry.path for entry in os.scandir(export_dir) if entry.is_dir() and _is_number(entry.name))
     return {int(os.path.basename(path)): pathlib.Path(path) for path in entries}
 
@@ -349,7 +354,7 @@ def _is_number(name: str) -> bool:
 def _look(path: pathlib.Path) -> _Look:
     look = []
     for file in sorted(path.rglob("*")):
-        with contextlib.suppress(OSError):  # deleted meanwhile
+        with contextlib.suppress(OSError):  # deleted in the meantime
             stat = file.stat()
             look.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
     return tuple(look)

@@ -1,1 +1,1 @@
-"""Studies: the tables of the paper, row by row, from trainings on data of one's own."""
+"""Studies, which reproduce the tables of the paper row by row on the user's own data."""

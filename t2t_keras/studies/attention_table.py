@@ -1,4 +1,4 @@
-"""Scores and reaches of attention compared: sections 3.2.1 and 4 of the paper in the small."""
+"""Compares attention scores and attention windows (sections 3.2.1 and 4 of the paper)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ _PRESETS = {"tiny": "tiny", "paper": "base"}
 _USUAL_STEPS = {"tiny": 1200, "paper": None}
 _SCORES = ("scaled_dot", "dot", "additive")
 _WIDTHS, _WINDOWS = (16, 64, 256), (1, 2, 4)
-# Section 3.2.1 supposes queries and keys of unit variance. Glorot's start makes them the smaller the wider they are,
-# so that unscaled scores would begin less spread where they are wide.
+# Section 3.2.1 assumes queries and keys of unit variance. With Glorot initialization, their variance falls as d_k
+# grows, so unscaled scores would start with a smaller spread at large d_k.
 _COMMON = ("model.query_key_initializer=lecun_uniform",)
 
 
 def _rows(preset: str) -> tuple[Row, ...]:
-    """The preset, each score with keys of each width, and each window."""
+    """Returns rows for the preset, for each combination of score and key width, and for each window."""
     scores = (
         Row(f"{score}_{width}", preset, (f"model.attention_score={score}", f"model.d_key={width}"))
         for width in _WIDTHS
@@ -34,7 +34,7 @@ def _rows(preset: str) -> tuple[Row, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionJob(TrainingJob):
-    """A training that first measures how far the scores of attention are spread before any update."""
+    """A training job that first measures the spread of the attention scores before any update."""
 
     phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.score_spread:measure", *TrainingJob.phases)
 
@@ -55,7 +55,7 @@ _COLUMNS = (
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
-    """The table of a study: scores of attention by the width of keys, and windows around a position."""
+    """Returns the table for a study, which compares attention scores at several key widths, and attention windows."""
     data.check_task(settings.table, "translation", "denoising")
     rows = ROWS[settings.scale]
     recipe = Recipe(settings, data, rows[0], _COMMON, _USUAL_STEPS[settings.scale])

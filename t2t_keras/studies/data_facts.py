@@ -1,4 +1,4 @@
-"""What studies have to know of prepared data: its settings, its vocabulary, how long its sentences are."""
+"""Facts about prepared data that studies need: settings, vocabulary sizes and sentence lengths."""
 
 import dataclasses
 import hashlib
@@ -16,18 +16,18 @@ FACTS = "data.json"
 
 @dataclasses.dataclass(frozen=True)
 class DataFacts:
-    """Facts about prepared data; the defaults stand for data that are not there yet.
+    """Facts about prepared data. The defaults are placeholders for data that do not exist yet.
 
     Attributes:
-        directory: the absolute path of the data; "" if there are none.
+        directory: absolute path of the data; "" if there are none.
         config: settings of the data.
-        vocab_size: entries of the vocabulary.
-        source_vocab_size: entries of the vocabulary of sources; None: both sides share one.
-        vocabulary: checksum of the vocabulary.
-        pairs: training pairs.
-        source_tokens: tokens of all their sources, end symbols included.
-        target_tokens: tokens of all their targets, end symbols included.
-        text: checksum of what identifies the text of all splits; "" if it is not known.
+        vocab_size: number of entries of the vocabulary.
+        source_vocab_size: number of entries of a separate source vocabulary; None means that both sides share one.
+        vocabulary: checksum of the vocabulary, or of both vocabularies.
+        pairs: number of training pairs.
+        source_tokens: number of tokens in all training sources, end symbols included.
+        target_tokens: number of tokens in all training targets, end symbols included.
+        text: checksum that identifies the text of all splits; "" if it is unknown.
     """
 
     directory: str = ""
@@ -42,7 +42,11 @@ class DataFacts:
 
     @classmethod
     def of(cls, data: PreparedData) -> "DataFacts":
-        """Reads them from prepared data; raises an InputError if the vocabulary is missing."""
+        """Reads the facts from prepared data.
+
+        Raises:
+            InputError: the vocabulary is missing.
+        """
         counts, tokenizer = data.counts["train"], data.tokenizer
         shared = tokenizer.source is tokenizer
         serialized = [tokenizer.serialized] if shared else [tokenizer.serialized, tokenizer.source.serialized]
@@ -60,7 +64,7 @@ class DataFacts:
         )
 
     def check_task(self, table: str, *tasks: str) -> None:
-        """Raises an InputError for data of another task than a table's; data that are not there yet are of any."""
+        """Raises an InputError if the data exist and are for a different task than the table needs."""
         if self.directory and self.config.task not in tasks:
             wanted = " or ".join(tasks)
             raise InputError(
@@ -69,22 +73,26 @@ class DataFacts:
 
     @property
     def length(self) -> int:
-        """The mean tokens of a sentence of either side, rounded up."""
+        """Mean number of tokens per sentence over both sides, rounded up."""
         return -(-(self.source_tokens + self.target_tokens) // (2 * self.pairs))
 
     def training_flops(self, model: ModelConfig) -> float:
-        """Operations to train on a target token and its share of the source's tokens, in sentences of mean length."""
-        per_pair = sum(model.training_flops(self.length).values())  # of one source token and one target token
+        """Returns the operations to train on one target token and its share of source tokens, at the mean length."""
+        per_pair = sum(model.training_flops(self.length).values())  # for one source token and one target token
         return per_pair * (self.source_tokens + self.target_tokens) / (2 * self.target_tokens)
 
 
 def write_facts(study_dir: pathlib.Path, facts: DataFacts) -> None:
-    """Keeps them in a study's folder, so that its records can be printed where the data are not."""
+    """Writes the facts to a study's folder, so that its table can be printed on machines without the data."""
     write_json(study_dir / FACTS, {**dataclasses.asdict(facts), "directory": ""})
 
 
 def read_facts(study_dir: pathlib.Path) -> DataFacts:
-    """Those of a study's folder, the defaults if it keeps none; raises an InputError if the file is damaged."""
+    """Returns the facts stored in a study's folder, or the defaults if there are none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
 
     def made(kept: dict) -> DataFacts:
         return DataFacts(**{**kept, "config": Config.from_dict({"data": kept["config"]}).data})

@@ -1,4 +1,4 @@
-"""The systems of Table 2 at equal cost: each is trained for the same time, so that what it costs an update counts."""
+"""The systems of Table 2 at equal cost: all train for the same time, so cheaper systems make more updates."""
 
 import dataclasses
 import pathlib
@@ -12,10 +12,10 @@ from t2t_keras.studies.rows import Recipe
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Line, Results, Table
 
-# Of what the slowest system takes for the updates of Table 2.
+# Fractions of the time that the slowest system takes for its updates in Table 2.
 SHARES = {"tenth": 0.1, "fifth": 0.2, "whole": 1.0}
-# Seconds of an update, measured for Table 2 on two cores of an AMD EPYC; those of rnn_attention are gnmt's, in the
-# proportion of their operations.
+# Seconds per update, measured for Table 2 on two cores of an AMD EPYC. The value of rnn_attention is that of gnmt,
+# scaled by the ratio of their operations.
 SECONDS = {
     "transformer": 0.229,
     "transformer_moe": 0.261,
@@ -27,17 +27,17 @@ SECONDS = {
     "moe": 0.568,
     "moe_none": 0.494,
 }
-_LENGTH = 30  # tokens of a sentence, where an update's cost is planned
+_LENGTH = 30  # assumed tokens per sentence in the planned cost of an update
 _COLUMNS = ("system", "share", "updates", *table2.SCORES, table2.HOURS)
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
-    """The table for a study: each system of Table 2 that begins anew, once for each share of the time."""
+    """Returns the table for a study, with one row for each time share of each system trained from scratch."""
     data.check_task(settings.table, "translation", "denoising")
     systems = [row for row in table2.ROWS[settings.scale] if not row.begins_from]
     first = Recipe(settings, data, systems[0], table2.COMMON[settings.scale], table2.USUAL_STEPS[settings.scale])
     costs = SECONDS
-    if settings.scale == "paper":  # of whose sizes there are no measured seconds, but planned operations
+    if settings.scale == "paper":  # no seconds were measured for these sizes, so planned operations are used
         configs = {row.name: first.config(row) for row in systems}
         costs = {name: planned_flops(config, _LENGTH) / config.train.max_steps for name, config in configs.items()}
     slowest = max(costs[row.name] * first.config(row).train.max_steps for row in systems)
@@ -67,8 +67,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
 
 
 def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
-    """BLEU against operations."""
-    from t2t_keras.pictures.curves import draw_curves  # with Matplotlib, which takes half a second
+    """Draws BLEU against operations."""
+    from t2t_keras.pictures.curves import draw_curves  # imports Matplotlib, which takes half a second
 
     curves: dict[str, dict[float, float]] = {}
     for name, of_row in results.items():

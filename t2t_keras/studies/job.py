@@ -1,4 +1,4 @@
-"""A job of a study: what one process trains, evaluates or measures, with a folder and a record of its own."""
+"""The base class of a study's jobs. Each job trains, evaluates or measures something, and has a folder and a record."""
 
 import abc
 import dataclasses
@@ -15,13 +15,14 @@ MISSING = "missing"
 class Job(abc.ABC):
     """One unit of a study's work.
 
-    A phase is a function of the job and the study's folder, named "module:function", because it is imported by the
-    process that runs it alone. It returns results by name, as JSON values.
+    A job runs in phases. A phase is a function of the job and the study's folder that returns results by name, as JSON
+    values. It is given as "module:function", because only the process that runs it imports it.
 
     Attributes:
-        name: folder within the study's, such as "base/seed_1".
-        needs: names of the jobs that must be finished before.
-        config: the configuration that it trains; None if it trains nothing.
+        phases: the phases, in order.
+        name: name of the job and of its folder within the study's folder, such as "base/seed_1".
+        needs: names of the jobs that must be finished first.
+        config: the training configuration; None if the job trains nothing.
     """
 
     phases: ClassVar[tuple[str, ...]]
@@ -32,18 +33,18 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What decides the results, as JSON values; kept in the record."""
+        """Returns the settings that determine the results, as JSON values, for the record."""
 
     def changes(self, before: Mapping[str, Any]) -> list[str]:
-        """The differences between recorded settings and those of now, as "name: old -> new"."""
+        """Returns the differences between recorded and current settings, as "name: old -> new"."""
         now = self.settings()
         names = dict.fromkeys((*before, *now))
         return [f"{n}: {before.get(n)!r} -> {now.get(n)!r}" for n in names if before.get(n) != now.get(n)]
 
     def conflicts(self, folder: pathlib.Path) -> list[str]:
-        """The differences, in the form of `changes`, for which what is in the job's folder is of no use any more."""
+        """Returns the differences, in the format of `changes`, that make the contents of the job's folder unusable."""
         return []
 
     def progress(self, folder: pathlib.Path) -> str:
-        """How far a job is that has no record."""
+        """Describes the progress of a job without a record."""
         return MISSING

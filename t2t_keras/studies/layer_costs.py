@@ -1,4 +1,4 @@
-"""Measures what Table 1 compares: time, memory, sequential operations and path lengths of a type of layers."""
+"""Measures the quantities of Table 1 for a layer type: time, memory, sequential operations and path length."""
 
 import functools
 import itertools
@@ -22,25 +22,27 @@ from t2t_keras.studies.table1 import LayerCostJob
 
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
-_LONG_ENOUGH = 0.2  # seconds of a turn
-_TURNS = 5
+_LONG_ENOUGH = 0.2  # minimum total time of the runs, in seconds
+_TURNS = 5  # minimum number of runs
 
 
 def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Measures a type of layers, in a process whose memory nothing else uses.
+    """Measures one layer type. Must run in a process that uses its memory for nothing else.
 
     Returns:
-        For each length N, "seconds_N" of a forward and backward pass, the median of some turns, and "bytes_N", how far
-        it raised the memory of the process; "time_exponent", fitted to the longest lengths, and "memory_exponent",
-        fitted to how much more each of them takes than the one before;
-        "sequential_operations" and "path_length" at `job.path_tokens`; "machine".
+        "seconds_N" for each length N: median time of a forward and backward pass.
+        "bytes_N" for each length N: increase in the peak memory of the process since the start of the measurements.
+        "time_exponent": exponent of the time, fitted to the longest lengths.
+        "memory_exponent": exponent of the memory, fitted to the differences of "bytes_N" between the longest lengths.
+        "sequential_operations", "path_length": counted at `job.path_tokens`.
+        "machine": name of the processor.
     """
     keras.utils.set_random_seed(1)
     passes = _passes(make_layer(job, 0), job)
     passes(job.lengths[0])
     results: dict[str, Any] = {}
     before = _peak_bytes()
-    for length in job.lengths:  # from the shortest: the peak of a process never falls
+    for length in job.lengths:  # in ascending order, because the peak memory of a process never falls
         results[f"seconds_{length}"] = _seconds(functools.partial(passes, length))
         results[f"bytes_{length}"] = _peak_bytes() - before
     fitted = job.lengths[-job.fitted :]
@@ -52,10 +54,10 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
 
 
 def make_layer(job: LayerCostJob, number: int) -> Layer:
-    """A layer of a stack, by its number from 0: float [batch, length, d_model] --> the same."""
+    """Returns layer `number` (from 0) of a stack; it maps float [batch, length, d_model] to the same shape."""
     if job.layer_type == "recurrent":
         return LSTM(job.d_model)
-    if job.layer_type == "convolutional":  # a stack of them reads k times as many positions with each layer
+    if job.layer_type == "convolutional":  # each layer multiplies the receptive field by k
         return Convolution(job.d_model, job.kernel_size, dilation_rate=job.kernel_size**number, causal=True)
     window = (job.neighbours // 2, job.neighbours // 2) if job.layer_type == "restricted" else None
     attention = MultiHeadAttention(num_heads=1, d_key=job.d_model, window=window)
@@ -63,7 +65,7 @@ def make_layer(job: LayerCostJob, number: int) -> Layer:
 
 
 def sequential_operations(job: LayerCostJob) -> int:
-    """How many operations of a layer wait for each other at `job.path_tokens`: 1, or the iterations of its loop."""
+    """Counts a layer's sequential operations at `job.path_tokens`: the iterations of its loops, or 1 without a loop."""
     layer, inputs = make_layer(job, 0), tf.ones([1, job.path_tokens, job.d_model])
     layer(inputs)
 
@@ -78,9 +80,9 @@ def sequential_operations(job: LayerCostJob) -> int:
 
 
 def layers_between_ends(job: LayerCostJob) -> int:
-    """How many layers it takes until the last of `job.path_tokens` outputs depends on the first input.
+    """Returns how many layers it takes until the last of `job.path_tokens` outputs depends on the first input.
 
-    An output depends on an input if its derivative with respect to it is not 0.
+    An output depends on an input if its derivative with respect to that input is not 0.
     """
     layers: list[Layer] = []
     inputs = tf.random.normal([1, job.path_tokens, job.d_model])
@@ -98,22 +100,22 @@ def layers_between_ends(job: LayerCostJob) -> int:
 
 
 def exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
-    """The e of value = c * length^e, fitted by least squares of the logarithms."""
+    """Fits the exponent e of value = c * length^e by least squares of the logarithms."""
     return float(np.polyfit(np.log(lengths), np.log(np.maximum(values, 1e-9)), 1)[0])
 
 
 def memory_exponent(lengths: Sequence[int], peaks: Sequence[float]) -> float:
-    """The e of peak = once + c * length^e, where each length is twice the one before.
+    """Fits the exponent e of peak = constant + c * length^e, where each length is twice the previous one.
 
-    A process takes some memory once, whatever the length. It is in no difference of two peaks, and the differences of
-    c * length^e grow with the same e.
+    The constant is memory that does not depend on the length. It cancels in differences of successive peaks, and the
+    differences of c * length^e grow with the same exponent.
     """
     return exponent(lengths[:-1], np.diff(peaks).tolist())
 
 
 def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:
-    """Runs a forward and backward pass at a length."""
-    layer(tf.zeros([1, 2, job.d_model]))  # makes the weights
+    """Returns a function that runs a forward and backward pass at a given length."""
+    layer(tf.zeros([1, 2, job.d_model]))  # creates the weights
 
     @tf.function(input_signature=[tf.TensorSpec([job.batch, None, job.d_model])])
     def both(x: tf.Tensor) -> tf.Tensor:
@@ -127,7 +129,7 @@ def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """The median time of a run."""
+    """Returns the median time of a run."""
     turns: list[float] = []
     while len(turns) < _TURNS or (sum(turns) < _LONG_ENOUGH):
         begun = time.perf_counter()
@@ -137,7 +139,10 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has had. On Linux `getrusage` counts what its parent had when it began it."""
+    """Returns the peak memory of this process.
+
+    `getrusage` is not used on Linux, because it includes the memory of the parent at the time of the fork.
+    """
     status = pathlib.Path("/proc/self/status")
     if status.exists():
         (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]

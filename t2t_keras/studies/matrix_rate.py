@@ -1,4 +1,4 @@
-"""The machine that a study runs on, and how many operations a second its products of matrices make."""
+"""Measures the matrix-product throughput of a machine, and stores it in a study's folder."""
 
 import math
 import pathlib
@@ -8,18 +8,24 @@ from collections.abc import Callable
 
 from t2t_keras.machine.files import read_note, write_json
 
-_LONG_ENOUGH = 0.01  # seconds of a product: long beside the time of a call, short beside what else may run
+# Minimum time of a product in seconds: long compared with the overhead of a call, short compared with other load.
+_LONG_ENOUGH = 0.01
 _LARGEST = 16384
-# Best of so many, and of as many as some seconds allow: something else may run for a while.
+# The best of at least this many products over at least this many seconds counts, because other load may last a while.
 _TRIES = 5
 _SECONDS = 1.0
 
 
 def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
-    """Measures products of square float32 matrices; `multiply` makes one of so many rows, and returns its seconds.
+    """Measures the throughput of products of square float32 matrices.
 
-    Returns "flops_per_second" of the best of some products, and "matrix_rows", their size: the first power of two whose
-    product takes long enough to be measured.
+    Args:
+        multiply: multiplies two matrices with the given number of rows, and returns the time in seconds.
+
+    Returns:
+        "flops_per_second": throughput of the fastest product.
+        "matrix_rows": number of rows, the first power of two from 512 whose product takes at least 10 ms (at most
+            16,384).
     """
     size, seconds = 256, 0.0
     while seconds < _LONG_ENOUGH and size < _LARGEST:
@@ -32,15 +38,16 @@ def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
 
 
 def noted_rate(study_dir: pathlib.Path, machine: str) -> float | None:
-    """The operations a second of a machine that are noted in a study's folder; None if there are none."""
+    """Returns the operations per second of a machine stored in a study's folder; None if there are none."""
     rate = read_note(_path(study_dir, machine)).get("flops_per_second")
     return rate if isinstance(rate, float) and math.isfinite(rate) else None
 
 
 def note_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], float]) -> float:
-    """The operations a second of a machine: the most that a study has measured, which is kept in its folder.
+    """Returns the highest number of operations per second that a study has measured on a machine.
 
-    They are measured each time, because a machine that did something else besides is not as fast as it can be.
+    The rate is measured at every call, because earlier measurements may have been slowed by other load. The highest one
+    is stored in the study's folder.
     """
     noted, measured = noted_rate(study_dir, machine), matrix_rate(multiply)
     if noted is not None and noted >= measured["flops_per_second"]:

@@ -1,4 +1,4 @@
-"""The tables by the names that `--table` takes."""
+"""The tables, by their `--table` names."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Table
 
-# A further table is one line here: a function that makes it for a study's settings and data.
+# To add a table, add its function here, which creates the table from a study's settings and data.
 TABLES: dict[str, Callable[[StudySettings, DataFacts], Table]] = {
     "1": table1.make_table,
     "2": table2.make_table,

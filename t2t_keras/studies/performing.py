@@ -1,4 +1,4 @@
-"""Performs a study's jobs one after the other, each phase in a process of its own, whose end frees all it took."""
+"""Performs a study's jobs one after another, each phase in a separate process, so that all its memory is freed."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ from t2t_keras.training.stop_signals import StopSignals
 
 
 class StoppedError(Exception):
-    """A signal stopped a phase, which goes on from there when it is run again; `signal` is its number."""
+    """A signal stopped a phase, which resumes when it is run again; `signal` is the number of the signal."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"stopped by signal {signal}")
@@ -26,12 +26,12 @@ class StoppedError(Exception):
 
 
 class Performed(NamedTuple):
-    """What became of jobs that are not finished.
+    """The jobs that could not be finished.
 
     Attributes:
-        failed: names of those that failed.
-        busy: names of those that another process has in hand.
-        waiting: names of those that need others which are not finished.
+        failed: names of the jobs that failed.
+        busy: names of the jobs that are locked by a different process.
+        waiting: names of the jobs that need unfinished jobs.
         signal: number of the signal that stopped the work, or 0.
     """
 
@@ -42,7 +42,12 @@ class Performed(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """How a phase ended: "done", "failed", "busy" or "stopped", with its results, a message or a signal's number."""
+    """The outcome of a phase.
+
+    Attributes:
+        kind: "done", "failed", "busy" or "stopped".
+        value: results by name if done, the number of the signal if stopped, else an error message.
+    """
 
     kind: str
     value: Any
@@ -51,8 +56,12 @@ class _Answer(NamedTuple):
 class Performer:
     """Performs jobs in a study's folder.
 
-    `jobs` are all of the study, `report` takes a line of text for each, `on_finished` is called whenever one is
-    finished, and `call` calls a function with arguments in a process of its own.
+    Args:
+        study_dir: folder of the study.
+        jobs: all jobs of the study.
+        report: called with lines of text about the progress.
+        on_finished: called whenever a job is finished.
+        call: calls a function with arguments in a separate process.
     """
 
     def __init__(
@@ -69,9 +78,10 @@ class Performer:
         self._signals = _HandedOnSignals()
 
     def perform(self, names: Sequence[str]) -> Performed:
-        """Performs the named jobs that are not finished, in their order, but none before those that it needs.
+        """Performs unfinished jobs in the given order, but each one after the jobs that it needs.
 
-        SIGTERM and SIGINT stop the work: a training saves first. A job that fails is reported, and the others go on.
+        SIGTERM and SIGINT stop the work; a training saves its progress first. If a job fails, the error is reported and
+        the remaining jobs are performed.
         """
         pending = [self._jobs[name] for name in names]
         ended: dict[str, list[str]] = {"failed": [], "busy": []}
@@ -102,7 +112,7 @@ class Performer:
         return [name for name in job.needs if state(self._jobs[name], self._study_dir).kind != "finished"]
 
     def _performed(self, job: Job) -> _Answer:
-        """Runs the phases of a job; what they give together is the answer's value."""
+        """Runs the phases of a job and merges their results."""
         results: dict[str, Any] = {}
         for phase in job.phases:
             if self._signals.received:
@@ -118,21 +128,21 @@ class Performer:
 
 
 class _HandedOnSignals(StopSignals):
-    """Hands signals on to the process that runs a phase, as SIGTERM, by which a training saves and ends."""
+    """Forwards signals as SIGTERM to the process that runs a phase, so that a training saves its progress and ends."""
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         super()._receive(number, frame)
         self.hand_on()
 
     def hand_on(self) -> None:
-        """Hands on what was received, also to a process that starts at that moment."""
+        """Forwards a received signal; also called when a process starts, which may have missed the signal."""
         for child in multiprocessing.active_children() if self.received else ():
             child.terminate()
 
 
 def answer_of_phase(phase: str, job: Job, study_dir: pathlib.Path) -> _Answer:
-    """Runs one phase of a job, in the process that it has for itself."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # which the phases need, whatever it says
+    """Runs one phase of a job; called in a separate process."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # the phases require it, regardless of the user's setting
     import_tensorflow()
     function = pkgutil.resolve_name(phase)
     try:

@@ -1,4 +1,4 @@
-"""The phases of trainings and ensembles; imported by the process that runs them alone, because of TensorFlow."""
+"""The phases of training and ensemble jobs. Only the process that runs a phase imports this module and TensorFlow."""
 
 import contextlib
 import dataclasses
@@ -38,37 +38,44 @@ from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.monitor import Interval
 from t2t_keras.training.trainer import Trainer
 
-# What a training costs. The costs of trainings that a model is made of add up to its own.
+# Results that are costs. The cost of a model includes the costs of all trainings that contribute to it.
 _COSTS = ("hours", "flops_by_count", "flops_by_time")
-_TRAINING = "training.json"  # the results of a training, which an evaluation elsewhere leaves as they are
-_SPARE = 4  # checkpoints
+_TRAINING = "training.json"  # results of the training; an evaluation on a different machine leaves them unchanged
+_SPARE = 4  # extra checkpoints to keep
 
 
 def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Trains the run, or goes on with it.
+    """Trains the run, or resumes it.
 
     Returns:
-        "parameters"; "updates"; "target_tokens", without padding; "hours" of training, without validation; the
-        "flops_by_count", the planned operations a token times the tokens; the "flops_by_time", hours times what the
-        devices' products of matrices reach, as the paper estimates them (section 6.1, Table 2), which is
-        "matrix_flops_per_second"; "devices", "machine". The costs of a training that it begins from are added.
+        "parameters": number of parameters.
+        "updates": number of updates.
+        "target_tokens": number of target tokens, without padding.
+        "hours": hours of training, without validation.
+        "flops_by_count": planned operations per token times the number of tokens.
+        "flops_by_time": training time times matrix-product throughput of all devices, similar to the paper's estimate
+            (section 6.1, Table 2).
+        "matrix_flops_per_second": matrix-product throughput of one device.
+        "devices", "machine": number and description of the devices.
+
+        Hours and operations include those of the training that provided the initial weights.
 
     Raises:
-        InputError: as `Trainer`.
-        StoppedError: a signal stopped it; what was trained is saved.
+        InputError: see `Trainer`.
+        StoppedError: a signal stopped the training; its progress is saved.
     """
     strategy = make_strategy("auto")
     data = PreparedData.open(job.data_dir)
     run = Run(study_dir / job.name)
     first = _first(job, study_dir)
     before = checkpoints.steps(run.checkpoints_path)
-    # Spare ones are kept: those that signals save must not take the places of those that are averaged.
+    # Keeps extra checkpoints, because those saved on signals must not displace those that will be averaged.
     spare = dataclasses.replace(job.config.train, keep_checkpoints=_reach(job.config.train) + _SPARE)
     outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, first).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
     results = read_note(run.path / _TRAINING) if before and before[-1] == outcome.step else {}
-    if results.get("updates") != outcome.step:  # a process that was killed may have left an earlier training's
+    if results.get("updates") != outcome.step:  # a killed process may have left outdated results
         results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
         write_json(run.path / _TRAINING, results)
     origins = [job.begins_from] if job.begins_from else []
@@ -78,7 +85,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
 def _training_results(
     job: TrainingJob, study_dir: pathlib.Path, run: Run, data: PreparedData, devices: int
 ) -> dict[str, Any]:
-    """The results of a training that was made on the devices at hand, without what it began from."""
+    """Returns the results of a training on this machine, without the costs of its initial weights."""
     lines = [record for record in read_metrics(run.metrics_path) if record["kind"] == "train"]
     tokens, seconds = _trained(run, lines)
     machine, rate = _machine(study_dir)
@@ -96,7 +103,10 @@ def _training_results(
 
 
 def _first(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
-    """What a training begins with that has no checkpoint yet; its settings are noted in the training's folder."""
+    """Returns the checkpoint with the initial weights of a training, and records its settings in the job's folder.
+
+    Returns None if the training starts from random weights or already has a checkpoint.
+    """
     folder, origin = study_dir / job.name, job.begins_from
     if origin is None or checkpoints.exist(Run(folder).checkpoints_path):
         return None
@@ -107,7 +117,7 @@ def _first(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
 
 
 def _check_weights(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> None:
-    """Raises an InputError for a training that has a record, such as a copied one, but no weights."""
+    """Raises an InputError if a training has no weights, for instance because only its record was copied."""
     for job in jobs:
         folder = study_dir / job.name
         if not checkpoints.exist(Run(folder).checkpoints_path):
@@ -115,7 +125,12 @@ def _check_weights(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> None
 
 
 def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Averages some of the run's checkpoints and evaluates the average; for the results see `_evaluated`."""
+    """Averages checkpoints of the run and evaluates the average.
+
+    Returns:
+        "best_step": step of the checkpoint with the best validation result, or of the last one.
+        The results of `_evaluated`.
+    """
     _share_out_cores()
     run = Run(study_dir / job.name)
     with _locked(run.path):
@@ -125,7 +140,11 @@ def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
 
 
 def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Evaluates the members' averages as one model, and adds up what the members cost."""
+    """Evaluates the members' averaged weights as one ensemble.
+
+    Returns:
+        Sums of the members' parameters and costs, and the results of `_evaluated`.
+    """
     _share_out_cores()
     with _locked(study_dir / job.name):
         first = job.members[0]
@@ -142,16 +161,15 @@ def _results_of(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> list[di
 
 
 def _sums(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The sums of some results; None where one of them is."""
+    """Returns the sum of each named result; None if one of its values is None."""
     values = {name: [result[name] for result in results] for name in names}
     return {name: None if None in found else sum(found) for name, found in values.items()}
 
 
 def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
-    """Target tokens and seconds of all updates: those of the lines of metrics, and those since the last of them.
+    """Returns the target tokens and seconds of all updates: those in the metrics, and those since their last line.
 
-    On a processor the seconds are those that its cores were busy, divided by their number, so that what else runs on
-    the machine does not count.
+    On a CPU, the seconds are processor time divided by the number of cores, so that other load does not count.
     """
     newest = checkpoints.load(checkpoints.resolve(run.checkpoints_path, "latest"), weights_only=True)
     rest = Interval(*newest.state.get("interval", []))
@@ -163,19 +181,22 @@ def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
 
 
 def _machine(study_dir: pathlib.Path) -> tuple[str, float]:
-    """The devices that train here, and the operations a second of one of them."""
+    """Returns a description of this machine's devices, and the matrix-product throughput of one device."""
     number, name = _devices()
     return f"{number} x {name}" if number else name, note_rate(study_dir, name, _multiply)
 
 
 def _devices() -> tuple[int, str]:
-    """How many GPUs there are and the name of the first; 0 and the processor's where there are none."""
+    """Returns the number of GPUs and the name of the first; without GPUs, 0 and the name of the processor."""
     gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
     return len(gpus), gpus[0].get("device_name", "GPU") if gpus else processor()
 
 
 def matrix_flops_per_second() -> tuple[str, float]:
-    """What trains here, and what products reach on all of it, with the cores shared out as in a training."""
+    """Returns a description of this machine's devices, and their total matrix-product throughput.
+
+    The CPU's cores are divided as in training.
+    """
     number, name = _devices()
     _share_out_cores()
     rate = matrix_rate(_multiply)["flops_per_second"]
@@ -183,9 +204,9 @@ def matrix_flops_per_second() -> tuple[str, float]:
 
 
 def _multiply(size: int) -> float:
-    """A product on the first GPU, or on all cores; returns its seconds.
+    """Returns the seconds of a matrix product on the first GPU, or on all cores.
 
-    Ten of them are run, so that the call itself counts little, and at once as many as the cores are divided among.
+    Each of the streams that share the cores runs ten products, so that the overhead of the call is small.
     """
     products, streams = _products(size), range(num_streams())
     begun = time.perf_counter()
@@ -195,7 +216,7 @@ def _multiply(size: int) -> float:
 
 @functools.cache
 def _products(size: int) -> Callable[[], tf.Tensor]:
-    """Ten products of matrices one after the other, traced."""
+    """Returns a traced function that computes ten successive matrix products."""
     matrix = tf.random.uniform([size, size])
 
     @tf.function
@@ -218,18 +239,19 @@ _locked = functools.partial(locked, verb="evaluate", participle="worked on", fla
 
 
 def _reach(train: TrainConfig) -> int:
-    """How many of the newest checkpoints that were saved on time an average may need.
+    """Returns how many of the newest regularly saved checkpoints an average may need.
 
-    With patience they are those around the best one, after which training went on for so many validations.
+    With patience, those around the best checkpoint are needed, after which training continued for `train.patience`
+    validations.
     """
     later = train.patience * (train.validation_steps or train.checkpoint_steps)
     return train.keep_checkpoints + -(-later // train.checkpoint_steps)
 
 
 def _average(run: Run, config: Config, name: str) -> int:
-    """Averages checkpoints that were saved on time, not those of signals, and returns the step of the best one.
+    """Averages regularly saved checkpoints, not those saved on signals, and returns the step of the best one.
 
-    They are the newest or, where training ends for want of patience, those around the best one.
+    Averages the newest checkpoints, or those around the best one if `train.patience` is set.
     """
     steps, train = checkpoints.steps(run.checkpoints_path), config.train
     best = checkpoints.best(run.checkpoints_path)
@@ -238,7 +260,7 @@ def _average(run: Run, config: Config, name: str) -> int:
         oldest = steps[-1] - _reach(train) * train.checkpoint_steps  # the best one may be older
         on_time = (step for step in steps if step % train.checkpoint_steps == 0 and step > oldest)
         steps = [*(step for step in on_time if step < steps[-1]), steps[-1]]
-    # As many before the middle as after it, as far as there are any.
+    # Takes as many checkpoints before the middle as after it, if there are enough.
     before = sum(step < (best_step if train.patience else steps[-1]) for step in steps)
     first = max(0, min(before - train.keep_checkpoints // 2, len(steps) - train.keep_checkpoints))
     chosen = steps[first : first + train.keep_checkpoints]
@@ -250,13 +272,16 @@ def _average(run: Run, config: Config, name: str) -> int:
 
 
 def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path) -> dict[str, Any]:
-    """Translates and scores the validation and the test set, and writes both to `folder`/evaluation as text.
+    """Translates and scores the validation and test sets, and writes both evaluations to `folder`/evaluation.
 
     Returns:
-        For both splits, or the one there is, the task's scores, such as "SPLIT_bleu" (sacreBLEU),
-        "SPLIT_bleu_tokenised_lowercased", and "SPLIT_f1"; the first of them for both as one corpus, "pooled_bleu"; the
-        "valid_perplexity"; the "output_tokens_per_second" of the last split; for translations "bleu_signature"; "date"
-        and "versions".
+        "SPLIT_bleu", "SPLIT_bleu_tokenised_lowercased", "SPLIT_f1" and so on: scores of the task for each split that
+            exists. BLEU is computed by sacreBLEU.
+        "pooled_bleu" and so on: first score of the task for both splits as one corpus.
+        "valid_perplexity": perplexity on the validation set.
+        "output_tokens_per_second": translation speed on the last split.
+        "bleu_signature": sacreBLEU's signature, for translation only.
+        "date", "versions": date of the evaluation and versions of the software.
     """
     results: dict[str, Any] = {}
     language = data.config.target_language
@@ -281,13 +306,13 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
 
 
 def _key(split: str, score: Score) -> str:
-    """The name of a result: "SPLIT_exact_match" for "exact match"."""
+    """Returns the name of a result, such as "valid_exact_match" for the score "exact match"."""
     return f"{split}_{score.name.lower().replace(' ', '_')}"
 
 
 def _versions() -> str:
     packages = {"TensorFlow": tf, "Keras": keras, "sacreBLEU": sacrebleu}
     versions = [f"{name} {package.__version__}" for name, package in packages.items()]
-    with contextlib.suppress(metadata.PackageNotFoundError):  # in a repository that is not installed
+    with contextlib.suppress(metadata.PackageNotFoundError):  # in a source checkout that is not installed
         versions.insert(0, f"t2t_keras {metadata.version('t2t_keras')}")
     return ", ".join([*versions, f"Python {platform.python_version()}"])

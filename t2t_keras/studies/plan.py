@@ -1,4 +1,4 @@
-"""What a study will take: parameters, operations and hours of each row, before anything is trained."""
+"""Estimates the parameters, operations and hours of each row of a study before training."""
 
 import pathlib
 from collections.abc import Callable, Mapping
@@ -12,15 +12,19 @@ from t2t_keras.studies.matrix_rate import noted_rate
 from t2t_keras.studies.states import State
 from t2t_keras.studies.table import Table, markdown_table, missing_of
 
-# Bytes a second that two cores copy, where nothing else is known of them.
+# Memory bandwidth in bytes per second that is assumed for the machine at hand; two cores reach about as much.
 _MEMORY_RATE = 20e9
 _HEAD = ["row", "parameters", "updates", "FLOPs", "hours", "state"]
 
 
 def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callable[[Config], float]) -> str:
-    """The rows with what each training takes, as Markdown; trainings of one row are added up.
+    """Returns a Markdown table with the estimated costs of each row, summed over the trainings of the row.
 
-    `states` are those of every job by name, `length` is in tokens of a sentence, and `seconds` estimates a training.
+    Args:
+        table: the table.
+        states: states of all jobs by name.
+        length: tokens per sentence.
+        seconds: estimates the seconds of a training.
     """
     jobs = {job.name: job for job in table.jobs}
     rows, hours = [], 0.0
@@ -41,42 +45,42 @@ def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callab
 
 
 def planned_flops(config: Config, length: int) -> float:
-    """Operations of a training, padding included."""
+    """Returns the number of operations of a training, padding included."""
     return config.train.max_steps * update_flops(config, length)
 
 
 def scientific(number: float) -> str:
-    """A number such as 2.3e19, as in the paper's Table 2."""
+    """Formats a number like 2.3e19."""
     mantissa, _, exponent = f"{number:.1e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
 
 
 def _hours(hours: float) -> str:
-    """Two digits at least."""
+    """Formats hours with two significant digits below 1, and one decimal from 1."""
     return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
 def seconds_on(devices: Devices, length: int) -> Callable[[Config], float]:
-    """The time of a training on devices, by `planning.forecast`."""
+    """Returns a function that estimates the seconds of a training on the given devices; see `planning.forecast`."""
     return lambda config: config.train.max_steps * step(config, devices, length).seconds
 
 
 def seconds_here(
     table: Table, states: Mapping[str, State], study_dir: pathlib.Path, utilisation: float, length: int
 ) -> tuple[Callable[[Config], float], str]:
-    """The time of a training on the machine at hand, and a sentence that says what the estimate is made from.
+    """Returns a function that estimates the seconds of a training on this machine, and a sentence about its basis.
 
-    The finished trainings say how many operations a second they reached: those of the same family of models, or all.
-    Before there are any, trainings are taken to reach the share `utilisation` of what a product of matrices reaches on
-    this machine's processor, or its GPUs. Of the trainings behind docs/tables those in float32 reached 0.40 to 0.69,
-    those with additive scores 0.10 to 0.31.
+    The estimate uses the operations per second that finished trainings reached: those of the same model family, or else
+    of all families. If none is finished, trainings are assumed to reach the fraction `utilisation` of the
+    matrix-product throughput of this machine's processor or GPUs. The trainings behind docs/tables reached 0.40 to 0.69
+    in float32, and 0.10 to 0.31 with additive attention scores.
     """
     flops: dict[str, float] = {}
     seconds: dict[str, float] = {}
     for job in table.jobs:
         if job.config and not job.needs and states[job.name].kind == "finished":
             results, most = states[job.name].results, job.config.train.max_steps
-            made = results.get("updates", most) / most  # patience or minutes may have ended it before
+            made = results.get("updates", most) / most  # patience or a time limit may have ended it early
             for kind in (job.config.model.family, _ALL):
                 taken = 3600 * results["hours"]
                 flops[kind] = flops.get(kind, 0.0) + made * planned_flops(job.config, length)
@@ -101,12 +105,12 @@ def seconds_here(
 
 
 def _for_scores(config: Config, length: int) -> float:
-    """Seconds of a training for the hidden layers of additive scores."""
+    """Returns the seconds that a training spends on the hidden layers of additive attention scores."""
     return config.train.max_steps * hidden_score_seconds(config, _MEMORY_RATE, length)
 
 
 def measured_rate() -> tuple[str, float]:
-    """What trains here, and the operations a second of TensorFlow's products, measured in a process of its own."""
+    """Returns this machine's devices and their matrix-product throughput, measured in a separate process."""
     return call_apart(_measured_rate)
 
 

@@ -1,4 +1,4 @@
-"""The rows of tables that compare models, as data, and the trainings and ensembles that they stand for."""
+"""Defines the rows of tables that compare models, and creates their training and ensemble jobs."""
 
 import dataclasses
 import math
@@ -17,12 +17,13 @@ class Row:
     """A row of a table: a preset with some settings changed.
 
     Attributes:
-        name: folder within the study's, and what `--only` selects.
+        name: name of the row for `--only`, and of its folder within the study's folder.
         preset: name of the preset.
-        settings: changes to it, "section.field=value".
-        label: what the table calls it; "" means its name.
-        is_repeated: whether it is trained once with each seed of the study, instead of once.
-        begins_from: name of the row whose training with the same seed it begins with; "" means fresh weights.
+        settings: changes to the preset, "section.field=value".
+        label: name of the row in the table; "" means `name`.
+        is_repeated: whether the row is trained with every seed of the study, instead of only once.
+        begins_from: name of the row that provides the initial weights, from the same seed; "" means random
+            initialization.
     """
 
     name: str
@@ -35,16 +36,16 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What all rows of a table have in common.
+    """Settings that all rows of a table share.
 
     Attributes:
-        settings: of the study.
+        settings: settings of the study.
         data: facts about the data.
-        first: the table's first row, whose updates `settings.steps` counts.
-        common: changes to every preset, "section.field=value", before those of a row.
-        usual_steps: updates of the first row if the study's settings have none; None means those of its preset.
-        patience: validations without an improvement that end a training; checkpoints around the best one are averaged.
-            0: trainings make all their updates, and the last checkpoints are averaged.
+        first: first row of the table; `settings.steps` is the number of its updates.
+        common: changes to every preset, "section.field=value", applied before those of a row.
+        usual_steps: default number of updates of the first row; None means that of its preset.
+        patience: number of validations without improvement after which training ends; the checkpoints around the best
+            one are averaged. 0 disables early stopping, and the last checkpoints are averaged.
     """
 
     settings: StudySettings
@@ -56,23 +57,24 @@ class Recipe:
 
     @property
     def steps(self) -> int:
-        """Updates of the first row."""
+        """Number of updates of the first row."""
         return self.settings.steps or self.usual_steps or self.full_steps
 
     @property
     def full_steps(self) -> int:
-        """Updates of the first row by its preset."""
+        """Number of updates of the first row in its preset."""
         return self._full(self.first).train.max_steps
 
     def config(self, row: Row, seed: int = 1) -> Config:
-        """The resolved configuration of a row.
+        """Returns the resolved configuration of a row.
 
-        The search is that of `DecodeConfig` for all rows, unless the study's settings change it. A study with fewer
-        updates shortens the warm-up and the time between checkpoints in proportion, and keeps the highest rate.
+        All rows use the default `DecodeConfig`, with a larger `max_length_offset` for character and byte vocabularies,
+        unless the study's settings change it. If the study has fewer or more updates than the preset, the schedule and
+        the checkpoint interval are scaled in proportion, and the peak learning rate is unchanged.
         """
         _check(self.settings.settings)
         train = _shortened(self._full(row).train, self.steps / self.full_steps)
-        # A validation saves a checkpoint, so it takes place where one is saved anyway.
+        # Every validation saves a checkpoint, so validations are placed where one is saved anyway.
         validation_steps = train.checkpoint_steps * -(-train.max_steps // (_VALIDATIONS * train.checkpoint_steps))
         train = dataclasses.replace(train, seed=seed, patience=self.patience, validation_steps=validation_steps)
         decode = DecodeConfig()
@@ -85,7 +87,12 @@ class Recipe:
         return dataclasses.replace(config, model=model)
 
     def trainings(self, row: Row, first: Sequence[TrainingJob] = ()) -> tuple[TrainingJob, ...]:
-        """One training of a row for each of its seeds; `first` are those of the row that it begins from."""
+        """Returns the training jobs of a row, one per seed.
+
+        Args:
+            row: the row.
+            first: training jobs of the row that provides the initial weights, if `row.begins_from` is set.
+        """
         jobs = []
         for number in range(self.settings.seeds if row.is_repeated else 1):
             begins_from = first[number] if row.begins_from else None
@@ -103,7 +110,7 @@ class Recipe:
         return tuple(jobs)
 
     def caption(self) -> str:
-        """What all rows have in common, as sentences."""
+        """Describes in sentences what all rows have in common."""
         config = self.config(self.first)
         decode, train = config.decode, config.train
         updates = f"{train.max_steps:,} updates of at most {train.tokens_per_batch:,} tokens a side"
@@ -128,7 +135,7 @@ class Recipe:
         )
 
     def data_caption(self) -> str:
-        """The data, and what the study sets for every row, as sentences."""
+        """Describes in sentences the data and the settings that the study changes for all rows."""
         data = self.data.config
         text = (
             f"{data.corpus}, {data.source_language} to {data.target_language}, {self.data.pairs:,} pairs, a vocabulary "
@@ -142,18 +149,18 @@ class Recipe:
 
 
 _DECIDED = ("model.vocab_size", "model.source_vocab_size", "model.family", "train.seed")
-_VALIDATIONS = 10  # in a training
+_VALIDATIONS = 10  # per training, at most
 
 
 def ensemble(row: Row, members: Sequence[TrainingJob]) -> EnsembleJob:
-    """The trainings of a row as one model."""
+    """Returns the job that evaluates the trainings of a row as one ensemble."""
     return EnsembleJob(
         name=f"{row.name}/ensemble", needs=tuple(member.name for member in members), members=tuple(members)
     )
 
 
 def _check(settings: Sequence[str]) -> None:
-    """Refuses settings of a study that its data or its rows decide."""
+    """Raises an InputError for settings that a study's data or rows determine."""
     for setting in settings:
         name = setting.partition("=")[0].strip()
         if name.startswith("data.") or name in _DECIDED:
@@ -161,10 +168,10 @@ def _check(settings: Sequence[str]) -> None:
 
 
 def _shortened(train: TrainConfig, share: float) -> TrainConfig:
-    """A share of the updates, with the schedule and the checkpoints in the same proportions, and the same peak rate."""
+    """Scales the updates, the schedule and the checkpoint interval by `share`; the peak learning rate is unchanged."""
     warmup_steps = _part(train.warmup_steps, share)
     scale = train.learning_rate_scale
-    if train.schedule == "paper":  # its highest rate is learning_rate_scale * (d_model * warmup_steps)^-0.5
+    if train.schedule == "paper":  # its peak rate is learning_rate_scale * (d_model * warmup_steps)^-0.5
         scale *= math.sqrt(warmup_steps / train.warmup_steps)
     return dataclasses.replace(
         train,

@@ -1,4 +1,4 @@
-"""How far the scores of attention are spread before anything is trained (section 3.2.1 of the paper)."""
+"""Measures the spread of attention scores before training (section 3.2.1 of the paper)."""
 
 import pathlib
 from typing import Any
@@ -17,17 +17,17 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 
 def measure(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Measures the scores of fresh weights on validation sentences: "score_deviation"."""
+    """Measures the "score_deviation" of randomly initialized weights on the first 100 validation sentences."""
     data = PreparedData.open(job.data_dir)
     sources, references = (lines[:_SENTENCES] for lines in data.text("valid"))
     return {"score_deviation": score_deviation(job.config, data, list(sources), list(references))}
 
 
 def score_deviation(config: Config, data: PreparedData, sources: list[str], references: list[str]) -> float:
-    """The standard deviation of the scores that one query has for all keys in its window, in the encoder's first layer.
+    """Returns the standard deviation of a query's scores over the keys in its window, in the encoder's first layer.
 
-    Attention weights are a softmax of the scores, so their logarithms are the scores less a number for each query,
-    which has no part in the deviation. The squares of the deviations are averaged over queries and heads.
+    The variances are averaged over queries and heads. Attention weights are a softmax of the scores, so their
+    logarithms are the scores minus a constant for each query, which does not affect the variance.
     """
     keras.utils.set_random_seed(config.train.seed)
     model = make_model(config.model)

@@ -1,4 +1,4 @@
-"""What a study's folder holds of a job, and the record that a finished job leaves there."""
+"""The states of jobs in a study's folder, and the records of finished jobs."""
 
 import math
 import pathlib
@@ -15,10 +15,10 @@ class State(NamedTuple):
     """The state of a job.
 
     Attributes:
-        kind: "finished"; "outdated", if it was finished with other settings and can be taken up again; "conflicting",
-            if what is there was trained with other settings; or "unfinished".
-        text: what to say of it: its progress, or the settings that differ.
-        results: of a finished job, by name; else empty.
+        kind: "finished"; "outdated" if the job was finished with different settings and can be continued; "conflicting"
+            if the job's folder was trained with different settings and cannot be continued; or "unfinished".
+        text: progress of the job, or the settings that differ.
+        results: results by name; empty unless the job is finished.
     """
 
     kind: Literal["finished", "outdated", "conflicting", "unfinished"]
@@ -26,13 +26,17 @@ class State(NamedTuple):
     results: dict[str, Any]
 
     def in_words(self) -> str:
-        """What a table says of a job with this state."""
+        """Returns the description of the state in tables."""
         prefix = {"outdated": "to be finished again: ", "conflicting": "has other settings: "}
         return prefix.get(self.kind, "") + self.text
 
 
 def state(job: Job, study_dir: pathlib.Path) -> State:
-    """Compares a job with what is in its folder; raises an InputError if its record is damaged."""
+    """Returns the state of a job, from the contents of its folder.
+
+    Raises:
+        InputError: the job's record is damaged.
+    """
     folder = study_dir / job.name
     if conflicts := job.conflicts(folder):
         return State("conflicting", "; ".join(conflicts), {})
@@ -45,7 +49,11 @@ def state(job: Job, study_dir: pathlib.Path) -> State:
 
 
 def read_record(folder: pathlib.Path) -> dict[str, Any] | None:
-    """The record in a job's folder: its "settings" and "results"; None if there is none."""
+    """Returns the record in a job's folder, with its "settings" and "results"; None if there is none.
+
+    Raises:
+        InputError: the record is damaged.
+    """
 
     def checked(record: dict[str, Any]) -> dict[str, Any]:
         if not (isinstance(record["settings"], dict) and isinstance(record["results"], dict)):
@@ -56,9 +64,10 @@ def read_record(folder: pathlib.Path) -> dict[str, Any] | None:
 
 
 def write_record(job: Job, study_dir: pathlib.Path, results: dict[str, Any]) -> None:
-    """Writes the record of a finished job; raises an OSError if it cannot be written.
+    """Writes the record of a finished job. Numbers that are not finite become null, because JSON cannot express them.
 
-    JSON has no infinity: numbers that are not finite become null.
+    Raises:
+        OSError: the record cannot be written.
     """
     results = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in results.items()}
     folder = study_dir / job.name

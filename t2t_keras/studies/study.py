@@ -1,4 +1,4 @@
-"""A study: a table, the folder in which it is made, and its state there."""
+"""A study: a table, the folder that holds its runs, and their state."""
 
 import pathlib
 from collections.abc import Callable, Sequence
@@ -16,19 +16,19 @@ from t2t_keras.studies.study_settings import StudySettings, write_settings
 
 
 class Study:
-    """A table in the making.
+    """A table and the jobs that produce it.
 
     Args:
-        study_dir: its folder, which need not exist.
-        settings: what it is made of.
+        study_dir: folder of the study, which need not exist.
+        settings: settings of the study.
 
     Attributes:
-        data: facts about its data; if the settings name none, those that the folder keeps, or those of data that are
-            not there yet.
+        data: facts about the data, from the data's directory if it exists, else from the study's folder. They are
+            placeholders if the settings name no directory and the folder holds no facts.
         table: the table.
 
     Raises:
-        InputError: there is no such table, the data are not prepared, or settings are invalid.
+        InputError: the table is unknown, the data are not prepared, or settings are invalid.
     """
 
     def __init__(self, study_dir: pathlib.Path, settings: StudySettings) -> None:
@@ -45,10 +45,17 @@ class Study:
         return {job.name: state(job, self.study_dir) for job in self.table.jobs}
 
     def selected(self, rows: Sequence[str] = (), shard: tuple[int, int] = (1, 1)) -> list[str]:
-        """Names of jobs, in the table's order; no `rows`, names of its lines, means all.
+        """Returns the names of the selected jobs, in the order of the table.
 
-        `shard` is which part, from 1, of how many. A job that needs one other is in its shard, and one that needs
-        several is in all of them: whoever finds those finished performs it. An InputError names an unknown row.
+        A job that needs one other job is in the same shard as that job. A job that needs several is in every shard; it
+        is performed by the process that finds them finished.
+
+        Args:
+            rows: names of the table's lines; empty means all.
+            shard: number of the shard, from 1, and number of shards.
+
+        Raises:
+            InputError: a row is unknown.
         """
         known = {line.name: line.jobs for line in self.table.lines}
         if unknown := [row for row in rows if row not in known]:
@@ -68,12 +75,15 @@ class Study:
     def perform(
         self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
     ) -> Performed:
-        """Performs the jobs that `selected` names as far as they are not finished; writes the table whenever one is.
+        """Performs unfinished jobs, and rewrites the table whenever one is finished.
 
-        `report` and `call` are as in `Performer`.
+        Args:
+            names: names of jobs, from `selected`.
+            report: see `Performer`.
+            call: see `Performer`.
 
         Raises:
-            InputError: the table needs data and there are none; or a job's folder was trained with other settings.
+            InputError: the table needs data and there are none, or a job's folder was trained with different settings.
             OSError: the folder cannot be written.
         """
         if self.table.needs_data and not self.settings.data_dir:
@@ -88,11 +98,11 @@ class Study:
         return performed
 
     def write(self) -> list[pathlib.Path]:
-        """Writes the table with what is finished, as Markdown, CSV and SVG, and returns the paths."""
+        """Writes the finished part of the table as Markdown, CSV and SVG, and returns the paths."""
         return self.table.write(self.states(), self.study_dir)
 
     def _check(self, names: Sequence[str]) -> None:
-        """Refuses settings that differ from those that a row was trained with, before anything is trained."""
+        """Raises an InputError, before anything is trained, if a row was trained with different settings."""
         found = {name: state(self._job(name), self.study_dir) for name in names}
         conflicting = {name: each.text for name, each in found.items() if each.kind == "conflicting"}
         if conflicting:

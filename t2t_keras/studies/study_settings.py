@@ -1,4 +1,4 @@
-"""What a study is made of, and the file that keeps it."""
+"""The settings of a study, and the file that stores them."""
 
 import dataclasses
 import os
@@ -15,14 +15,15 @@ _FILE = "study.json"
 
 @dataclasses.dataclass(frozen=True)
 class StudySettings:
-    """The settings of a study, kept in its folder.
+    """The settings of a study, stored in its folder.
 
     Attributes:
-        table: the table that it makes.
-        scale: "tiny", models for two cores, or "paper", the paper's sizes.
+        table: name of the table.
+        scale: "tiny" (models for two cores) or "paper" (the paper's sizes).
         data_dir: absolute path of the prepared data; "" if there are none yet.
-        steps: updates of the table's first row; None means as many as the table has at this scale, or else its preset.
-        seeds: trainings of each row that is trained more than once.
+        steps: number of updates of the table's first row; None means the table's number at this scale or, if it has
+            none, that of the row's preset.
+        seeds: number of trainings of each row that is trained with several seeds.
         settings: changes to every row, "section.field=value".
     """
 
@@ -35,9 +36,15 @@ class StudySettings:
 
 
 def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySettings:
-    """The settings of a study: those that are given, else those in its folder, else the defaults.
+    """Returns the settings of a study: the given ones, completed from the study's folder and the defaults.
 
-    An InputError says that no table is named, that the folder is another table's or scale's, or its file is damaged.
+    Args:
+        study_dir: folder of the study, which need not exist.
+        given: settings by name; they take precedence.
+
+    Raises:
+        InputError: a new study names no table, the folder belongs to a different table or scale, or its file is
+            damaged.
     """
 
     def made(kept: dict[str, Any]) -> StudySettings:
@@ -54,6 +61,10 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
 
 
 def write_settings(study_dir: pathlib.Path, settings: StudySettings) -> None:
-    """Keeps the settings of a study in its folder; raises an OSError if they cannot be written."""
+    """Writes the settings to a study's folder.
+
+    Raises:
+        OSError: the settings cannot be written.
+    """
     study_dir.mkdir(parents=True, exist_ok=True)
     write_json(study_dir / _FILE, dataclasses.asdict(settings))

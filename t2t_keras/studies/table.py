@@ -1,4 +1,4 @@
-"""A table: its lines and columns, what makes it, and how it is printed."""
+"""A table: its lines, columns and jobs, and its output as Markdown, CSV and SVG."""
 
 import csv
 import dataclasses
@@ -19,10 +19,10 @@ class Column:
     """A column of results.
 
     Attributes:
-        heading: what stands above it.
+        heading: heading of the column.
         key: name of the result.
-        text: writes one value.
-        has_range: whether the lowest and the highest of several values stand beside their mean.
+        text: formats one value.
+        has_range: whether to add the lowest and the highest value to the mean of several values.
     """
 
     heading: str
@@ -31,7 +31,7 @@ class Column:
     has_range: bool = True
 
     def cell(self, results: Sequence[Results]) -> str:
-        """The mean of the values, with a range that can be seen; empty if there are none."""
+        """Formats the mean of the values, with the range if it is visible after rounding; "" if there are no values."""
         values = [result[self.key] for result in results if result.get(self.key) is not None]
         if not values:
             return ""
@@ -44,9 +44,9 @@ class Line:
     """A line of a table.
 
     Attributes:
-        name: what `--only` selects.
-        jobs: names of the jobs whose results it shows.
-        facts: cells that are known before there are results, by heading; a heading that is missing is an empty cell.
+        name: name of the line, for `--only`.
+        jobs: names of the jobs whose results the line shows.
+        facts: cells that are known without results, by heading; missing headings become empty cells.
     """
 
     name: str
@@ -59,14 +59,14 @@ class Table:
     """A table of the paper.
 
     Attributes:
-        name: of its files, such as "table3".
-        caption: what was done, in Markdown.
-        jobs: what makes it, each after those that it needs.
-        lines: its lines.
-        columns: from the left: columns of results, and headings of facts.
-        plotted: the column that is drawn, if `draw` is None.
-        draw: draws the table's picture into an SVG file, from the results of each line by its name.
-        needs_data: whether its rows need prepared data.
+        name: name of the table's files, such as "table3".
+        caption: description of the table, in Markdown.
+        jobs: the jobs that produce the results, each after the jobs that it needs.
+        lines: the lines, from the top.
+        columns: the columns, from the left: columns of results, or headings of facts.
+        plotted: the column that is plotted if `draw` is None.
+        draw: draws an SVG file, given its path and the results of each line by name; None draws a dot plot.
+        needs_data: whether the jobs need prepared data.
     """
 
     name: str
@@ -79,7 +79,10 @@ class Table:
     needs_data: bool = True
 
     def cells(self, states: Mapping[str, State]) -> list[list[str]]:
-        """Head and lines; a last column says of each line what is missing, if anything is. `states` are of all jobs."""
+        """Returns the cells of the head and of all lines, given the states of all jobs by name.
+
+        A last column "state" says what is missing, unless everything is finished.
+        """
         head = ["row", *(column if isinstance(column, str) else column.heading for column in self.columns)]
         rows = [[line.name, *(_cell(line, column, states) for column in self.columns)] for line in self.lines]
         missing = [missing_of(line, states) for line in self.lines]
@@ -88,11 +91,11 @@ class Table:
         return [[*head, "state"], *([*row, text] for row, text in zip(rows, missing, strict=True))]
 
     def markdown(self, states: Mapping[str, State]) -> str:
-        """The table with its caption, and what all results have in common."""
+        """Returns the table in Markdown, with its caption and the provenance of the results."""
         return f"{self.caption}\n\n{markdown_table(self.cells(states))}\n\n{_provenance(states)}\n"
 
     def csv(self, states: Mapping[str, State]) -> str:
-        """All results of all finished jobs in full precision, one job a line."""
+        """Returns all results of the finished jobs in full precision as CSV, with one job per line."""
         finished = [(line.name, job) for line in self.lines for job in line.jobs if states[job].kind == "finished"]
         names = list(dict.fromkeys(name for _, job in finished for name in states[job].results))
         text = io.StringIO()
@@ -103,7 +106,11 @@ class Table:
         return text.getvalue()
 
     def write(self, states: Mapping[str, State], folder: pathlib.Path) -> list[pathlib.Path]:
-        """Writes the table as Markdown, CSV and SVG, and returns the paths; an OSError if a file cannot be written."""
+        """Writes the table as Markdown, CSV and SVG, and returns the paths.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         paths = [folder / f"{self.name}.{ending}" for ending in ("md", "csv", "svg")]
         for path, text in zip(paths, (self.markdown(states), self.csv(states)), strict=False):
             with replacing(path) as file:
@@ -112,7 +119,7 @@ class Table:
         return paths
 
     def _draw_dots(self, path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
-        from t2t_keras.pictures.dot_plot import draw_dots  # with Matplotlib, which takes half a second
+        from t2t_keras.pictures.dot_plot import draw_dots  # imports Matplotlib, which takes half a second
 
         key = self.plotted.key
         values = {
@@ -122,7 +129,7 @@ class Table:
 
 
 def missing_of(line: Line, states: Mapping[str, State]) -> str:
-    """What is missing of a line, in words; "" if all of it is finished."""
+    """Describes the unfinished jobs of a line; "" if all are finished."""
     texts = {job: states[job].in_words() for job in line.jobs if states[job].kind != "finished"}
     if len(line.jobs) == 1:
         return "".join(texts.values())
@@ -136,7 +143,7 @@ def _cell(line: Line, column: Column | str, states: Mapping[str, State]) -> str:
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the head first, as a table of Markdown that is also aligned as text."""
+    """Formats rows of cells, the head first, as a Markdown table with aligned columns."""
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     head, *others = [_markdown_row([f"{c:<{w}}" for c, w in zip(row, widths, strict=True)]) for row in rows]
@@ -148,12 +155,12 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def _results(line: Line, states: Mapping[str, State]) -> list[Results]:
-    """The results of a line's finished jobs."""
+    """Returns the results of a line's finished jobs."""
     return [states[job].results for job in line.jobs if states[job].kind == "finished"]
 
 
 def _provenance(states: Mapping[str, State]) -> str:
-    """Where, when and with what the results were made."""
+    """Describes the machines, versions and dates of the results."""
     finished = [found.results for found in states.values() if found.kind == "finished"]
     if not finished:
         return "There are no results yet."

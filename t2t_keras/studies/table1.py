@@ -1,4 +1,4 @@
-"""Table 1 of the paper: what types of layers cost by theory, and what they are measured to cost."""
+"""Table 1 of the paper: the theoretical and the measured costs of layer types."""
 
 import dataclasses
 import pathlib
@@ -10,7 +10,7 @@ from t2t_keras.studies.job import Job
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Results, Table
 
-# The name, what the paper calls it, and by theory: complexity of a layer, sequential operations, maximum path length.
+# Name, name in the paper, and the theoretical complexity per layer, sequential operations and maximum path length.
 ROWS = (
     ("self_attention", "Self-Attention", "O(n²·d)", "O(1)", "O(1)"),
     ("recurrent", "Recurrent", "O(n·d²)", "O(n)", "O(n)"),
@@ -23,17 +23,17 @@ _TIME = Column("time, exponent of n", "time_exponent", "{:.2f}".format)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerCostJob(Job):
-    """Measures one type of layers at several lengths.
+    """Measures one layer type at several lengths.
 
     Attributes:
         layer_type: "self_attention", "recurrent", "convolutional" or "restricted".
         d_model: width of inputs and outputs.
-        batch: sequences in a pass.
-        lengths: n, in ascending order.
-        fitted: how many of the longest lengths the exponents are fitted to.
-        kernel_size: k.
-        neighbours: r, how many positions restricted self-attention reaches, half of them on either side.
-        path_tokens: length at which sequential operations and paths are counted.
+        batch: number of sequences in a pass.
+        lengths: sequence lengths (n in the paper), in ascending order.
+        fitted: number of the longest lengths that the exponents are fitted to.
+        kernel_size: kernel size of the convolution (k).
+        neighbours: number of positions that restricted self-attention attends to (r), half of them on either side.
+        path_tokens: sequence length at which sequential operations and path lengths are counted.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.layer_costs:measure",)
@@ -52,7 +52,7 @@ class LayerCostJob(Job):
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
-    """Table 1 for a study; it needs no data."""
+    """Returns Table 1 for a study; it needs no data."""
     jobs = tuple(LayerCostJob(name=name, layer_type=name) for name, *_ in ROWS)
     first = jobs[0]
     longest = first.lengths[-1]
@@ -82,8 +82,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
 
 
 def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
-    """Time and memory against length."""
-    from t2t_keras.pictures.curves import draw_curves  # with Matplotlib, which takes half a second
+    """Draws time and memory against the sequence length."""
+    from t2t_keras.pictures.curves import draw_curves  # imports Matplotlib, which takes half a second
 
     panels: dict[str, dict[str, dict[float, float]]] = {}
     for name, key, unit in (("time of a pass, ms", "seconds_", 1e-3), ("memory of a pass, MiB", "bytes_", 2**20)):

@@ -1,4 +1,4 @@
-"""Table 2 of the paper: the Transformer and the systems that it is compared with, on the same data."""
+"""Table 2 of the paper: the Transformer and the systems it is compared with, on the same data."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,16 @@ from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
 
-# Highest rates: the presets' 0.001 times 2.5, 5, 6.25 or 15.6; docs/other_systems.md says what was tried.
+# These scales raise the peak learning rate from the presets' 0.001 by a factor of 2.5, 5, 6.25 or 15.6. For the rates
+# that were tried, see docs/other_systems.md.
 _DEEP_ATT = ("train.learning_rate_scale=1.265",)
 _GNMT = ("train.learning_rate_scale=2.53",)
 _RNN = (*_GNMT, "model.num_encoder_layers=1", "model.num_decoder_layers=2", "model.readout=state_context")
 _CONV_S2S = ("train.learning_rate_scale=7.9",)
 _BYTENET = ("train.learning_rate_scale=5.59",)
 _MOE = ("train.learning_rate_scale=2.236",)
-# GNMT's refinement is without dropout. The rate stays at a tenth of that with which the likelihood's training ended.
+# GNMT's refinement uses no dropout. Its constant learning rate is a tenth of the rate at the end of maximum-likelihood
+# training.
 _CONTINUED = ("model.dropout_rate=0", "train.schedule=constant", "train.hold_steps=0", "train.warmup_steps=100")
 _TINY_SAVING = ("train.checkpoint_steps=50", "train.keep_checkpoints=5")
 _TINY_CONTINUED = (*_CONTINUED, "train.learning_rate_scale=1.77e-4", "train.max_steps=1000", *_TINY_SAVING)
@@ -52,12 +54,13 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         Row("moe_none", "moe", ("model.num_experts=0",), label="MoE without experts", is_repeated=True),
     ),
 }
-# Small models get the same number of updates from batches of the same size; the paper's sizes get their own papers'.
+# All small models are trained for the same number of updates with the same batch size. The models of the paper's sizes
+# use the settings of their own papers.
 COMMON = {"tiny": ("train.tokens_per_batch=4096", "train.max_steps=8000"), "paper": ()}
 USUAL_STEPS = {"tiny": 2500, "paper": None}
 
 BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
-# `equal_cost` shows these too.
+# These columns are also used by `equal_cost`.
 SCORES = (
     BLEU,
     Column("BLEU, tokenised, lowercased", "test_bleu_tokenised_lowercased", "{:.2f}".format),
@@ -76,7 +79,7 @@ _COLUMNS = (
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
-    """Table 2 for a study: each system with each seed, and the ensemble of its seeds if there are several."""
+    """Returns Table 2 for a study, with a line for each system and for the ensemble of its seeds, if it has several."""
     data.check_task(settings.table, "translation", "denoising")
     rows = ROWS[settings.scale]
     recipe = Recipe(settings, data, rows[0], COMMON[settings.scale], USUAL_STEPS[settings.scale])

@@ -22,13 +22,13 @@ _PAPER = (
 
 
 def _tiny(name: str, is_repeated: bool = False, **settings: object) -> Row:
-    """The preset `tiny` with some settings of "model" changed."""
+    """Returns a row with the preset `tiny` and some changes to its "model" section."""
     changes = tuple(f"model.{field}={value}" for field, value in settings.items())
     return Row(name, "tiny", changes, is_repeated=is_repeated)
 
 
 _TINY_BIG_MODEL = ("model.d_model=256", "model.d_ff=512", "model.num_heads=8", "model.dropout_rate=0.4")
-# The paper's changes, in proportion to the smaller model.
+# The paper's variations, scaled to the smaller model.
 _TINY = (
     Row("base", "tiny", is_repeated=True),
     *(_tiny(f"a_h{heads}", num_heads=heads) for heads in (1, 2, 8, 16)),
@@ -45,7 +45,8 @@ _TINY = (
 )
 ROWS: Mapping[str, tuple[Row, ...]] = {"tiny": _TINY, "paper": _PAPER}
 _USUAL_STEPS = {"tiny": 4000, "paper": None}
-# Small models on little data learn it by heart; those on the paper's data do not within the paper's updates.
+# Small models overfit small data, so their training stops early. This is not needed on the paper's data with the
+# paper's number of updates.
 _PATIENCE = {"tiny": 2, "paper": 0}
 
 _PERPLEXITY = Column("PPL (dev)", "valid_perplexity", "{:.2f}".format)
@@ -57,7 +58,7 @@ _PARAMETERS = "params ×10^6"
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
-    """Table 3 for a study: the columns are the paper's, and a cell that is equal to that of base is empty."""
+    """Returns Table 3 for a study. As in the paper, cells that equal those of the row "base" are empty."""
     data.check_task(settings.table, "translation", "denoising")
     rows = ROWS[settings.scale]
     recipe = Recipe(
@@ -92,7 +93,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
 
 
 def _facts(config: Config) -> dict[str, str]:
-    """The cells of a row that follow from its settings."""
+    """Returns the cells of a row that follow from its configuration."""
     model, train = cast(TransformerConfig, config.model), config.train
     d_key, d_value = model.head_widths()
     layers = dict.fromkeys((model.num_encoder_layers, model.num_decoder_layers))

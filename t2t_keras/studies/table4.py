@@ -13,7 +13,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "tiny": (Row("parser", "parsing_small", is_repeated=True),),
     "paper": (Row("parser", "parsing", is_repeated=True),),
 }
-# What the paper's table has, trained on the Wall Street Journal's part of the Penn Treebank alone.
+# Results in the paper's table of parsers trained only on the Wall Street Journal section of the Penn Treebank.
 _PUBLISHED = (
     ("vinyals", "Vinyals et al. (2014)", "88.3"),
     ("petrov", "Petrov et al. (2006)", "90.4"),
@@ -39,7 +39,7 @@ _COLUMNS = (
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
-    """Table 4 for a study; the search is that of the row's preset, as section 6.3 has it.
+    """Returns Table 4 for a study. The beam search has the settings of the row's preset, from section 6.3 of the paper.
 
     Raises:
         InputError: the data are not for parsing.

@@ -1,4 +1,4 @@
-"""The jobs of tables that compare models: trainings, and ensembles of them."""
+"""The jobs of tables that compare models: training runs, and ensembles of them."""
 
 import dataclasses
 import json
@@ -11,19 +11,20 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run, lasting_differences
 from t2t_keras.studies.job import MISSING, Job
 
-ORIGIN = "begins_from.json"  # the settings of the training whose weights a run began with
+ORIGIN = "begins_from.json"  # settings of the training that provided a run's initial weights
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingJob(Job):
-    """Trains a run, averages checkpoints and evaluates the average; its folder is the run's directory.
+    """Trains a model, averages checkpoints and evaluates the average. The job's folder is the directory of the run.
 
     Attributes:
-        config: resolved configuration; the last `train.keep_checkpoints` checkpoints are averaged or, where
-            `train.patience` ends the training, those around the best one.
+        config: resolved configuration. The last `train.keep_checkpoints` checkpoints are averaged, or those around the
+            best one if `train.patience` is set.
         data_dir: directory of the prepared data.
-        vocabulary: checksum of its vocabulary.
-        begins_from: the training whose average it begins with; None begins with fresh weights.
+        vocabulary: checksum of the vocabulary.
+        text: checksum that identifies the text of all splits; "" if it is unknown.
+        begins_from: the training whose averaged weights are the initial weights; None means random initialization.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.phases:train", "t2t_keras.studies.phases:evaluate")
@@ -36,7 +37,7 @@ class TrainingJob(Job):
 
     @property
     def average(self) -> str:
-        """The name of the average of the run's checkpoints."""
+        """Name of the averaged checkpoint."""
         train = self.config.train
         return f"averaged_{'around_best' if train.patience else 'last'}{train.keep_checkpoints}"
 
@@ -49,13 +50,13 @@ class TrainingJob(Job):
         changed = differences(Config.from_dict(before["config"]), self.config)
         if before["vocabulary"] != self.vocabulary:
             changed.append(f"vocabulary: {before['vocabulary']:.12}... -> {self.vocabulary:.12}...")
-        if before.get("text") and self.text and before["text"] != self.text:  # older records do not say
+        if before.get("text") and self.text and before["text"] != self.text:  # older records lack it
             changed.append(f"text: {before['text']:.12}... -> {self.text:.12}...")
         first = [] if self.begins_from is None else [self.begins_from]
         return changed + changes_of_others("begins_from", before.get("begins_from", {}), first)
 
     def conflicts(self, folder: pathlib.Path) -> list[str]:
-        """What a run cannot change once it has a checkpoint, and more updates than it is to have."""
+        """Returns changes that a run with checkpoints does not allow, and surplus updates; see `Job.conflicts`."""
         run = Run(folder)
         trained = checkpoints.steps(run.checkpoints_path)
         if not run.exists or not trained:
@@ -71,7 +72,7 @@ class TrainingJob(Job):
         return [*lasting_differences(run.config, self.config), *too_many, *other, *self._other_origin(folder)]
 
     def _other_origin(self, folder: pathlib.Path) -> list[str]:
-        """What differs in the training that a run in the folder began from; its search counts for nothing."""
+        """Returns changes to the training that provided the initial weights, except those of its decoding settings."""
         if self.begins_from is None or not (folder / ORIGIN).exists():
             return []
         noted = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
@@ -91,7 +92,7 @@ class EnsembleJob(Job):
     """Evaluates several trainings as one ensemble.
 
     Attributes:
-        members: the trainings; data and search are the first one's.
+        members: the trainings. The first one provides the data and the decoding settings.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.phases:evaluate_ensemble",)
@@ -106,7 +107,13 @@ class EnsembleJob(Job):
 
 
 def changes_of_others(role: str, before: Mapping[str, Any], trainings: Sequence[TrainingJob]) -> list[str]:
-    """The differences between the trainings that a job was made of, their settings by name, and those of now."""
+    """Returns the differences between the recorded and the current settings of the trainings that a job uses.
+
+    Args:
+        role: relation of the trainings to the job, for the messages: "begins_from" or "members".
+        before: recorded settings of the trainings, by name.
+        trainings: the current trainings.
+    """
     names = [training.name for training in trainings]
     if list(before) != names:
         return [f"{role}: {', '.join(before) or 'none'} -> {', '.join(names) or 'none'}"]

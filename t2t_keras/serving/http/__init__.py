@@ -1,1 +1,1 @@
-"""The REST interface and its page."""
+"""The REST interface and the web page."""

@@ -1,4 +1,4 @@
-"""Reads the bodies of requests: compressed or not, within a limit and a time."""
+"""Reads request bodies, compressed or not, within limits of size and time."""
 
 import asyncio
 import zlib
@@ -9,18 +9,23 @@ from t2t_keras.serving import off_loop
 from t2t_keras.serving.http.hosts import header
 from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid
 
-# So many bytes of a body above the limit are read and discarded, because a client that reads only after it has written
-# everything would otherwise get a reset connection instead of the answer.
+# Bytes of an oversized body that are read and discarded. Many clients read only after they have written everything, and
+# would otherwise get a connection reset instead of the error response.
 _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Reads a request's body and decompresses it if it is gzip.
+    """Reads a request's body and decompresses it if it is gzip-compressed.
+
+    Args:
+        request: the request.
+        limit: maximum size in bytes, before and after decompression.
 
     Raises:
-        TooLarge: it has more than `limit` bytes.
-        ServingError: it is not what its headers say, comes too slowly, or its client is gone.
+        TooLarge: the body exceeds the limit.
+        ServingError: the encoding is not supported, the gzip data is invalid, the body arrives too slowly, or the
+            client has disconnected.
     """
     encoding = header(request.scope, b"content-encoding")
     body = await _raw_body(request, limit)
@@ -32,7 +37,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _inflated(body: bytes, limit: int) -> bytes:
-    """Decompresses gzip up to the limit, because a few bytes can expand to very many."""
+    """Decompresses gzip data, but no more than the limit, because a few bytes can expand to a great many."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         inflated = inflater.decompress(body, limit + 1)
@@ -48,7 +53,7 @@ def _inflated(body: bytes, limit: int) -> bytes:
 
 
 async def _raw_body(request: Request, limit: int) -> bytes:
-    """Reads the body; one above the limit is discarded and raises `TooLarge`."""
+    """Reads the body; discards a body above the limit and raises `TooLarge`."""
     announced = header(request.scope, b"content-length") or ""
     too_large = announced.isdecimal() and int(announced) > limit
     size, parts = 0, []
@@ -73,5 +78,5 @@ async def _raw_body(request: Request, limit: int) -> bytes:
 
 
 def client_is_gone() -> ServingError:
-    """The error of a request whose client has disconnected."""
+    """Returns the error for a request whose client has disconnected."""
     return ServingError(Code.CANCELLED, "the client is gone")

@@ -1,4 +1,4 @@
-"""Requests with a glossary: what the model writes without a term is asked for again, with the term required."""
+"""Translation with a glossary: texts whose translation lacks a required term are translated again with constraints."""
 
 import asyncio
 import itertools
@@ -17,33 +17,46 @@ from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE, Model
 from t2t_keras.serving.served_signatures import Arrays
 
-# The signatures that translate token ids: as they come, and with phrases of which an output must have some.
+# The signatures that translate token ids: without constraints, and with phrases that the output must contain.
 _PLAIN, _CONSTRAINED = "tokens", "constrained"
 
 
 class Texts(Protocol):
-    """Texts with a glossary, and what became of them so far."""
+    """Texts with a glossary, and the state of their translation.
+
+    Call `first`, `again` and `answer` in this order.
+    """
 
     @property
     def first(self) -> Sequence[Arrays]:
-        """Inputs of calls of the signature `tokens`."""
+        """The inputs of the calls of signature `tokens`, which translate without constraints."""
 
     def again(self, outputs: Sequence[Arrays]) -> Sequence[Arrays]:
-        """Inputs of calls of `constrained`, perhaps none, given the outputs of `first`."""
+        """Returns the inputs of the calls of signature `constrained`; may be empty.
+
+        Args:
+            outputs: outputs of the calls of `first`.
+        """
 
     def answer(self, outputs: Sequence[Arrays]) -> Arrays:
-        """The outputs of the request, given those of `again`."""
+        """Returns the outputs of the request.
+
+        Args:
+            outputs: outputs of the calls of `again`.
+        """
 
 
-# Takes texts, pairs of a term and its forms, and the most rows of a call; an `InputError` names the entry at fault.
+# A function of texts, glossary entries (pairs of a term and its forms) and the maximum number of rows per call. It
+# raises an `InputError` that names an invalid entry.
 ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], Texts]
 
 
 class Glossaries:
-    """What reads glossaries, for each version; for any thread.
+    """Thread-safe cache of the functions that apply glossaries, one per model version.
 
     Args:
-        reader: makes it for the directory of a version; an `InputError` if that does not go with glossaries.
+        reader: creates such a function from the directory of a version; raises an `InputError` if the version does not
+            support glossaries.
     """
 
     def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
@@ -52,9 +65,11 @@ class Glossaries:
         self._made: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
 
     def of(self, model: Model) -> ReadTexts:
-        """That of a version; an `InputError` if it does not go with glossaries.
+        """Returns the function for a version, and creates it from the version's files at the first call.
 
-        A `ServingError` says that its files, which are read at the first glossary, are no longer what was loaded.
+        Raises:
+            InputError: the version does not support glossaries.
+            ServingError: the files were deleted or replaced since the version was loaded.
         """
         with self._lock:
             if model not in self._made:
@@ -65,16 +80,16 @@ class Glossaries:
 
 
 class GlossedCall:
-    """A call for texts with a glossary, queued; see `outputs`.
+    """A queued translation with a glossary; `outputs` waits for the result.
 
     Args:
-        core: answers the calls for token ids.
+        core: runs the calls on token ids.
         lent: the model, within the block of `Core.lend`.
         content: the parsed body.
-        glossaries: reads glossaries; None if nobody does.
+        glossaries: applies glossaries; None if they are not supported.
 
     Raises:
-        ServingError: the glossary or a text cannot be used or is above a limit, or the model has no such signatures.
+        ServingError: the glossary or a text is invalid or exceeds a limit, or the model does not support glossaries.
     """
 
     def __init__(self, core: Core, lent: Lent, content: dict[str, Any], glossaries: Glossaries | None) -> None:
@@ -92,7 +107,7 @@ class GlossedCall:
         inputs = json_tensors.read_inputs(content, default)
         default.check(inputs, options.limits)
         texts = [text.decode("utf-8", "replace") for text in inputs["text"]]
-        # Each form is encoded anew at each request.
+        # Limited, because every request encodes all forms again.
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in (*texts, *itertools.chain(*pairs)))
         if num_bytes > (most := options.max_batch_bytes):
             raise invalid(f"texts and a glossary of {num_bytes} bytes: the limit is max_batch_bytes={most}")
@@ -101,14 +116,14 @@ class GlossedCall:
         except InputError as error:
             raise invalid(str(error)) from error
         self._futures = self._asked(_PLAIN, self._texts.first)
-        # Until the end, since more is asked of it.
+        # The model must stay loaded for the second round of calls.
         lent.versions.keep(lent.model)
 
     async def outputs(self) -> Arrays:
-        """Waits for the translations, with scores and what terms they lack; cancelling the wait stops all.
+        """Waits for the translations, their scores and the terms that they lack. Cancelling the wait stops all calls.
 
         Raises:
-            ServingError: a part of a text is not answered.
+            ServingError: a call failed.
         """
         try:
             calls = await asyncio.to_thread(self._texts.again, await self._answers())
@@ -120,18 +135,18 @@ class GlossedCall:
             self._lent.versions.release(self._lent.model)
 
     def _asked(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
-        """Queues calls of a signature, all or none."""
+        """Queues calls of a signature, either all or none."""
         seconds = self._end - time.monotonic()
         return self._core.submit_all(self._lent, self._lent.model.signature(name), calls, seconds)
 
     async def _answers(self) -> list[Arrays]:
-        """The outputs of what was asked last."""
+        """Waits for the outputs of the calls that were queued last."""
         seconds = self._end - time.monotonic()
         return await asyncio.gather(*(self._core.outputs(future, seconds) for future in self._futures))
 
 
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:
-    """The entries of a glossary; a `ServingError` names the one that is none."""
+    """Returns the entries of a glossary; raises a `ServingError` that names the first invalid entry."""
     if not isinstance(glossary, list):
         raise invalid(f"'glossary' must be a list of [term, forms], got {json_tensors.shown(glossary)}")
     if len(glossary) > most:

@@ -1,4 +1,4 @@
-"""Protects the server from requests that pages of other sites make a browser send."""
+"""Protects the server from requests that web pages of other sites make a browser send."""
 
 import functools
 import ipaddress
@@ -15,17 +15,18 @@ ANY_HOST = "*"
 
 
 class HostCheck:
-    """Middleware that answers 403 to requests for foreign hosts and to requests from pages of other sites.
+    """Middleware that answers 403 to requests with a foreign host or origin.
 
-    A site can point its own name at this server's address to read answers (DNS rebinding); these requests name the site
-    as their host. Addresses and "localhost" cannot be abused this way and always pass. Any site can also make a browser
-    post to an address, without reading the answer; these requests name the site as their origin.
+    A site can point its own name at this server's address to read responses (DNS rebinding). Such requests have the
+    site's name in the header `Host`. IP addresses and "localhost" cannot be abused this way and always pass. Any site
+    can also make a browser post to an address, without being able to read the response (cross-site request forgery).
+    Such requests have the site's name in the header `Origin`.
 
     Args:
         app: the application behind the check.
-        host: the address that the server listens at.
+        host: address that the server listens on.
         allowed_hosts: further names, without ports, accepted as host and as origin; "*" accepts all.
-        refusals: counts what is refused.
+        refusals: counts refused requests.
     """
 
     def __init__(self, app: ASGIApp, host: str, allowed_hosts: Collection[str], refusals: Refusals) -> None:
@@ -43,7 +44,7 @@ class HostCheck:
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> str:
-        """The reason to refuse a request, or "" if there is none."""
+        """Returns the reason to refuse a request, or "" if there is none."""
         # Browsers always name a host, so a request without one does not come from a browser.
         host, origin = header(scope, b"host") or "", header(scope, b"origin")
         if ANY_HOST in self._allowed:
@@ -61,7 +62,7 @@ class HostCheck:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """A request's header, the first if there are several; Starlette's `Headers` take several times as long."""
+    """Returns the first value of a request's header, or None; several times as fast as Starlette's `Headers`."""
     for other, value in scope["headers"]:
         if other == name:
             return value.decode("latin-1")
@@ -70,7 +71,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 @functools.lru_cache
 def _name(place: str) -> str:
-    """The name or address in "host:port", in lower case; "" if there is none."""
+    """Returns the name or address in "host:port" in lower case, or "" if there is none."""
     try:
         return urllib.parse.urlsplit(f"//{place}").hostname or ""
     except ValueError:

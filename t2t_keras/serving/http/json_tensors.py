@@ -1,4 +1,4 @@
-"""Converts arrays from and to the JSON of TensorFlow Serving's REST interface.
+"""Converts arrays to and from the JSON format of TensorFlow Serving's REST interface.
 
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -18,18 +18,23 @@ import tensorflow as tf
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signature
 
-# Outputs whose names end like this hold bytes, not text.
+# Outputs with this suffix hold bytes, not text.
 _BYTES_SUFFIX = "_bytes"
 
-_TOGETHER = 4096  # values that are written in one piece
+_TOGETHER = 4096  # values that are encoded at once
 
-_PIECE_CHARACTERS = 1 << 16  # of an answer that are sent in one piece
+_PIECE_CHARACTERS = 1 << 16  # minimum size of a piece of a response, except the last
 
 _dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """Parses a body, a UTF-8 JSON object with either "instances" or "inputs"; a `ServingError` for anything else."""
+    """Parses a request body.
+
+    Raises:
+        ServingError: the body is not a UTF-8 JSON object with either "instances" or "inputs", or its "signature_name"
+            is not a string.
+    """
     try:
         # NaN and Infinity are allowed, as in TensorFlow Serving.
         call = json.loads(body.decode("utf-8"))
@@ -47,10 +52,13 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
-    """Returns a parsed request's inputs, by name, in the signature's dtypes; strings are bytes in object arrays.
+    """Converts the inputs of a parsed request to arrays.
+
+    Returns:
+        Arrays by name, with the dtypes of the signature. Strings are bytes in object arrays.
 
     Raises:
-        ServingError: a value is missing, unknown or of the wrong type.
+        ServingError: an input is missing, unknown or of the wrong type.
     """
     columns = _columns(call["inputs"], signature) if "inputs" in call else _rows(call["instances"], signature)
     signature.check_names(columns)
@@ -58,11 +66,16 @@ def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
 
 
 def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
-    """Returns the body of an answer in UTF-8, in pieces made one by one; a single output is written without its name.
+    """Encodes the body of a response.
+
+    A single output is written without its name.
 
     Args:
         outputs: arrays by name.
-        by_row: whether to write {"predictions": [...]}, if the request had "instances", or else {"outputs": ...}.
+        by_row: whether to write {"predictions": [...]}, for a request with "instances", instead of {"outputs": ...}.
+
+    Returns:
+        Lazy iterator over pieces of the body in UTF-8.
 
     Raises:
         ServingError: `by_row` is set, but the outputs have no common first dimension.
@@ -81,7 +94,7 @@ def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
-    """Joins texts to pieces that are worth sending."""
+    """Joins texts into pieces that are large enough to be sent."""
     waiting: list[str] = []
     size = 0
     for text in texts:
@@ -123,7 +136,7 @@ def _rows(instances: Any, signature: Signature) -> dict[str, list]:
 
 @contextlib.contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Adds the place `where` to the message of an error in the block."""
+    """Prefixes the message of a `ServingError` in the block with `where`."""
     try:
         yield
     except ServingError as error:
@@ -131,12 +144,12 @@ def _at(where: str) -> Iterator[None]:
 
 
 def _is_bytes(value: Any) -> bool:
-    """Whether a value is TensorFlow Serving's JSON form of bytes, {"b64": ...}."""
+    """Returns whether a value is TensorFlow Serving's JSON form of bytes, {"b64": ...}."""
     return isinstance(value, dict) and value.keys() == {"b64"}
 
 
 def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
-    """Converts a JSON value, perhaps nested lists, to an array."""
+    """Converts a JSON scalar or nested lists to an array."""
     leaves, shape, rank = [value], [], spec.shape.rank
     while leaves and isinstance(leaves[0], list):
         size = len(leaves[0])
@@ -160,7 +173,7 @@ def _converter(dtype: tf.DType) -> Callable[[Any], Any]:
     if dtype == tf.bool:
         return _bool
     if dtype.is_integer:
-        # Read once: TensorFlow computes the limits of a type anew each time, which takes longer than all else here.
+        # Read only once, because TensorFlow recomputes the limits on each access, which would dominate the run time.
         least, most = dtype.min, dtype.max
         return lambda leaf: _integer(leaf, dtype.name, least, most)
     if dtype.is_floating:
@@ -208,16 +221,16 @@ def _float(leaf: Any, type_name: str, largest: float) -> float:
 
 
 def shown(leaf: Any) -> str:
-    """A JSON value in a message, cut to 40 letters."""
+    """Formats a JSON value for an error message, truncated to 40 characters."""
     try:
         text = json.dumps(leaf)
-    except (RecursionError, ValueError):  # it could just be read, and its writing needs a little more
+    except (RecursionError, ValueError):  # encoding needs a little more stack than the decoding that succeeded
         return f"a value of type {type(leaf).__name__}"
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 class _Values:
-    """An array of any shape to be written as JSON, its strings as text or, with `as_bytes`, in base64."""
+    """An array of any shape to be encoded as JSON, its strings as text or, with `as_bytes`, in base64."""
 
     def __init__(self, array: np.ndarray, as_bytes: bool) -> None:
         self.array = array
@@ -227,12 +240,12 @@ class _Values:
         return _Values(np.asarray(self.array[rows], self.array.dtype), self._as_bytes)
 
     def listed(self) -> Any:
-        """The array as nested lists of JSON values."""
+        """Returns the array as nested lists of JSON values."""
         leaves: list[Any]
         if self.array.dtype == object:
             leaves = [_text(leaf, self._as_bytes) for leaf in self.array.reshape(-1)]
         elif self.array.dtype == np.float32:
-            # The fewest digits that restore the float32: 0.1, not 0.10000000149011612.
+            # The fewest digits that identify the float32: 0.1, not 0.10000000149011612.
             leaves = [float(text) for text in self.array.reshape(-1).astype("U32")]
         else:
             return self.array.tolist()
@@ -241,7 +254,7 @@ class _Values:
         return values.reshape(self.array.shape).tolist()
 
     def text(self) -> Iterator[str]:
-        """Yields the JSON text in pieces of a few thousand values, so that other threads run in between."""
+        """Yields the JSON text in pieces of a few thousand values, so that other threads can run in between."""
         if self.array.size <= _TOGETHER:
             yield _dumped(self.listed())
             return
@@ -281,7 +294,7 @@ def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
 
 
 def _groups(num_rows: int, size: int) -> Iterator[slice]:
-    """Yields slices of rows that are written in one piece; all rows together have `size` values."""
+    """Yields slices of rows that are encoded at once; all rows together have `size` values."""
     together = max(1, _TOGETHER * num_rows // max(size, 1))
     for start in range(0, num_rows, together):
         yield slice(start, min(start + together, num_rows))
@@ -292,5 +305,5 @@ def _text(leaf: bytes, as_bytes: bool) -> str | dict[str, str]:
         try:
             return leaf.decode("utf-8")
         except UnicodeDecodeError:
-            pass  # JSON holds other bytes only in base64
+            pass  # not text, so fall back to base64
     return {"b64": base64.b64encode(leaf).decode("ascii")}

@@ -1,4 +1,4 @@
-"""Requests whose texts are documents with markup, which are taken apart, translated, and put together again."""
+"""Translation of documents with markup, which are split into sentences, translated and reassembled."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,42 +14,43 @@ from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 
-# The signature that says what of a translation comes from where.
+# The signature that returns translations with word alignments.
 _ALIGN = "align"
-# Sentences in a call of it: as many as a batch needs to be fast.
+# Maximum number of sentences in a call of this signature, enough for an efficient batch.
 _TOGETHER = 8
 
 
 class Documents(Protocol):
-    """Documents that were taken apart."""
+    """Documents that were parsed and split into translatable texts."""
 
     @property
     def texts(self) -> Sequence[str]:
-        """What of them is translated, in order."""
+        """The texts to translate, in document order."""
 
     def filled(self, outputs: Sequence[Arrays]) -> list[str]:
-        """The documents with translations in them.
+        """Returns the documents with the texts replaced by translations.
 
         Args:
-            outputs: of the signature `align` for each text, by name, with one row.
+            outputs: outputs of the signature `align` for each text, arrays by name with one row.
         """
 
 
-# Takes a kind of markup and documents; an `InputError` if it does not know the kind, or a document is not of it.
+# A function of a kind of markup and documents, which parses the documents. It raises an `InputError` if the kind is
+# unknown or a document is not valid markup of this kind.
 ReadDocuments = Callable[[str, Sequence[str]], Documents]
 
 
 class MarkedCall:
-    """A call for documents, queued; see `outputs`.
+    """A queued translation of documents; `outputs` waits for the result.
 
     Args:
-        core: answers the calls for their sentences.
+        core: runs the calls on the sentences.
         lent: the model, within the block of `Core.lend`.
         content: the parsed body.
-        read: takes documents apart; None if nobody does.
+        read: parses documents; None if markup is not supported.
 
     Raises:
-        ServingError: the documents cannot be read, are above a limit, or the model has no such signature.
+        ServingError: the documents cannot be parsed or exceed a limit, or the model does not support markup.
     """
 
     def __init__(self, core: Core, lent: Lent, content: dict[str, Any], read: ReadDocuments | None) -> None:
@@ -67,7 +68,7 @@ class MarkedCall:
         limit = core.options.limits.max_sentences
         if raw.size > limit:
             raise invalid(f"{raw.size} documents in a request: the limit is max_sentences={limit}")
-        # Python reads some HTML in a time that grows with the square of its length.
+        # Limited, because Python's parser takes quadratic time for some HTML.
         most_bytes = core.options.max_batch_bytes
         if (num_bytes := sum(map(len, raw))) > most_bytes:
             raise invalid(f"documents of {num_bytes} bytes in a request: the limit is max_batch_bytes={most_bytes}")
@@ -83,10 +84,13 @@ class MarkedCall:
         self._futures = core.submit_all(lent, lent.model.signature(_ALIGN), calls)
 
     async def outputs(self) -> Arrays:
-        """Waits for the translations of the documents, as the output `translation`; cancelling the wait stops all.
+        """Waits for the translated documents. Cancelling the wait stops all calls.
+
+        Returns:
+            The output "translation", one string per document.
 
         Raises:
-            ServingError: a sentence is not answered.
+            ServingError: a call failed.
         """
         try:
             found = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
@@ -102,7 +106,7 @@ class MarkedCall:
 
 
 def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
-    """The numbers of texts that are sent together: of similar length, since all are as wide as the longest."""
+    """Groups the indices of texts of similar length, because the texts of a call are padded to the longest one."""
     groups: list[list[int]] = []
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
         cost = len(texts[number]) + ROW_COST

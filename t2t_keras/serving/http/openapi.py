@@ -1,11 +1,11 @@
-"""The REST interface in the form of OpenAPI 3.1, which tools make clients of."""
+"""Describes the REST interface as an OpenAPI 3.1 document, from which tools can generate clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Description = dict[str, Any]
 
-# What an error of a request can be, by its status.
+# Possible causes of an error, by HTTP status.
 _ERRORS: Mapping[int, str] = {
     400: "the body, a field, a value or a limit, which is named; a label or a signature that there is not",
     401: "no key that the server knows, if it asks for one",
@@ -24,7 +24,7 @@ _WHERE = {
 
 
 def described(models: Sequence[str]) -> Description:
-    """The description of a server of these models, as JSON's objects, lists and values."""
+    """Returns the OpenAPI document of a server with these models, as JSON-compatible objects."""
     paths: dict[str, Description] = {}
     for where, which in _WHERE.items():
         names = [name for name in ("model", "version", "label") if f"{{{name}}}" in where]
@@ -67,7 +67,7 @@ def _call(method: str, summary: str) -> Description:
 
 
 def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str = "application/json") -> Description:
-    """An operation, by its answer and what may be in place of it."""
+    """Returns an OpenAPI operation with its successful response and its possible errors."""
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     others = {str(status): {"description": _ERRORS[status], "content": error} for status in errors}
     responses = {"200": {"description": summary, "content": {kind: {"schema": schema}}}, **others}

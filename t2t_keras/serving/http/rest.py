@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST interface, the metrics for Prometheus, and the page at "/".
+"""TensorFlow Serving's REST interface, the Prometheus metrics, and the web page at "/".
 
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -54,7 +54,7 @@ _PAGE_HEADERS = {
     "Accept-Ranges": "none",
 }
 
-# Gateways such as nginx would hold events back.
+# Without these headers, proxies such as nginx buffer events.
 _EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 # TensorFlow Serving's status codes.
@@ -78,8 +78,8 @@ _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<
 _POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict|stream)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
 
-# Answers of so many bytes are compressed for clients that ask for it. At the fastest level, because all connections
-# share one thread: of 1 MB of numbers it leaves 0.42 in 37 ms, the slowest 0.36 in 950 ms.
+# Minimum size of a compressed response, in bytes, and gzip's level. All connections share one thread, so the fastest
+# level is used: it compresses 1 MB of numbers to 0.42 MB in 37 ms, the slowest level to 0.36 MB in 950 ms.
 _COMPRESSED_BYTES = 1 << 10
 _COMPRESSION = 1
 
@@ -90,9 +90,13 @@ def rest_app(
     read: ReadDocuments | None = None,
     glossaries: Glossaries | None = None,
 ) -> Starlette:
-    """Returns the REST interface as an ASGI application that answers requests with `core`, of who has one of `keys`.
+    """Returns the REST interface as an ASGI application.
 
-    `read` takes documents with markup apart, and `glossaries` read those of requests.
+    Args:
+        core: runs the requests.
+        keys: accepted API keys; None disables the check.
+        read: parses documents with markup; None if they are not supported.
+        glossaries: applies glossaries; None if they are not supported.
     """
     service = _Rest(core, read, glossaries)
     routes: list[BaseRoute] = [
@@ -116,11 +120,11 @@ def rest_app(
 
 
 class _Models:
-    """Middleware that answers everything under /v1, before Starlette's routes, which would take as long as the answer.
+    """Middleware that handles all paths under /v1, because Starlette's routing would take as long as the handler.
 
     Args:
-        app: the application behind it.
-        answer: returns the answer to a request.
+        app: the application that handles other paths.
+        answer: handles a request and returns the response.
     """
 
     def __init__(self, app: ASGIApp, answer: Callable[[Request], Awaitable[ASGIApp]]) -> None:
@@ -135,15 +139,15 @@ class _Models:
 
 
 class _Rest:
-    """The handlers of the routes, and of everything under /v1."""
+    """The handlers of the routes and of all paths under /v1."""
 
     def __init__(self, core: Core, read: ReadDocuments | None, glossaries: Glossaries | None) -> None:
         self._core, self._read, self._glossaries = core, read, glossaries
 
     async def model(self, request: Request) -> ASGIApp:
-        """Answers everything under /v1, errors included."""
+        """Handles a path under /v1; errors become responses."""
         try:
-            # The undecoded path, because an encoded "/" or ":" is part of a name.
+            # The undecoded path, because a percent-encoded "/" or ":" is part of a name.
             path = request.scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
             if request.method == "POST" and (match := _POST.fullmatch(path)):
                 target = _Target(match)
@@ -153,27 +157,27 @@ class _Rest:
                     return self._state(_Target(match))
                 raise invalid(f"Malformed request: {request.method} {path}")
         except asyncio.CancelledError:
-            # The time after which the server ends is over.
+            # The server's grace period is over.
             return _error(503, "the server is stopping", {"Connection": "close"})
         except TooLarge as error:
             return _error(413, str(error), {"Connection": "close"})
         except Exception as error:
-            # Without a variable of its own, which would refer to itself by this frame and keep what it refers to.
+            # Not assigned to a variable: the traceback refers to this frame, so the cycle would keep objects alive.
             return _told(request, serving_error(error))
 
     async def refused(self, request: Request, error: HTTPException) -> Response:
-        """404 and 405, in the common error format."""
+        """Answers 404 and 405 in the common error format."""
         self._core.refusals.add("rest", Reason.REQUEST, address(request.client))
-        told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # which cuts it
+        told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # truncates it
         return _error(error.status_code, told.message, error.headers)
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """What nobody has foreseen, in the common error format; its traceback is logged."""
-        # uvicorn closes the connection after it: a client that did not know would send its next request in vain.
+        """Answers an unexpected exception in the common error format; the traceback is logged."""
+        # uvicorn closes the connection after such an error; the header tells the client not to reuse it.
         return _error(500, serving_error(error).message, {"Connection": "close"})
 
     async def health(self, request: Request) -> Response:
-        """Says that the server answers, whatever it serves."""
+        """Reports that the server is alive, regardless of its models."""
         return Response("ok\n", media_type="text/plain")
 
     async def metrics(self, request: Request) -> ASGIApp:
@@ -183,7 +187,7 @@ class _Rest:
         return _json(json.dumps(openapi.described(self._core.models.names)).encode("utf-8"))
 
     async def description(self, request: Request) -> ASGIApp:
-        """Describes the server to the page at "/"."""
+        """Returns a description of the server, for the web page at "/"."""
         limits = self._core.options.limits
         about: dict[str, Any] = {
             "model": self._core.models.names[0],
@@ -191,7 +195,7 @@ class _Rest:
             "max_sentences": limits.max_sentences,
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
-        # Before the first version is loaded, the languages and the task are unknown.
+        # The languages and the task are unknown until a version is loaded.
         with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as lent:
             about |= lent.model.about
         return _json(json.dumps(about).encode("utf-8"))
@@ -204,7 +208,7 @@ class _Rest:
                 return _json_message({"model_version_status": []}, 503)
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
-            # TensorFlow Serving listens only once a version is available. Until then probes must not pass here either.
+            # TensorFlow Serving opens its port only once a version is available, so probes must fail here until then.
             ready = target.version is not None or versions and versions.served is not None
             return _json_message(content, 200 if ready else 503)
         with self._core.lend(target.name, target.version) as lent:
@@ -222,7 +226,7 @@ class _Rest:
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
             body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
-            # Or a name that may be spelled like this.
+            # These fields need slow preparation, which runs in a thread. JSON escapes (\u) may also spell their names.
             if any(name in body for name in (b'"markup"', b'"glossary"', b"\\u")):
                 answer, by_row = await asyncio.to_thread(self._begin, call, target, body)
             else:
@@ -237,7 +241,7 @@ class _Rest:
             return _compressed(large)
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
-        """Sends a text's answer as it grows; errors until the first turn is over have their own status."""
+        """Streams the output for a text as server-sent events; errors before the first event have an HTTP status."""
         with contextlib.ExitStack() as ends:
             call = ends.enter_context(self._core.metrics.request("rest", "Stream"))
             if self._core.models.get(target.name):
@@ -255,7 +259,7 @@ class _Rest:
             return grown
 
     def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
-        """As `_begin`, for an answer that grows."""
+        """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as lent:
             if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
@@ -271,7 +275,11 @@ class _Rest:
     def _begin(
         self, call: Call, target: "_Target", body: bytes
     ) -> tuple[Callable[[], Coroutine[Any, Any, Arrays]], bool]:
-        """Parses a body and queues its call; returns what waits for the outputs, and whether the inputs came by row."""
+        """Parses a body and queues its call.
+
+        Returns:
+            Coroutine function that waits for the outputs, and whether the request has "instances" (row format).
+        """
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as lent:
             if "glossary" in content:
@@ -288,17 +296,21 @@ class _Rest:
 
 
 class _Target:
-    """The model, version and method in a path, the version by number or label; a `ServingError` beyond 63 bits."""
+    """The model, version (number or label) and method in a path.
+
+    Raises:
+        ServingError: the version number does not fit into a signed 64-bit integer.
+    """
 
     def __init__(self, match: re.Match) -> None:
         groups = match.groupdict()
-        # Special characters of a name are percent-encoded.
+        # Special characters in names are percent-encoded.
         self.name = urllib.parse.unquote(groups["name"])
         self.method = (groups.get("method") or "").lower()
         self.metadata = bool(groups.get("metadata"))
         self.version: int | str | None = None
         if groups["version"]:
-            # So many digits first: Python refuses to convert thousands.
+            # The length is checked first, because Python refuses to convert strings of thousands of digits.
             self.version = int(groups["version"]) if len(groups["version"]) < 20 else 1 << 63
             if self.version >= 1 << 63:
                 raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
@@ -307,7 +319,11 @@ class _Target:
 
 
 class _Streamed(StreamingResponse):
-    """An answer that is written while it is sent; `ends` is what is done once that is over or given up."""
+    """A response whose body is generated while it is sent.
+
+    Attributes:
+        ends: callbacks that run once the response is sent or abandoned.
+    """
 
     def __init__(
         self, pieces: Iterator[bytes] | AsyncGenerator[bytes, None], kind: str, headers: Mapping[str, str] | None = None
@@ -323,7 +339,10 @@ class _Streamed(StreamingResponse):
 async def _events(
     growing: Growing, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
 ) -> AsyncGenerator[bytes, None]:
-    """An event whenever a text has changed; the last one, "end" or "error", is what `predict` answers."""
+    """Yields an event whenever the text has changed, then "end" with the final outputs, or "error".
+
+    The data of the last event is the body that `predict` would send.
+    """
     shown: list[Any] = []
     try:
         with ends:
@@ -340,15 +359,15 @@ async def _events(
 
 
 def _event(data: Iterable[bytes], name: str = "") -> bytes:
-    """One event; JSON has no line breaks."""
+    """Encodes a server-sent event. The JSON data needs no escaping, because it contains no line breaks."""
     return b"".join([f"event: {name}\n".encode() if name else b"", b"data: ", *data, b"\n\n"])
 
 
 class _Page(StaticFiles):
-    """The page, with headers that forbid loading anything from other sites."""
+    """The files of the web page, with headers that forbid loading content from other sites."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        # A server may send all of a file; to ranges that are none, Starlette says so in plain text.
+        # Ranges are ignored, as HTTP permits, because Starlette answers invalid ranges in plain text instead of JSON.
         scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
@@ -356,12 +375,12 @@ class _Page(StaticFiles):
 
 
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
-    """Waits for the outputs of a call; cancels it if the client disconnects first."""
+    """Waits for the outputs of a call, and cancels the call if the client disconnects first."""
     task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
     waits = True
 
     def give_up(gone: asyncio.Future) -> None:
-        # It may have been about to be called when the outputs came.
+        # This callback may already be scheduled when the outputs arrive.
         if waits:
             task.cancel()
 
@@ -369,7 +388,7 @@ async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs])
     try:
         return await outputs
     except asyncio.CancelledError:
-        # Unless it is the server that stops.
+        # Otherwise the server is stopping, which must cancel the task.
         if gone.done() and not task.uncancel():
             raise client_is_gone() from None
         raise
@@ -379,13 +398,13 @@ async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs])
 
 
 def _compressed(answer: ASGIApp) -> ASGIApp:
-    """Compresses what answers, for clients that ask for it."""
+    """Wraps an application so that it compresses its responses for clients that accept gzip."""
     return GZipMiddleware(answer, _COMPRESSED_BYTES, _COMPRESSION)
 
 
 def _json(content: bytes, status: int = 200) -> ASGIApp:
     answer = Response(content, status, media_type="application/json")
-    # Most are small, and to find that out anew takes as long as to read them.
+    # Most responses are small, and the middleware takes as long to find that out as parsing the request takes.
     return answer if len(content) < _COMPRESSED_BYTES else _compressed(answer)
 
 
