@@ -102,7 +102,7 @@ def _ours(
         bfloat16=bfloat16,
     )
     engine = CTranslate2Engine(compute_type) if compute_type else TensorFlowEngine()
-    searches = engine.searches(model, config, (), None)
+    searcher = engine.searcher(model, config, (), None)
     scoring = types.SimpleNamespace(
         states=model.states,
         logits=lambda hidden: model.logits(hidden) + tf.one_hot(PAD_ID, model.config.vocab_size, NEVER),
@@ -110,7 +110,7 @@ def _ours(
     token_log_probs = token_log_probs_function(scoring)
 
     def search(batch: Ids) -> Ids:
-        found = searches(padded(batch), only_best=True, scored=False)
+        found = searcher(padded(batch), only_best=True, scored=False)
         return [without_end(ids) for ids in found.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:

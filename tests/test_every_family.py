@@ -16,7 +16,7 @@ from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
 from t2t_keras.search.ensemble import Ensemble
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 from t2t_keras.training.devices.strategy import make_strategy
 from tests import programs
 from tests.inference import tiny
@@ -129,6 +129,6 @@ def test_all_families_search_as_one_ensemble():
         weight.assign(3 * weight)
     ensemble = Ensemble(models)
     source = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0]], np.int32)
-    result = Searches(ensemble, DecodeConfig(beam_size=3, max_length_offset=3))(source)
+    result = Searcher(ensemble, DecodeConfig(beam_size=3, max_length_offset=3))(source)
     expected = np.sum(token_log_probs_function(ensemble)(source, result.token_ids[:, 0]), axis=1)
     np.testing.assert_allclose(result.log_probs[:, 0], expected, rtol=1e-5, atol=1e-4)

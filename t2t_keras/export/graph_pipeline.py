@@ -21,7 +21,7 @@ from t2t_keras.inference.forced import hidden_log_probs
 from t2t_keras.inference.request import RequestEncoder, head_end
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
-from t2t_keras.search.searches import Searches, output_limits
+from t2t_keras.search.searcher import Searcher, output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.sentences import blank_between
@@ -121,12 +121,12 @@ class Pipeline:
         excluded = encoder.excluded
         form = self._form = self._task.form(translator.tokenizer)
         self._within_words = translator.tokenizer.continuations
-        searches = self._searches = Searches(self._model, self.config, excluded, form, self._within_words)
-        sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
+        searcher = self._searcher = Searcher(self._model, self.config, excluded, form, self._within_words)
+        sampling = Searcher(self._model, _sampling(self.config), excluded, form=form)
 
         def search(sentences: Sentences, num_best: tf.Tensor) -> Found:
             """Finds the `num_best` best hypotheses of each sentence or, if the settings say so, draws samples."""
-            return self._found(sentences, lambda ids, _: searches.best(ids, num_best), num_best)
+            return self._found(sentences, lambda ids, _: searcher.best(ids, num_best), num_best)
 
         def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
             """Draws one sample of each sentence with its seed; `seeds` are int64 [sentences]."""
@@ -228,7 +228,7 @@ class Pipeline:
     def start(self, sentences: Sentences) -> Any:
         """Returns the state of a search for the best translations before its first step."""
         with self._weights.in_use():
-            return self._searches.start(sentences.ids)
+            return self._searcher.start(sentences.ids)
 
     def advance(self, sentences: Sentences, state: Any, steps: tf.Tensor) -> tuple[Any, Found, tf.Tensor]:
         """Advances a search by at most `steps` steps, int32 scalar.
@@ -237,7 +237,7 @@ class Pipeline:
             The state, the best hypotheses so far, and the sentences whose hypotheses are final, bool [sentences].
         """
         with self._weights.in_use():
-            state, found, done = self._searches.advance(sentences.ids, state, steps)
+            state, found, done = self._searcher.advance(sentences.ids, state, steps)
         return state, Found(*found), done
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
@@ -279,13 +279,13 @@ class Pipeline:
 
         Args:
             sentences: the sentences.
-            **asked: options of `Searches`, one row per sentence: `prefix`, int32 [sentences, length], or
+            **asked: options of `Searcher`, one row per sentence: `prefix`, int32 [sentences, length], or
                 `constraints`; see `search_with`.
         """
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
             own = {name: tf.gather(values, rows) for name, values in asked.items()}
-            return list(self._searches(ids, only_best=True, **own))
+            return list(self._searcher(ids, only_best=True, **own))
 
         with self._weights.in_use():
             return self._found(sentences, search, 1)

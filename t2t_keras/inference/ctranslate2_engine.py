@@ -28,7 +28,7 @@ from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.scoring import length_penalty
-from t2t_keras.search.searches import output_limits
+from t2t_keras.search.searcher import output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL
 
 # Settings that CTranslate2 does not support, with their values when they are off.
@@ -40,7 +40,7 @@ _LEAST_SCORE = -1e8  # CTranslate2 fills empty slots with hypotheses of score -1
 
 
 def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
-    """Describes what CTranslate2 does not support of the arguments of `Searches`; returns "" if it supports all."""
+    """Describes what CTranslate2 does not support of the arguments of `Searcher`; returns "" if it supports all."""
     sizes = getattr(model, "config", None)
     if type(sizes) is not TransformerConfig:  # a derived class belongs to a different family
         return "an ensemble" if sizes is None else f"a model of the family {sizes.family}"
@@ -86,15 +86,15 @@ class CTranslate2Engine:
     def __init__(self, compute_type: ComputeType = "float32", longest_source: int = MAX_POSITIONS) -> None:
         self._compute_type, self._longest_source = compute_type, longest_source
 
-    def searches(
+    def searcher(
         self,
         model: Any,
         config: DecodeConfig,
         excluded: Sequence[Sequence[int]] = (),
         form: Form | None = None,
         continuations: Sequence[int] = (),
-    ) -> "CTranslate2Searches":
-        """Makes the searches of a model; see `Searches` for the arguments.
+    ) -> "CTranslate2Searcher":
+        """Makes the searches of a model; see `Searcher` for the arguments.
 
         `continuations` is unused, because this engine does not support constraints.
 
@@ -116,7 +116,7 @@ class CTranslate2Engine:
             package.set_random_seed(config.seed % 2**32)
             threads = {"inter_threads": num_streams(), "intra_threads": threads_per_stream()}
             translator = package.Translator(folder, device, compute_type=self._compute_type, **threads)
-        return CTranslate2Searches(translator, config, positions, *names)
+        return CTranslate2Searcher(translator, config, positions, *names)
 
 
 def _names(size: int) -> list[str]:
@@ -164,8 +164,8 @@ def _cut(hypothesis: _Hypothesis, limit: int) -> _Hypothesis:
     return hypothesis if len(hypothesis.ids) <= limit else _Hypothesis(hypothesis.ids[:limit], math.nan)
 
 
-class CTranslate2Searches:
-    """Searches of one model with one configuration; see `Searches` for the call.
+class CTranslate2Searcher:
+    """The search of one model with one configuration; see `Searcher` for the call.
 
     Args:
         translator: a `ctranslate2.Translator`.

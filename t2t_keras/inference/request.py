@@ -10,7 +10,7 @@ import numpy as np
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError, named
 from t2t_keras.search.batches import length_batches, padded
-from t2t_keras.search.searches import OPTIONS, output_limits, padded_constraints, padded_phrases
+from t2t_keras.search.searcher import OPTIONS, output_limits, padded_constraints, padded_phrases
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.labels import as_symbol, check_known, of_symbol
 from t2t_keras.tasks.registry import task as task_named
@@ -107,7 +107,7 @@ class RequestEncoder:
         config: the decoding settings.
         data: the settings of the training data; see `Translator`.
         excluded: phrases that no translation may contain; see `Request.excluded`.
-        options: the fields of a request that the engine supports, a subset of `searches.OPTIONS`.
+        options: the fields of a request that the engine supports, a subset of `searcher.OPTIONS`.
 
     Attributes:
         task: defines how long texts are split, what a source must contain, and how labels are written.
@@ -405,7 +405,7 @@ def _num_phrase_tokens(request: EncodedRequest) -> int:
 
 
 def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
-    """Returns the options of `Searches` for a batch of requests, which must have the same kinds of restrictions."""
+    """Returns the options of `Searcher` for a batch of requests, which must have the same kinds of restrictions."""
     arrays = {
         "prefix": padded([request.prefix for request in batch]),
         "constraints": padded_constraints([request.constraints for request in batch]),

@@ -10,7 +10,7 @@ from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line
 from t2t_keras.runs.run import Run
 from t2t_keras.search.batches import padded
-from t2t_keras.search.searches import OPTIONS
+from t2t_keras.search.searcher import OPTIONS
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.repair import repair

@@ -110,7 +110,7 @@ class Translator:
             check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
             self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
         given = self._encoder.excluded, form, tokenizer.continuations
-        self._searches = engine.searches(model, self.config, *given)
+        self._searcher = engine.searcher(model, self.config, *given)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
@@ -383,7 +383,7 @@ class Translator:
 
     def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
         """Finds `config.beam_size` hypotheses, best first, for padded source ids, int32 [batch, source_len]."""
-        return self._searches(source_ids)
+        return self._searcher(source_ids)
 
     def repaired(self, line: str) -> str:
         """Returns the text that the tokenizer gets: on one line, without invisible characters, lowercased if set."""
@@ -436,7 +436,7 @@ class Translator:
     def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int, scored: bool) -> list[list[Translation]]:
         """Translates one batch of requests of one part each, which all have the same kinds of restrictions."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
-        result = self._searches(padded(sources), num_best == 1, scored, **asked_arrays(parts))
+        result = self._searcher(padded(sources), num_best == 1, scored, **asked_arrays(parts))
         return found_translations(result, sources, self.tokenizer, num_best)
 
 

@@ -7,11 +7,11 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.models.contract import StepModel
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.restrictions.form import Form
-from t2t_keras.search.searches import OPTIONS, Searches
+from t2t_keras.search.searcher import OPTIONS, Searcher
 
 
 class SearchFunction(Protocol):
-    """Searches for the outputs of a batch of sentences, with the arguments and results of `Searches.__call__`."""
+    """Searches for the outputs of a batch of sentences, with the arguments and results of `Searcher.__call__`."""
 
     def __call__(
         self, source_ids: Any, only_best: bool = False, scored: bool = True, **options: Any
@@ -22,13 +22,13 @@ class Engine(Protocol):
     """Makes the search function of a model.
 
     Attributes:
-        options: the options of `searches.OPTIONS` that the engine supports.
+        options: the options of `searcher.OPTIONS` that the engine supports.
     """
 
     @property
     def options(self) -> frozenset[str]: ...
 
-    def searches(
+    def searcher(
         self,
         model: StepModel,
         config: DecodeConfig,
@@ -36,11 +36,11 @@ class Engine(Protocol):
         form: Form | None = None,
         continuations: Sequence[int] = (),
     ) -> SearchFunction:
-        """Returns the search function for these settings; see `Searches` for the arguments and errors."""
+        """Returns the search function for these settings; see `Searcher` for the arguments and errors."""
 
 
 class TensorFlowEngine:
     """Runs every search in a TensorFlow graph."""
 
     options = frozenset(OPTIONS)
-    searches = Searches
+    searcher = Searcher

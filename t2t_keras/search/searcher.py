@@ -10,7 +10,7 @@ import tensorflow as tf
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import BFLOAT16, COVERAGE, Search, StepModel
-from t2t_keras.search import beam_search as searching
+from t2t_keras.search import beam_search as beam
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult, beam_search
 from t2t_keras.search.goal import Goal
@@ -43,7 +43,7 @@ def wanted(config: DecodeConfig) -> frozenset[str]:
     return frozenset(name for name, is_requested in requested.items() if is_requested)
 
 
-class Searches:
+class Searcher:
     """The searches of one model with one configuration.
 
     Each kind of search is traced at its first use and then serves every batch. A batch without options runs a graph
@@ -126,7 +126,7 @@ class Searches:
     def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
         """Returns the state before the first step of a search for the best hypothesis; not compiled, like `sample`."""
         search = self._begun(source_ids, self._model.encode(source_ids))
-        return searching.start(search.cache, self._goal(source_ids, num_best=1))
+        return beam.start(search.cache, self._goal(source_ids, num_best=1))
 
     def advance(
         self, source_ids: tf.Tensor, state: SearchState | GreedyState, steps: tf.Tensor
@@ -144,8 +144,8 @@ class Searches:
         """
         goal = self._goal(source_ids, num_best=1)
         search = self._begun(source_ids, self._unread_memory())
-        state = searching.make_steps(search.step, state, goal, steps)
-        return state, searching.result(state, goal, so_far=True), searching.done_sentences(state, goal)
+        state = beam.make_steps(search.step, state, goal, steps)
+        return state, beam.result(state, goal, so_far=True), beam.done_sentences(state, goal)
 
     def _unread_memory(self) -> Any:
         """Returns zeros in the structure of a memory, because steps read a sentence only from their cache."""

@@ -10,7 +10,7 @@ import numpy as np
 from t2t_keras.config import DecodeConfig, ModelConfig
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.models import families
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 
 VOCAB = 40
 SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
@@ -37,7 +37,7 @@ def assert_steps_are_teacher_forcing(
 ) -> np.ndarray:
     """The log-probabilities of a search are those of what it found, read at once; gives the outputs."""
     config = DecodeConfig(**{"max_length_offset": 6, **settings})
-    result = Searches(model, config)(source)
+    result = Searcher(model, config)(source)
     forced = _forced(model)
     for slot in range(config.beam_size):
         expected = np.sum(forced(source, result.token_ids[:, slot]), axis=1)

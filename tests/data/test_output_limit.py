@@ -11,7 +11,7 @@ from hypothesis import strategies
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.data.output_limit import output_limit
 from t2t_keras.data.prepare import PreparedData, prepare
-from t2t_keras.search.searches import output_limits
+from t2t_keras.search.searcher import output_limits
 from t2t_keras.tasks.registry import TASKS, task
 from tests.data.small_corpora import CONFIG, corpus_of, some_pairs
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_alternatives import COUNT, alternatives_signature
 from t2t_keras.export.graph_pipeline import Pipeline
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.repair import repair
 from tests.export import exporting
@@ -40,7 +40,7 @@ def asked(alternatives, pairs):
 @pytest.mark.integration
 def test_each_is_what_a_search_finds_that_is_held_to_one_of_the_likeliest_words(translator, alternatives):
     tokenizer, model = translator.tokenizer, translator.single_model
-    searches = Searches(model, translator.config)
+    searcher = Searcher(model, translator.config)
     barred = [*range(UNK_ID + 1), *tokenizer.continuations]
     for text, prefix in [(TEXTS[0], ""), (TEXTS[1], "Zwei Hunde")]:
         source, begun = np.array([[*tokenizer.encode(text), EOS_ID]], np.int32), tokenizer.encode(prefix)
@@ -49,7 +49,7 @@ def test_each_is_what_a_search_finds_that_is_held_to_one_of_the_likeliest_words(
         logits[barred] = -np.inf
         expected = []
         for token in np.argsort(-logits)[:COUNT]:
-            found = searches(source, only_best=True, prefix=np.array([[*begun, token]], np.int32))
+            found = searcher(source, only_best=True, prefix=np.array([[*begun, token]], np.int32))
             ids = [id for id in found.token_ids[0, 0].numpy().tolist() if id not in (PAD_ID, EOS_ID)]
             expected.append((tokenizer.decode(ids), found.scores[0, 0].numpy()))
         expected.sort(key=lambda pair: -pair[1])

@@ -103,10 +103,10 @@ def test_a_beam_finds_the_same(changes):
 def test_frozen_layers_are_weights_too():
     model = tiny.transformer()
     sources = np.array([[5, 6, 7, EOS_ID]], np.int32)
-    expected = CTranslate2Engine().searches(model, ALIKE)(sources)
+    expected = CTranslate2Engine().searcher(model, ALIKE)(sources)
     model.encoder.trainable = False
     try:
-        found = CTranslate2Engine().searches(model, ALIKE)(sources)
+        found = CTranslate2Engine().searcher(model, ALIKE)(sources)
     finally:
         model.encoder.trainable = True
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
@@ -163,7 +163,7 @@ def test_a_minimum_of_one_leaves_out_empty_outputs_alone(ending, changes, only_b
     model, source = ending
     config = dataclasses.replace(ALIKE, **changes)
     found = [
-        engine.searches(model, dataclasses.replace(config, min_length=least))(source, only_best=only_best)
+        engine.searcher(model, dataclasses.replace(config, min_length=least))(source, only_best=only_best)
         for engine in (TensorFlowEngine(), CTranslate2Engine())
         for least in (0, 1)
     ]
@@ -234,15 +234,15 @@ def test_longer_sources_than_the_format_has_positions_for(sizes):
     model = Transformer(TransformerConfig(**{**tiny.MODEL, "vocab_size": 40, **sizes}))
     model.build()
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=3)
-    searches = CTranslate2Engine(longest_source=2100).searches(model, config, (), None)
+    searcher = CTranslate2Engine(longest_source=2100).searcher(model, config, (), None)
     source = padded([[*[5, 6, 7] * 690, EOS_ID], [5, EOS_ID]])
-    np.testing.assert_array_equal(searches(source).lengths.numpy() <= 3, True)
+    np.testing.assert_array_equal(searcher(source).lengths.numpy() <= 3, True)
 
 
 @needs_ctranslate2
 def test_no_sentences_are_no_hypotheses():
-    searches = CTranslate2Engine().searches(translator("tensorflow").model, ALIKE, (), None)
-    assert searches(np.zeros([0, 3], np.int32)).token_ids.shape[0] == 0
+    searcher = CTranslate2Engine().searcher(translator("tensorflow").model, ALIKE, (), None)
+    assert searcher(np.zeros([0, 3], np.int32)).token_ids.shape[0] == 0
 
 
 def refused(model=None, config=ALIKE, excluded=(), **arguments) -> str:

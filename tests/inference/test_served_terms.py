@@ -59,7 +59,7 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path):
 
     def tokens(source_ids, source_length, **options):
         assert source_length.tolist() == np.count_nonzero(source_ids, axis=1).tolist()
-        found = translator._searches(source_ids, True, True, **options)
+        found = translator._searcher(source_ids, True, True, **options)
         ids, scores, _, lengths = (values.numpy()[:, 0] for values in found)
         return {"translation_ids": ids, "translation_length": lengths, "score": scores}
 

@@ -140,7 +140,7 @@ def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
 def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
     monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: 2)
     translator = copier(config=DecodeConfig(tokens_per_batch=16))
-    monkeypatch.setattr(translator, "_searches", lambda *batch, **asked: 1 / 0)
+    monkeypatch.setattr(translator, "_searcher", lambda *batch, **asked: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         translator.translate(["dogs"] * 40)
 
@@ -240,7 +240,7 @@ def test_real_model_batched_equals_one_by_one(beam):
         (alone,) = translator.translate([line])
         assert alone.text == found.text
         assert alone.score == pytest.approx(found.score, abs=1e-4)
-    assert translator._searches.num_traces() == 1
+    assert translator._searcher.num_traces() == 1
 
 
 def test_weights_are_read_at_each_call():
@@ -251,7 +251,7 @@ def test_weights_are_read_at_each_call():
         weight.assign(weight * 1.7 + 0.01)
     (after,) = translator.translate(["A man"])
     assert before.log_prob != after.log_prob
-    assert translator._searches.num_traces() == 1
+    assert translator._searcher.num_traces() == 1
 
 
 def test_load(tmp_path):

@@ -158,7 +158,7 @@ def test_batched_equals_one_by_one(models):
         (alone,) = translator.translate([line])
         assert alone.text == expected.text
         assert alone.score == pytest.approx(expected.score, abs=1e-4)
-    assert translator._searches.num_traces() == 1
+    assert translator._searcher.num_traces() == 1
 
 
 @pytest.mark.integration

@@ -13,7 +13,7 @@ from t2t_keras.models.families import make_model
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.hoisting import HoistedWeights
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 from tests.layers import numpy_oracle
 
 START = (0, 1.0, 2.0)
@@ -45,8 +45,8 @@ def test_the_steps_of_a_search_neither_join_nor_cast_kernels(beam_size, bfloat16
     sizes = {"d_model": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 13}
     model = make_model(dataclasses.replace(presets.preset("tiny").model, **sizes))
     model.build()
-    searches = Searches(model, DecodeConfig(beam_size=beam_size, bfloat16=bfloat16))
-    graph = next(iter(searches._compiled.values())).get_concrete_function().graph
+    searcher = Searcher(model, DecodeConfig(beam_size=beam_size, bfloat16=bfloat16))
+    graph = next(iter(searcher._compiled.values())).get_concrete_function().graph
     nodes = [node for function in graph.as_graph_def().library.function for node in function.node_def]
     assert any("ReadVariableOp" in each for node in nodes for each in node.input)  # biases, if not kernels
     made = [node for node in nodes if node.op in ("ConcatV2", "Cast", "Transpose")]
@@ -63,6 +63,6 @@ def test_members_of_an_ensemble_that_have_one_name_keep_their_own_weights():
         for member in members:
             member.build()
             numpy_oracle.randomise(member, rng)
-        searches = Searches(Ensemble(members), DecodeConfig(beam_size=2))
-        scores.append(searches(np.array([[3, 4, 5, 1]], np.int32)).scores)
+        searcher = Searcher(Ensemble(members), DecodeConfig(beam_size=2))
+        scores.append(searcher(np.array([[3, 4, 5, 1]], np.int32)).scores)
     np.testing.assert_array_equal(*scores)

@@ -12,7 +12,7 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation, joined
 from t2t_keras.inference.translator import Translator
 from t2t_keras.search.ensemble import Ensemble
-from t2t_keras.search.searches import Searches, output_limits
+from t2t_keras.search.searcher import Searcher, output_limits
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.words import word_places
 from tests.inference import tiny
@@ -64,20 +64,20 @@ def test_requests_are_met_and_depend_on_nothing_else():
             alternatives = (phrase,) if isinstance(phrase, str) else phrase
             assert any([*word_places(translation.text, form)] for form in alternatives), "whole words"
         assert not any(contains(ids, ids_of(phrase)) for phrase in request.excluded)
-    traces = own._searches.num_traces()
+    traces = own._searcher.num_traces()
     assert traces == 7, "one for each kind"
     backwards = own.translate([*REQUESTS[::-1], *REQUESTS])
     assert all(map(same, backwards, [*found[::-1], *found]))
     assert all(same(own.translate([request])[0], before) for request, before in zip(REQUESTS, found, strict=True))
     assert list(own.translate_stream(REQUESTS, chunk_lines=2))[3].text == found[3].text
-    assert own._searches.num_traces() == traces
+    assert own._searcher.num_traces() == traces
 
 
 def test_lines_that_ask_for_nothing_run_the_plain_search(usual):
     own, expected = usual, usual.translate(LINES)
-    traces = own._searches.num_traces()
+    traces = own._searcher.num_traces()
     assert own.translate([Request(line) for line in LINES]) == expected
-    assert own._searches.num_traces() == traces >= 1
+    assert own._searcher.num_traces() == traces >= 1
     own.check("A man"), own.check(Request("A man", "Ein"))
     with pytest.raises(InputError, match="^prefix"):
         own.check(Request("", "Ein"))
@@ -239,10 +239,10 @@ def test_beam_larger_than_the_vocabulary():
 @pytest.mark.integration
 @pytest.mark.parametrize(("changes", "traces"), [({}, 2), ({"no_repeat_ngram_size": 2}, 1), ({"beam_size": 2}, 1)])
 def test_what_needs_its_scores_is_not_traced_without_them(changes, traces):
-    searches = Searches(tiny.transformer(), DecodeConfig(**{"beam_size": 1, "max_length_offset": 3, **changes}))
+    searcher = Searcher(tiny.transformer(), DecodeConfig(**{"beam_size": 1, "max_length_offset": 3, **changes}))
     for scored in (True, False, True, False):
-        searches(np.array([[5, 6, 1]], np.int32), scored=scored)
-    assert searches.num_traces() == traces
+        searcher(np.array([[5, 6, 1]], np.int32), scored=scored)
+    assert searcher.num_traces() == traces
 
 
 def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
@@ -255,7 +255,7 @@ def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
 @pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}], ids=["beam", "greedy", "samples"])
 def test_no_operation_has_onednn_report_a_type_that_it_cannot_do(settings):
     """It does so of transposed integers, on the standard error of whoever translates."""
-    compiled = Searches(tiny.transformer(), DecodeConfig(**settings))._compiled[frozenset(), True, False]
+    compiled = Searcher(tiny.transformer(), DecodeConfig(**settings))._compiled[frozenset(), True, False]
     graph = compiled.get_concrete_function().graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     transposed = {tf.dtypes.as_dtype(node.attr["T"].type) for node in nodes if node.op.endswith("Transpose")}

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 from t2t_keras.tasks import translation_scores
 from t2t_keras.training.devices.strategy import distributed, make_strategy
 from t2t_keras.training.step import TrainingStep
@@ -72,7 +72,7 @@ def sampled_gleu(training: TrainingStep, pairs: dict[str, np.ndarray]) -> float:
     """Mean GLEU of eight samples of each sentence, by the search of translations."""
     training.fill_model()
     settings = DecodeConfig(sampling=True, beam_size=8, max_length_factor=1.25, max_length_offset=5)
-    drawn = Searches(training.model, settings)(pairs["source"]).token_ids.numpy()
+    drawn = Searcher(training.model, settings)(pairs["source"]).token_ids.numpy()
     gleus = [
         gleu_in_python(text, reference)
         for texts, reference in zip(drawn.tolist(), pairs["target"].tolist(), strict=True)

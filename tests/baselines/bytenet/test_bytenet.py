@@ -19,7 +19,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
 from t2t_keras.models.contract import BFLOAT16, attention_views
 from t2t_keras.runs.run import Run
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 from tests.baselines.in_numpy import embedded
@@ -258,7 +258,7 @@ def test_what_needs_attention_is_refused():
     with pytest.raises(InputError, match=r"the model \(ByteNet\) has no attention to show"):
         attention_views(model)
     with pytest.raises(InputError, match=r"decode\.coverage_penalty: the model does not offer coverage"):
-        Searches(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))
+        Searcher(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.restrictions.form import Form
-from t2t_keras.search.searches import Searches
+from t2t_keras.search.searcher import Searcher
 from t2t_keras.symbols import EOS_ID
 from tests.inference import tiny
 
@@ -46,7 +46,7 @@ def test_limits_have_room_for_what_a_source_needs():
 
 @pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}, {"num_groups": 2}], ids=str)
 def test_every_search_keeps_to_the_form(settings):
-    result = Searches(tiny.transformer(), DecodeConfig(**settings), form=FORM)(SOURCE)
+    result = Searcher(tiny.transformer(), DecodeConfig(**settings), form=FORM)(SOURCE)
     wanted = FORM.layout(SOURCE)
     sentences = zip(result.token_ids.numpy(), result.lengths.numpy(), *map(np.array, wanted), strict=True)
     for ids, lengths, count, known in sentences:
@@ -61,7 +61,7 @@ def test_every_search_keeps_to_the_form(settings):
 @pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}], ids=str)
 def test_first_choices_may_be_given(settings):
     first = np.array([[20, 30], [40, 0], [0, 0]], np.int32)
-    result = Searches(tiny.transformer(), DecodeConfig(**settings), form=FORM)(SOURCE, prefix=first)
+    result = Searcher(tiny.transformer(), DecodeConfig(**settings), form=FORM)(SOURCE, prefix=first)
     best = result.token_ids.numpy()[:, 0]
     assert best[0, [2, 4]].tolist() == [20, 30] and best[1, :4].tolist() == [9, 6, 40, EOS_ID]
 
@@ -69,7 +69,7 @@ def test_first_choices_may_be_given(settings):
 def test_all_there_are_are_found_best_first():
     """Of one token: as many hypotheses as tokens, with the model's own probabilities."""
     config = DecodeConfig(length_normalization="none")
-    result = Searches(tiny.transformer(), config, form=Form((20, 30, 40)))(SOURCE)
+    result = Searcher(tiny.transformer(), config, form=Form((20, 30, 40)))(SOURCE)
     assert [sorted(row[:3]) for row in result.token_ids.numpy()[:, :, 0].tolist()] == [[20, 30, 40]] * 3
     assert (result.lengths.numpy()[:, 3] == 0).all()
     assert (np.diff(result.scores.numpy()[:, :3]) <= 0).all()

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, excluded_bias
-from t2t_keras.search.searches import padded_phrases
+from t2t_keras.search.searcher import padded_phrases
 
 PHRASES = [[[3]], [[2, 4], [4, 4, 4]], [], [[5, 3, 2], [3], [3, 3]]]
 
