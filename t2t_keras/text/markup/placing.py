@@ -194,8 +194,8 @@ def _span(mark: Mark, own: Sequence[_Unit], target: tuple[int, int], is_free: Se
 def _point(mark: Mark, own: np.ndarray, source: tuple[int, int], allowed: np.ndarray) -> int:
     """Returns the position of a mark without text: before the unit that follows it in the source, if possible.
 
-    A mark that is attached to the unit before it goes after this unit instead. The computation is vectorised, because a
-    sentence may have thousands of marks.
+    A mark that is attached only to the unit before it goes after this unit instead. The computation is vectorised,
+    because a sentence may have thousands of marks.
 
     Args:
         mark: the mark.
