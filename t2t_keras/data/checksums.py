@@ -24,7 +24,8 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
 
     Args:
         files: paths by name.
-        known_path: file that stores the checksums between calls. If it is not writable, all files are read.
+        known_path: file that stores the checksums between calls. If it cannot be written, later calls read the files
+            again.
 
     Returns:
         The checksums by name.

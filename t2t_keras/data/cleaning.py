@@ -34,7 +34,7 @@ Pair = tuple[str, str]
 
 
 def is_damaged(text: str) -> bool:
-    """Returns whether a text has characters of no language, which come from a wrong encoding or from binary data."""
+    """Returns whether a text has characters that come only from a wrong encoding or from binary data."""
     return _DAMAGE.search(text) is not None
 
 

@@ -17,8 +17,7 @@ class MaskedCorpus:
         epoch: index of the epoch.
 
     Attributes:
-        source_lengths: number of tokens of each target, int32 [pairs]. No source is longer, and the plan of an epoch
-            does not depend on the masks.
+        source_lengths: same as `target_lengths`, which no source exceeds, so that plans do not depend on the masks.
         target_lengths: number of tokens of each target, end symbol included, int32 [pairs].
     """
 

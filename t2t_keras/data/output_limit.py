@@ -9,12 +9,12 @@ determined as follows:
   first factor is the smallest that is at least 1.1 times the ratio of all target tokens to all source tokens, so that
   the limit also suffices for sources that are longer than all training sources.
 - The offset for a factor is the smallest, from 0, with which at most one pair in 10,000 exceeds the limit, plus a
-  margin for unseen text. The margin is a third of the mean target length, at least 5 tokens. Fewer than 10,000 pairs do
-  not show the length of the one in 10,000. Since the frequency of long outputs falls about exponentially, the margin
-  grows by twice itself for each factor of ten below 10,000 pairs: for 300 pairs, it is four times as long.
-- Of several corpora, the one that needs the largest offset decides. Otherwise, all pairs of a small corpus in a
-  different language could be the one in 10,000.
-- Of the nine factors, the one with the smallest mean limit of all pairs is chosen.
+  margin for unseen text. The margin is a third of the mean target length, at least 5 tokens. It is larger for fewer
+  than 10,000 pairs, which do not show what one pair in 10,000 needs. Since the frequency of long outputs falls about
+  exponentially, each factor of ten below 10,000 adds twice the margin: for 300 pairs, it is four times as long.
+- If there are several corpora, the one that needs the largest offset decides. Otherwise, the limit could exclude all
+  pairs of a small corpus in a different language.
+- The factor with the smallest mean limit over all pairs is chosen.
 
 If no training target is empty, outputs must not be empty either (`min_length`), because the empty output sometimes has
 the highest score if a model is unsure about a long sentence.
@@ -101,7 +101,7 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
         offset = max(each.offset(quarters) for each in counted)
         limits.append((sum(each.cost(quarters, offset) for each in counted), quarters / _QUARTERS, offset))
     _, *cheapest = min(limits)
-    has_empty = any((each.targets == 1).any() for each in counted)  # 1 for the end symbol
+    has_empty = any((each.targets == 1).any() for each in counted)  # targets that have only the end symbol
     return {**dict(zip(_SETTINGS, cheapest, strict=True)), "min_length": int(not has_empty)}
 
 

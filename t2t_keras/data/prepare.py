@@ -41,7 +41,7 @@ SHARD_PAIRS = 250_000
 # More sentences hardly change a vocabulary, but training it would take hours.
 _VOCABULARY_SENTENCES = 4_000_000
 
-# From this share of sources with several sentences on, a model translates whole lines instead of single sentences.
+# If at least this share of the sources have several sentences, models translate whole lines, else single sentences.
 # Corpora are far from the threshold: 0.0 % of the sources have several sentences in Multi30k, 1.1 % in Tatoeba, 7 % in
 # the text of the quickstart, and nearly 100 % in a corpus of documents.
 _SEVERAL_IN_LINES = 0.5
@@ -169,8 +169,8 @@ def prepare(
         config: data settings.
         data_dir: the directory, created if missing.
         report: called with a line of text when a step begins.
-        processes: number of processes that prepare shards in parallel, or other workers, such as `BeamWorkers`. It does
-            not change the output. With more than one process, the calling script must be guarded by
+        processes: number of processes that prepare shards in parallel, or other workers, such as `BeamWorkers`. The
+            output does not depend on it. With more than one process, the calling script must be guarded by
             `if __name__ == "__main__"`, because processes are spawned.
         shard_pairs: number of training pairs in a shard, which is prepared at once and written to one file.
         vocab_from: path of a vocabulary of type `config.vocab_type`, to use instead of training one. Missing symbols

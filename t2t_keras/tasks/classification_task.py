@@ -1,4 +1,4 @@
-"""Text classification."""
+"""The text classification task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any

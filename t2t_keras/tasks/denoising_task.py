@@ -1,4 +1,4 @@
-"""Denoising: restoring text with masked spans, to pre-train models for other tasks without labels."""
+"""The denoising task: restoring text with masked spans, to pre-train models for other tasks without labels."""
 
 from collections.abc import Iterable, Iterator
 

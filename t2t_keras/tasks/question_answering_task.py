@@ -1,4 +1,4 @@
-"""Question answering: finding the answer to a question in a paragraph."""
+"""The question answering task: finding the answer to a question in a paragraph."""
 
 import collections
 import json

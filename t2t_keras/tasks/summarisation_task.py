@@ -1,4 +1,4 @@
-"""Summarisation."""
+"""The summarisation task."""
 
 import types
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Sequence tagging."""
+"""The sequence tagging task."""
 
 import collections
 import itertools

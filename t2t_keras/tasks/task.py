@@ -22,7 +22,7 @@ _NUMBERS_IN_A_ROW = 20
 
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
-    """Settings of the scores.
+    """Settings for computing scores.
 
     Attributes:
         language: language code of the outputs, which determines how they are split into words; "" detects the language
@@ -122,7 +122,7 @@ class Task(abc.ABC):
         return []
 
     def check_source(self, source: str) -> None:
-        """Raises an `InputError` if a text, which is not blank, is not a valid source."""
+        """Raises an `InputError` if a text that is not blank is not a valid source of this task."""
         del source
 
     def form(self, tokenizer: Tokenizer) -> "Form | None":

@@ -1,4 +1,4 @@
-"""Translation."""
+"""The translation task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

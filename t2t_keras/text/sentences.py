@@ -116,7 +116,11 @@ def rules(language: str) -> tuple[Rule, ...]:
 
 
 def blank_between(language: str) -> str:
-    """Returns the separator of two sentences translated into a language, if there is no white space between sources."""
+    """Returns the separator of two translated sentences whose sources have no white space in between.
+
+    Args:
+        language: language code of the translations.
+    """
     return "" if _primary(language) in _WITHOUT_SPACES else " "
 
 

@@ -102,7 +102,7 @@ class Glossary:
     def with_sources(self, sources: Sequence[str]) -> "Glossary":
         """Returns a glossary with the same terms but different sources, such as lowercased ones.
 
-        Of several terms with equal new sources, only the first is kept.
+        If several terms get the same source, only the first of them is kept.
         """
         terms: dict[str, Term] = {}
         for source, term in zip(sources, self.terms, strict=True):
@@ -112,7 +112,7 @@ class Glossary:
     def found_in(self, text: str) -> list[Term]:
         """Returns the terms that occur in a text as whole words, each once, in the order of the text.
 
-        Of overlapping terms, the longest is used.
+        If terms overlap, only the longest is returned.
         """
         matches = [match for start in range(len(text)) if _begins(text, start) for match in self._matches(text, start)]
         taken: list[_Match] = []

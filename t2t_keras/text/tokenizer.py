@@ -22,7 +22,7 @@ from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
 from t2t_keras.text.words import goes_on_word
 
-# A text of n characters has at least n / 16 tokens, so that much too long text is recognised without encoding it.
+# A text of n characters has at least n / 16 tokens, so text that is much too long is recognised without encoding it.
 MAX_PIECE_CHARACTERS = 16
 
 # The rarest characters, 0.01 % of a text, get no entry; byte fallback spells them without loss.
@@ -174,8 +174,8 @@ class Tokenizer:
         """Returns the tokenizer for TensorFlow graphs.
 
         Args:
-            name: name of the tokenizer. Several tokenizers in a SavedModel need different names, because a loader takes
-                tokenizers of the same name for one.
+            name: name of the tokenizer. Several tokenizers in a SavedModel need different names, because loaders treat
+                tokenizers with the same name as one.
 
         Returns:
             A `tensorflow_text.SentencepieceTokenizer`, or a `GraphSubwords` for tensor2tensor's subwords. `tokenize`

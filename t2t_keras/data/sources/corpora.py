@@ -100,7 +100,7 @@ def of_config(
 
 
 def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str], None]) -> Corpus:
-    """Returns a corpus that is not made of given files."""
+    """Returns the corpus of a public data set."""
     languages = (config.source_language, config.target_language)
     if config.corpus == "multi30k":
         return multi30k(*languages, download_dir)

@@ -1,6 +1,6 @@
 """Reads pairs of corresponding lines of two files, different lines in several workers at once.
 
-Newlines are counted first, in blocks of bytes. A worker then starts to read at the block that contains the start of its
+Newlines are counted first, in blocks of bytes. A worker then starts to read at the block with the newline before its
 first line. Compressed files cannot be read in this way.
 """
 

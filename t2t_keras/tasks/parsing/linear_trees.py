@@ -69,9 +69,9 @@ def finished(words: Sequence[str], linear: str) -> Tree:
 def partners(written: Sequence[str], words: Sequence[str]) -> list[int | None]:
     """Aligns written words with the words of a sentence by their edit distance.
 
-    As many written words as possible are aligned with an equal word. The words in between are aligned with different
-    words, from the last one backwards. Only the first 2 * len(written) words of the sentence are considered, so that a
-    short output for a very long text costs little.
+    As many written words as possible are aligned with an equal word. Between these, written words are aligned with
+    unequal words, from the last one backwards. Only the first 2 * len(written) words of the sentence are considered, so
+    that a short output for a very long text costs little.
 
     Returns:
         For each written word, the index of its partner in the sentence, or None. The indices increase.

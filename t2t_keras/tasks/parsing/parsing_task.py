@@ -1,4 +1,4 @@
-"""Constituency parsing (section 6.3 of the paper)."""
+"""The constituency parsing task (section 6.3 of the paper)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
 
 
 class ParsingTask(Task):
-    """Parses words separated by blanks to a constituency tree in brackets; scored as by EVALB.
+    """Parses words separated by blanks into a constituency tree in brackets; scored as by EVALB.
 
     Files contain trees in brackets, each on one or several lines. The model writes trees without parts of speech; see
     `linear_trees`.
@@ -79,7 +79,7 @@ class ParsingTask(Task):
         return [Score(name, value, _EVALB, _COMPARABLE_TO) for name, value in values.items()]
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        """Reports the number of trees whose words differ from the reference, or that have none; they count as wrong."""
+        """Describes trees whose words differ from the reference, or that have no words; they count as wrong."""
         kinds = {"words other than the reference's": "errors", "no words": "skipped"}
         counts = [(n, compared(*pair)) for n, pair in enumerate(_trees(hypotheses, references), start=1)]
         lines = []

@@ -72,7 +72,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
 
 
 def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
-    """Returns the units of a translation, without placeholders, which the model invented: the source text has none."""
+    """Returns the units of a translation, except for placeholders, which the model must have invented."""
     text = translation.text
     sources, targets = units(segment.text), units(text)
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
