@@ -1,4 +1,4 @@
-"""Turns parallel text into token ids on disk, and those into batches."""
+"""Converts parallel text to token ids on disk, and token ids to batches."""
 
 from t2t_keras.data.sources import corpora
 

@@ -1,7 +1,8 @@
-"""The epoch plan: which pairs form which batch, computed from the lengths, the seed and the epoch only.
+"""Plans which pairs form each batch, from the lengths of the pairs, the settings, the seed and the epoch.
 
-Every worker therefore computes the same plan, whatever the number of replicas, and training resumes from a `Position`,
-two integers, without replaying anything. Pairs of similar length share a batch, as in section 5.1 of the paper.
+The plan does not depend on the number of replicas, so every worker computes the same one. Training resumes from a
+`Position` (two integers) without replaying earlier batches. Pairs of similar length are batched together, as in section
+5.1 of the paper.
 """
 
 import dataclasses
@@ -13,14 +14,15 @@ import numpy as np
 from t2t_keras.data.epoch_parts import PART_PAIRS, part_rows, pass_size, weighted_rows
 from t2t_keras.errors import InputError
 
-# Pairs are sorted by their longer side, then by how much the target is longer than the source. On Multi30k at 4,096
-# tokens that fills batches to 97%, against 95% for target length first and 93% for the longer side alone. Up to one
-# token of noise on the second key costs 1% of fill and makes the batches of every epoch different.
+# Pairs are sorted by their longer side, then by target length minus source length. On Multi30k with 4,096 tokens per
+# batch, batches are 97% full, against 95% if sorted by target length first and 93% if sorted by the longer side only.
+# Up to one token of noise on the second key costs 1% of fill, but makes the batches of every epoch different.
 _NOISE_BITS = 20
 _DIFFERENCE_BIAS = 1 << 40
 
-# Static shapes: lengths are multiples of 4 from 8 on, each 4 or about a fifth above the one before.
-# Fewer shapes mean fewer programs to compile (18 for lengths up to 256), more shapes mean less padding.
+# Static shapes: bucket lengths are multiples of 4, starting at 8. Each exceeds the previous one by 4 or by about 20%,
+# whichever is more. Fewer shapes mean fewer programs to compile (18 for lengths up to 256); more shapes mean less
+# padding.
 _SHORTEST_BUCKET = 8
 _LENGTH_MULTIPLE = 4
 _LENGTH_GROWTH = 1.2
@@ -32,8 +34,9 @@ class Position:
     """A place in the training data: the next batch to read.
 
     Attributes:
-        epoch: number of completed passes; for a very large corpus, of completed parts of passes (`epoch_parts`).
-        batch: index of the next batch in that epoch's plan.
+        epoch: number of completed epochs. An epoch is one pass over the corpus, or a part of a pass if the corpus is
+            very large (`epoch_parts`).
+        batch: index of the next batch in the plan of the epoch.
     """
 
     epoch: int = 0
@@ -41,11 +44,11 @@ class Position:
 
 
 class Mixture(NamedTuple):
-    """Corpora that lie one after the other, and how often they are passed over.
+    """The sizes and sampling weights of consecutive corpora.
 
     Attributes:
-        sizes: pairs of each.
-        weights: how often a pair of each occurs in a pass, on average; see `weighted_rows`.
+        sizes: number of pairs in each corpus.
+        weights: mean number of times that a pair of each corpus occurs in a pass; see `weighted_rows`.
     """
 
     sizes: Sequence[int]
@@ -58,9 +61,10 @@ class EpochPlan:
 
     Attributes:
         order: rows of the corpus, batch after batch, int64 [pairs].
-        offsets: start of each batch in `order`, followed by the end of the last one, int64 [num_batches + 1].
-        shapes: rows, padded source length and padded target length of each batch, int64 [num_batches, 3]. With static
-            shapes a batch can have fewer pairs than rows; the remaining rows are empty and have no weight.
+        offsets: start of each batch in `order`, followed by the end of the last batch, int64 [num_batches + 1].
+        shapes: number of rows, padded source length and padded target length of each batch, int64 [num_batches, 3].
+            With static shapes, a batch may have fewer pairs than rows; the remaining rows are padding and do not count
+            in the loss.
     """
 
     order: np.ndarray
@@ -72,13 +76,13 @@ class EpochPlan:
         return len(self.shapes)
 
     def rows(self, batch: int) -> np.ndarray:
-        """The rows of the corpus in a batch, int64 [pairs of the batch]."""
+        """Returns the corpus rows in a batch, int64 [pairs in the batch]."""
         if not 0 <= batch < self.num_batches:
             raise ValueError(f"batch must be in [0, {self.num_batches}), got {batch}")
         return self.order[self.offsets[batch] : self.offsets[batch + 1]]
 
     def shape(self, batch: int) -> tuple[int, int, int]:
-        """The (rows, padded source length, padded target length) of a batch."""
+        """Returns the (rows, padded source length, padded target length) of a batch."""
         rows, source_len, target_len = self.shapes[batch].tolist()
         return rows, source_len, target_len
 
@@ -91,28 +95,29 @@ def plan_epoch(
     epoch: int,
     static_shapes: bool = False,
 ) -> EpochPlan:
-    """Plans one training epoch: every pair once, similar lengths together, batches in random order (section 5.1).
+    """Plans one training epoch (section 5.1 of the paper).
 
-    The rows of a batch times its longer padded side stay within `tokens_per_batch`. The plan is the same on every
-    machine and for any number of replicas.
+    Each pair occurs once, pairs of similar length share a batch, and batches are in random order. The number of rows of
+    a batch times its longer padded length is at most `tokens_per_batch`. The plan is the same on every machine and for
+    any number of replicas.
 
     Args:
-        source_lengths: tokens of each source, end symbol included, int [pairs].
-        target_lengths: tokens of each target, end symbol included, int [pairs].
+        source_lengths: number of tokens of each source, end symbol included, int [pairs].
+        target_lengths: number of tokens of each target, end symbol included, int [pairs].
         tokens_per_batch: token budget of a global batch.
-        seed: seed of the run; together with the epoch it determines everything random.
-        epoch: index of the pass, from 0.
-        static_shapes: whether batches have only the shapes of `bucket_shapes`.
+        seed: seed of the run; the seed and the epoch determine all randomness.
+        epoch: index of the epoch, from 0.
+        static_shapes: whether to use only the batch shapes of `bucket_shapes`.
 
     Raises:
-        InputError: there are no pairs, or one is longer than the budget.
-        ValueError: the two arrays differ in shape.
+        InputError: there are no pairs, or a pair is longer than the budget.
+        ValueError: the arrays are not one-dimensional, or differ in shape.
     """
     _check_lengths(source_lengths, target_lengths, tokens_per_batch)
-    random = np.random.Philox(key=(seed % 2**64) + (epoch << 64))  # raw draws: NumPy guarantees these never change
+    random = np.random.Philox(key=(seed % 2**64) + (epoch << 64))  # NumPy guarantees that raw draws never change
     draws = random.random_raw(len(source_lengths))
     noise = (draws >> np.uint64(63 - _NOISE_BITS)).astype(np.int64) - (1 << _NOISE_BITS)
-    # A random first cut shifts all later ones, so that pairs at the edge of a batch change batches between epochs.
+    # A first batch of random size shifts all later cuts, so that pairs near a cut change batches between epochs.
     first = int(random.random_raw()) >> 1
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise, first)
@@ -124,7 +129,7 @@ def plan_epoch(
 def plan_in_length_order(
     source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int, static_shapes: bool = False
 ) -> EpochPlan:
-    """Plans one pass in order of length, without randomness, for validation. Arguments and errors: see `plan_epoch`."""
+    """Plans one pass in order of length without randomness, for validation; arguments and errors as in `plan_epoch`."""
     _check_lengths(source_lengths, target_lengths, tokens_per_batch)
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     noise = np.zeros(len(source_lengths), np.int64)
@@ -132,10 +137,17 @@ def plan_in_length_order(
 
 
 def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
-    """The batch shapes under `static_shapes`: rows and length (of both sides), int64 [buckets, 2], lengths rising.
+    """Returns the batch shapes that `static_shapes` allows.
 
-    Rows times length stays within `tokens_per_batch`. The last length is at least `longest`, the longest side of any
-    pair, which must not exceed `tokens_per_batch`.
+    The number of rows times the length is at most `tokens_per_batch`.
+
+    Args:
+        longest: longest side of any pair, at most `tokens_per_batch`; the last bucket is at least this long.
+        tokens_per_batch: token budget of a global batch.
+
+    Returns:
+        The number of rows and the padded length (of both sides) of each bucket, int64 [buckets, 2], with increasing
+        lengths.
     """
     lengths = [_SHORTEST_BUCKET]
     while lengths[-1] < longest:
@@ -148,7 +160,7 @@ def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
 
 
 class EpochPlans:
-    """All epochs of a training run; plans are made when needed."""
+    """The plans of all epochs of a training run, computed on demand."""
 
     def __init__(
         self,
@@ -161,9 +173,21 @@ class EpochPlans:
         *,
         part_pairs: int = PART_PAIRS,
     ) -> None:
-        """Checks the lengths; arguments and errors as in `plan_epoch`, and an `InputError` for weights of a mixture.
+        """Checks the lengths and the weights.
 
-        A pass over more than `part_pairs` pairs is planned in parts, each of which counts as an epoch.
+        Args:
+            source_lengths: see `plan_epoch`.
+            target_lengths: see `plan_epoch`.
+            tokens_per_batch: see `plan_epoch`.
+            seed: see `plan_epoch`.
+            static_shapes: see `plan_epoch`.
+            mixture: sizes and weights of the corpora that the pairs come from; None uses each pair once per pass.
+            part_pairs: largest number of pairs to plan at once. A longer pass is planned in parts, each of which counts
+                as an epoch.
+
+        Raises:
+            InputError: as in `plan_epoch`, or the weights of the mixture give no pairs or too many (`pass_size`).
+            ValueError: as in `plan_epoch`.
         """
         _check_lengths(source_lengths, target_lengths, tokens_per_batch)
         self._lengths = (source_lengths, target_lengths)
@@ -175,8 +199,8 @@ class EpochPlans:
         self._cached: dict[int, EpochPlan] = {}
 
     def plan(self, epoch: int) -> EpochPlan:
-        """The plan of an epoch; the last two are cached."""
-        cached = self._cached  # replaced, never mutated: the pipeline's thread reads it too
+        """Returns the plan of an epoch; the last two plans are cached."""
+        cached = self._cached  # replaced, never mutated, because the thread of the input pipeline reads it too
         if epoch not in cached:
             cached = {**dict(list(cached.items())[-1:]), epoch: self._planned(epoch)}
             self._cached = cached
@@ -192,14 +216,14 @@ class EpochPlans:
         return plan if isinstance(rows, slice) else dataclasses.replace(plan, order=rows[plan.order])
 
     def _rows(self, epoch: int) -> np.ndarray:
-        """The rows of the corpus in an epoch, int64 [rows]."""
+        """Returns the corpus rows of an epoch, int64 [rows]."""
         if not self._mixture:
             return part_rows(len(self._lengths[0]), self._parts, self._seed, epoch)
         rows = weighted_rows(*self._mixture, self._seed, epoch // self._parts)
         return rows if self._parts == 1 else rows[part_rows(len(rows), self._parts, self._seed, epoch)]
 
     def advance(self, position: Position, batches: int) -> Position:
-        """The position `batches` batches later; the end of an epoch is returned as the start of the next."""
+        """Returns the position `batches` batches later; the end of an epoch becomes the start of the next one."""
         if batches < 0:
             raise ValueError(f"batches must not be negative, got {batches}")
         epoch, batch = position.epoch, position.batch + batches
@@ -209,17 +233,20 @@ class EpochPlans:
         return Position(epoch, batch)
 
     def positions(self, start: Position) -> Iterator[Position]:
-        """Yields the positions from `start` on, without end."""
+        """Yields all positions from `start` on, without end."""
         position = self.advance(start, 0)
         while True:
             yield position
             position = self.advance(position, 1)
 
     def largest_shapes(self, epoch: int = 0) -> list[tuple[int, int, int]]:
-        """The one or two batch shapes of an epoch that need the most memory: (rows, source length, target length).
+        """Returns the one or two batch shapes of an epoch that need the most memory.
 
-        Activations grow with rows times length, attention weights with rows times length squared; each measure
+        Activations grow with rows times length, and attention weights with rows times length squared. Each measure
         selects one shape. The shapes of other epochs differ by a few tokens.
+
+        Returns:
+            The (rows, padded source length, padded target length) of each shape.
         """
         plan = self.plan(epoch)
         rows, source_len, target_len = plan.shapes.T
@@ -252,14 +279,22 @@ def _cut_by_budget(
     noise: np.ndarray,
     first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sorts pairs by length and cuts the largest batches that fit: `EpochPlan`'s order, offsets and shapes.
+    """Sorts pairs by length and cuts them into the largest batches that fit the budget.
 
-    In `noise`, int64 [pairs], 2 ** _NOISE_BITS is one token. With `first`, the first batch gets only
-    1 + first % n of the n rows that would fit.
+    Args:
+        source_lengths: see `plan_epoch`.
+        target_lengths: see `plan_epoch`.
+        tokens_per_batch: see `plan_epoch`.
+        noise: added to the second sort key in units of 2 ** -_NOISE_BITS tokens, int64 [pairs].
+        first: if given, the first batch gets only 1 + first % n of the n rows that would fit.
+
+    Returns:
+        The order, offsets and shapes of an `EpochPlan`.
     """
     longest = np.maximum(source_lengths, target_lengths).astype(np.int64)
     difference = ((target_lengths.astype(np.int64) - source_lengths) << _NOISE_BITS) + noise
-    # Alternately rising and falling, so that a batch that spans two values of the longer side has similar differences.
+    # The second key alternates between ascending and descending, so that a batch that spans two values of the first key
+    # has similar length differences.
     difference = np.where(longest % 2, difference, -difference)
     order = np.argsort((longest << 41) + (difference + _DIFFERENCE_BIAS), kind="stable")
     longest = longest[order]
@@ -283,11 +318,22 @@ def _cut_by_bucket(
     noise: np.ndarray,
     first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sorts pairs into the buckets of `bucket_shapes`, by noise within each; results as in `_cut_by_budget`."""
+    """Sorts pairs into the buckets of `bucket_shapes`, and by noise within each.
+
+    Args:
+        source_lengths: see `plan_epoch`.
+        target_lengths: see `plan_epoch`.
+        tokens_per_batch: see `plan_epoch`.
+        noise: see `_cut_by_budget`.
+        first: not used, because the random order within a bucket suffices.
+
+    Returns:
+        The order, offsets and shapes of an `EpochPlan`.
+    """
     longest = np.maximum(source_lengths, target_lengths)
     cells = bucket_shapes(int(longest.max()), tokens_per_batch)
     rows, lengths = cells.T
-    bucket = np.searchsorted(lengths, longest)  # --> [pairs], the shortest that holds the pair
+    bucket = np.searchsorted(lengths, longest)  # --> [pairs], the shortest bucket that the pair fits in
     order = np.argsort((bucket << 41) + (noise + _DIFFERENCE_BIAS), kind="stable")
     pairs = np.bincount(bucket, minlength=len(cells))  # --> [buckets]
     batches = -(-pairs // rows)  # --> [buckets]
@@ -299,7 +345,7 @@ def _cut_by_bucket(
 
 
 def _permuted(order: np.ndarray, offsets: np.ndarray, shuffled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Reorders the batches: rows, int64 [pairs], and offsets, int64 [num_batches + 1]."""
+    """Reorders the batches; returns the new order, int64 [pairs], and offsets, int64 [num_batches + 1]."""
     sizes = np.diff(offsets)[shuffled]
     moved = np.concatenate([[0], np.cumsum(sizes)])
     source = np.arange(len(order)) + np.repeat(offsets[:-1][shuffled] - moved[:-1], sizes)

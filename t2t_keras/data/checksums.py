@@ -1,4 +1,4 @@
-"""Checksums of files, which are read again only if they have changed."""
+"""Computes checksums of files, reading only files that have changed."""
 
 import contextlib
 import time
@@ -9,20 +9,29 @@ from typing import Any
 from t2t_keras.errors import explained
 from t2t_keras.machine.files import read_note, sha256, write_json
 
-# A file that changed this recently may change again without its timestamps showing it.
+# A file that changed this recently may change again without a change of its timestamps.
 _SETTLED_SECONDS = 2.0
 
 
 def checksum(path: str | Path) -> str:
-    """The SHA-256 of a file in hexadecimal digits; raises an InputError if the file cannot be read."""
+    """Returns the SHA-256 of a file in hexadecimal; raises an InputError if the file cannot be read."""
     with explained(f"{path}: cannot be read"):
         return sha256(path)
 
 
 def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
-    """The SHA-256 of files by name; a file whose size, inode and times have not changed is not read again.
+    """Returns the SHA-256 of each file, reading only files whose size, inode or times have changed since the last call.
 
-    The file `known_path` keeps checksums and states between calls, if it is writable. Raises as `checksum`.
+    Args:
+        files: paths by name.
+        known_path: file that stores the checksums between calls. If it cannot be written, later calls read the files
+            again.
+
+    Returns:
+        The checksums by name.
+
+    Raises:
+        InputError: a file cannot be read.
     """
     known = read_note(known_path)
     digests: dict[str, str] = {}
@@ -33,18 +42,18 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
         if not isinstance(entry, dict) or entry.get("state") != state:
             entry = {"state": state, "sha256": checksum(path)}
             if _state(path) != state or time.time() - max(state[-2:]) / 1e9 < _SETTLED_SECONDS:
-                entry["state"] = None  # it is being written: read it again next time
+                entry["state"] = None  # the file may still change: read it again at the next call
         digests[name] = entry["sha256"]
         if entry["state"] is not None:
             entries[place] = entry
     if entries != known:
-        with contextlib.suppress(OSError):  # for example a read-only folder; the next call then reads all files again
+        with contextlib.suppress(OSError):  # for example in a read-only directory
             write_json(known_path, entries)
     return digests
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What differs between values by name, as "name: old -> new", with checksums abbreviated."""
+    """Lists the values that differ as "name: old -> new", with abbreviated checksums."""
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     return [f"{name}: {_short(before.get(name))} -> {_short(after.get(name))}" for name in names]
 
@@ -54,7 +63,7 @@ def _short(value: Any) -> str:
 
 
 def _state(path: Path) -> list[int]:
-    """A file's device, inode, size and times (of contents and inode), some of which differ after any change."""
+    """Returns the device, inode, size, mtime and ctime of a file, at least one of which differs after any change."""
     with explained(f"{path}: cannot be read"):
         status = path.stat()
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]

@@ -1,7 +1,7 @@
-"""Repairs and filters sentence pairs, and counts what was done.
+"""Repairs and filters sentence pairs, and counts the changes.
 
-Sentences are repaired in every split, so that each stays on one line. Pairs are dropped only from the training split,
-so that validation and test sets stay as published.
+Sentences are repaired in every split, so that each fits on one line. Pairs are dropped only from the training split, so
+that validation and test sets keep all their published pairs.
 """
 
 import hashlib
@@ -34,23 +34,25 @@ Pair = tuple[str, str]
 
 
 def is_damaged(text: str) -> bool:
-    """Whether a text has characters that occur in no sentence: traces of a wrong encoding or of binary data."""
+    """Returns whether a text has characters that come only from a wrong encoding or from binary data."""
     return _DAMAGE.search(text) is not None
 
 
 def comparison_key(text: str) -> str:
-    """The words of a sentence without case, blanks and punctuation, to compare sentences between splits.
+    """Returns a key that is equal for sentences with the same words, regardless of case, blanks and punctuation.
 
-    Combining marks belong to their words, because they are the vowels of Hindi and Thai; composed and decomposed
+    Combining marks belong to their words, because they are the vowels of Hindi and Thai. Composed and decomposed
     letters are equal. A text without words is its own key.
     """
     return " ".join(words(text.casefold())) or text
 
 
 class HeldOut:
-    """The sentences that training must not see, compared without case, punctuation and tags.
+    """A set of sentences that training must not see, compared without case, punctuation and tags.
 
-    `sides` of pairs are 0 and 1, `tags` words that stand in front of sources.
+    Args:
+        sides: sides of the pairs to compare; 0 is the source, 1 the target.
+        tags: words that may stand in front of sources, and are ignored.
     """
 
     def __init__(self, sides: Iterable[int] = (0, 1), tags: Iterable[str] = ()) -> None:
@@ -58,12 +60,13 @@ class HeldOut:
         self._starts = tuple(f"{tag} " for tag in tags if tag)
 
     def add(self, pairs: Iterable[Pair]) -> None:
+        """Adds the sentences of pairs."""
         for pair in pairs:
             for side, keys in self._keys.items():
                 keys.add(self._key(pair[side]))
 
     def __contains__(self, pair: Pair) -> bool:
-        """Whether a side of a pair is held out."""
+        """Returns whether one of the sides of a pair is held out."""
         return any(self._key(pair[side]) in keys for side, keys in self._keys.items())
 
     def _key(self, text: str) -> str:
@@ -71,12 +74,15 @@ class HeldOut:
 
 
 class Cleaner:
-    """Cleans a split pair by pair (lowercased first if `lowercase` is set) and counts what it did.
+    """Cleans a split pair by pair and counts the changes.
+
+    Args:
+        lowercase: whether to lowercase the text first.
+        language: language code of the sources, to count sources of several sentences; None does not count them.
 
     Attributes:
-        counts: pairs "read", those of them that were "repaired", pairs "kept", and pairs dropped for each of `REASONS`.
-        several_sentences: pairs kept for training whose sources have several sentences of the language `language`; 0
-            without one.
+        counts: number of pairs "read", "repaired" and "kept" and, for training, dropped for each of `REASONS`.
+        several_sentences: number of pairs kept for training whose sources have several sentences.
     """
 
     def __init__(self, lowercase: bool = False, language: str | None = None) -> None:
@@ -85,7 +91,7 @@ class Cleaner:
         self._lowercase, self._language = lowercase, language
 
     def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Yields every pair, repaired; nothing is dropped from validation and test sets."""
+        """Yields all pairs, repaired."""
         for pair in pairs:
             repaired = self._repaired(pair)
             self.counts["kept"] += 1
@@ -101,11 +107,16 @@ class Cleaner:
         keeps_identical: bool = False,
         keeps_repeated: bool = False,
     ) -> Iterator[Pair]:
-        """Yields the pairs worth training on, judged by their text and the sentences in `held_out`.
+        """Yields the repaired pairs that are suitable for training.
 
-        Only lines that cannot have at most `max_length` tokens (end symbol included) are dropped as too long here;
-        `length_reason` judges the others once they are encoded. With `cuts_sources` sources may be of any length;
-        `keeps_identical` is for labels, which may be words of the text; `keeps_repeated` keeps what occurred before.
+        Args:
+            pairs: the pairs.
+            max_length: largest number of tokens on a side, end symbol included. Only pairs that certainly exceed it are
+                dropped here; `length_reason` checks the others after encoding.
+            held_out: sentences of other splits.
+            cuts_sources: whether sources may have any length, because they are split or truncated later.
+            keeps_identical: whether to keep pairs with equal sides, for labels, which may be words of the text.
+            keeps_repeated: whether to keep duplicates.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
         seen: set[bytes] = set()
@@ -122,7 +133,7 @@ class Cleaner:
             else:
                 seen.add(key)
                 self.counts["kept"] += 1
-                if self._language is not None:  # before it is lowercased
+                if self._language is not None:  # uses `raw`, because finding sentences needs the case
                     self.several_sentences += len(find_sentences(raw[0], self._language)) > 1
                 yield pair
 
@@ -135,7 +146,7 @@ class Cleaner:
 
 
 def length_reason(source_length: int, target_length: int, max_length: int, max_length_ratio: float) -> str | None:
-    """The reason to drop a training pair for its length in tokens, end symbols included; None to keep it."""
+    """Returns the reason to drop a training pair for its lengths in tokens (end symbols included); None keeps it."""
     shorter, longer = sorted((source_length, target_length))
     if longer > max_length:
         return "too_long"
@@ -143,7 +154,10 @@ def length_reason(source_length: int, target_length: int, max_length: int, max_l
 
 
 def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int, cuts_sources: bool) -> str | None:
-    """The reason to drop a repaired pair for its own text; `raw` is the pair before repair, which hides damage."""
+    """Returns the reason to drop a repaired pair for its text; None keeps it.
+
+    Damage is searched for in `raw`, the pair before the repair, which removes some of it.
+    """
     if any(map(is_damaged, raw)):
         return "invalid_characters"
     if not all(map(str.strip, pair)):
@@ -154,5 +168,5 @@ def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int, cuts_sources: bo
 
 
 def fingerprint(pair: Pair) -> bytes:
-    """A 64-bit hash of a pair, so that millions of pairs can be compared without holding their text."""
+    """Returns a 64-bit hash of a pair, to compare millions of pairs without their text in memory."""
     return hashlib.blake2b("\n".join(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()

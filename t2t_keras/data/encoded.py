@@ -1,7 +1,7 @@
-"""Token ids on disk, read through memory maps.
+"""Stores token ids on disk and reads them through memory maps.
 
-Each side of a shard has two arrays: the ids of all sentences, each with its end symbol, and the offsets of the
-sentences. A split is one shard (`train.source.ids.npy`, ...) or several consecutive ones
+Each side of a shard is stored as two arrays: the ids of all sentences, each with its end symbol, and the offsets of the
+sentences. A split consists of one shard (`train.source.ids.npy`, ...) or of several consecutive shards
 (`train.00003-of-00012.source.ids.npy`, ...).
 """
 
@@ -24,10 +24,10 @@ SIDES = ("source", "target")
 _FLUSH_PAIRS = 10000
 
 
-# Ids that are read at once for a checksum.
+# Number of ids read at once for a checksum.
 _CHECKED_IDS = 1 << 22
 
-# For one in this many sentences the number of tokens before it is stored; the lengths give the others.
+# The number of preceding tokens is kept in memory for every 16th sentence; the lengths give it for the others.
 _ANCHOR_ROWS = 16
 
 Numbers = np.ndarray | MappedArray
@@ -35,13 +35,15 @@ Side = tuple[Numbers, Numbers]
 
 
 class EncodedCorpus:
-    """A split of parallel text as token ids; both sides end with the end symbol.
+    """A split of parallel text as token ids; sources and targets end with the end symbol.
 
-    Each of `shards` is a source and a target side: ids, uint16 or uint32 [tokens], and offsets, int64 [pairs + 1].
+    Args:
+        shards: the source side and the target side of each shard. A side is a tuple of ids, uint16 or uint32 [tokens],
+            and offsets, int64 [pairs + 1].
 
     Attributes:
-        source_lengths: tokens of each source, end symbol included, int32 [pairs].
-        target_lengths: tokens of each target, end symbol included, int32 [pairs].
+        source_lengths: number of tokens of each source, end symbol included, int32 [pairs].
+        target_lengths: number of tokens of each target, end symbol included, int32 [pairs].
 
     Raises:
         ValueError: the sides have different numbers of sentences, or offsets do not match their ids.
@@ -58,9 +60,10 @@ class EncodedCorpus:
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
-        """Opens the split "train", "valid" or "test" of a folder; ids stay on disk until they are read.
+        """Opens the split "train", "valid" or "test" of a directory; ids stay on disk until they are read.
 
-        An InputError says that the split or one of its shards is missing, or that its files do not match.
+        Raises:
+            InputError: the split or one of its shards is missing, or its files do not match.
         """
         names = _shard_names(directory, split)
         kept_open = room_for_open_files(len(names) * len(SIDES))
@@ -78,7 +81,7 @@ class EncodedCorpus:
         return len(self.source_lengths)
 
     def checksum(self) -> str:
-        """The CRC-32 of all ids, which are read for it."""
+        """Reads all ids and returns their CRC-32, as 8 hexadecimal digits."""
         checksum = 0
         for ids in (*self._source.ids, *self._target.ids):
             for start in range(0, len(ids), _CHECKED_IDS):
@@ -86,36 +89,53 @@ class EncodedCorpus:
         return f"{checksum:08x}"
 
     def at(self, epoch: int) -> Self:
-        """The same in every epoch."""
+        """Returns this corpus, which is the same in every epoch."""
         return self
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """As in `EncodedPairs`; `length` defaults to that of the longest sentence, a ValueError if it is shorter."""
+        """Returns the source ids of some rows, padded with 0, int32 [rows, length].
+
+        Args:
+            rows: row numbers, int [rows].
+            length: padded length; None is the length of the longest of these sentences.
+
+        Raises:
+            ValueError: a sentence is longer than `length`.
+        """
         return self._source.padded(rows, length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """Returns the target ids of some rows; see `source_ids`."""
         return self._target.padded(rows, length)
 
 
 class _Sentences:
-    """One side of a split, its shards one after another; `lengths` of all its sentences are int32 [sentences]."""
+    """One side of a split.
+
+    Args:
+        shards: ids and offsets of each shard.
+
+    Attributes:
+        ids: ids of each shard.
+        lengths: number of tokens of each sentence of all shards, int32 [sentences].
+    """
 
     def __init__(self, shards: Sequence[Side]) -> None:
         self.ids = [ids for ids, _ in shards]
         starts = np.cumsum([0, *(len(offsets) - 1 for _, offsets in shards)])  # --> [shards + 1]
-        # Filled shard by shard, because there may not be room for two copies.
+        # Filled shard by shard, because memory may not suffice for two copies.
         self.lengths = np.empty(starts[-1], np.int32)
         for (ids, offsets), begin, end in zip(shards, starts[:-1], starts[1:], strict=True):
             numbers = offsets[:]
             if numbers[0] != 0 or numbers[-1] != len(ids):
                 raise ValueError(f"the sentences of a shard do not add up to its {len(ids)} ids")
             self.lengths[begin:end] = np.diff(numbers)
-        self._first_tokens = np.cumsum([0, *map(len, self.ids)])  # --> [shards + 1], of each shard among all
+        self._first_tokens = np.cumsum([0, *map(len, self.ids)])  # --> [shards + 1], tokens before each shard
         blocks = self.lengths[: len(self.lengths) // _ANCHOR_ROWS * _ANCHOR_ROWS].reshape(-1, _ANCHOR_ROWS)
         self._anchors = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks.sum(axis=1, dtype=np.int64))])
 
     def padded(self, rows: np.ndarray, length: int | None) -> np.ndarray:
-        """Sentences by row number, padded to one length, int32 [rows, length]."""
+        """Returns the sentences of the given rows, int [rows], padded to one length, int32 [rows, length]."""
         rows = np.asarray(rows, np.int64)
         row_lengths = self.lengths[rows]
         longest = int(row_lengths.max(initial=0))
@@ -123,13 +143,13 @@ class _Sentences:
         if width < longest:
             raise ValueError(f"length must be at least the longest sentence's {longest}, got {length}")
         begins = self._begins(rows)  # --> [rows]
-        order = np.argsort(begins, kind="stable")  # so that each shard is read once, from front to back
+        order = np.argsort(begins, kind="stable")  # sorted, so that each shard is read once and in order
         begins, row_lengths = begins[order], row_lengths[order]
         ends = np.zeros(len(rows) + 1, np.int64)  # --> [rows + 1]
         np.cumsum(row_lengths, out=ends[1:])
         positions = np.repeat(begins - ends[:-1], row_lengths) + np.arange(ends[-1])  # --> [tokens]
         tokens = np.empty(len(positions), np.int32)
-        first_rows = np.searchsorted(begins, self._first_tokens)  # --> [shards + 1], of each shard in `begins`
+        first_rows = np.searchsorted(begins, self._first_tokens)  # --> [shards + 1], where shards start in `begins`
         for shard in np.flatnonzero(np.diff(first_rows)).tolist():
             part = slice(ends[first_rows[shard]], ends[first_rows[shard + 1]])
             tokens[part] = self.ids[shard][positions[part] - self._first_tokens[shard]]
@@ -140,7 +160,7 @@ class _Sentences:
         return padded
 
     def _begins(self, rows: np.ndarray) -> np.ndarray:
-        """The number of tokens before each sentence, earlier shards included, int64 [rows]."""
+        """Returns the number of tokens before each sentence, including those of earlier shards, int64 [rows]."""
         anchors = rows // _ANCHOR_ROWS
         before = anchors[:, None] * _ANCHOR_ROWS + np.arange(_ANCHOR_ROWS)  # --> [rows, _ANCHOR_ROWS]
         lengths = self.lengths[np.minimum(before, rows[:, None])]
@@ -150,10 +170,16 @@ class _Sentences:
 def write_encoded(
     directory: str | Path, split: str, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocab_size: int
 ) -> int:
-    """Writes a split, or a shard by its `shard_name`, for `EncodedCorpus.open` in constant memory; returns its pairs.
+    """Writes a split or one of its shards for `EncodedCorpus.open`, without holding all ids in memory.
 
-    `pairs` are source and target token ids without end symbols. With a `vocab_size` above 65,536 a token takes 32 bits
-    instead of 16.
+    Args:
+        directory: directory of the files.
+        split: name of the split, or `shard_name` of a shard.
+        pairs: source and target token ids of each pair, without end symbols.
+        vocab_size: number of vocabulary entries; ids take 16 bits up to 65,536 entries, and 32 bits above.
+
+    Returns:
+        The number of pairs.
     """
     dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
     paths = [_path(directory, split, side, "ids") for side in SIDES]
@@ -177,17 +203,17 @@ def write_encoded(
     return len(ends) - 1
 
 
-# A regular expression for all names of what `write_encoded` writes.
+# A regular expression that matches the names of all files of `write_encoded`.
 ENCODED = r"(train(\.\d{5,}-of-\d{5,})?|valid|test)\.(source|target)\.(ids|offsets)\.npy"
 
 
 def shard_name(split: str, number: int, count: int) -> str:
-    """The name of a shard in file names; a single shard has the name of its split."""
+    """Returns the name of a shard in file names; a single shard has the name of its split."""
     return split if count == 1 else f"{split}.{number:05}-of-{count:05}"
 
 
 def _shard_names(directory: str | Path, split: str) -> list[str]:
-    """The names of all shards that a split must have, derived from those on disk."""
+    """Returns the names of all shards that a split must have, derived from the files on disk."""
     pattern = re.compile(rf"{split}\.\d+-of-(\d+)\.source\.ids\.npy")
     matches = (pattern.fullmatch(path.name) for path in Path(directory).glob(f"{split}.*.source.ids.npy"))
     counts = {int(match[1]) for match in matches if match}
@@ -202,7 +228,7 @@ def _path(directory: str | Path, split: str, side: str, kind: str) -> Path:
 
 
 def _open_side(directory: str | Path, split: str, side: str, *, keeps_open: bool) -> Side:
-    """The ids and offsets of one side of a shard, not read yet."""
+    """Opens the ids and offsets of one side of a shard, without reading them."""
     path = _path(directory, split, side, "ids")
     try:
         ids = MappedArray(path, keeps_open=keeps_open)
@@ -218,14 +244,14 @@ def _open_side(directory: str | Path, split: str, side: str, *, keeps_open: bool
 
 
 def _write_header(file: IO[bytes], count: int, dtype: type[np.generic]) -> None:
-    """Writes the .npy header of a flat array; NumPy leaves room in it for the count to grow."""
+    """Writes the .npy header of a one-dimensional array, in which NumPy reserves space for a larger count."""
     np.lib.format.write_array_header_1_0(
         file, {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (count,)}
     )
 
 
 def _write_sentences(file: IO[bytes], sentences: list[Sequence[int]], dtype: type[np.generic]) -> np.ndarray:
-    """Appends sentences, each with its end symbol, and returns their lengths, int64 [sentences]."""
+    """Appends sentences, each with its end symbol; returns their lengths, int64 [sentences]."""
     lengths = np.fromiter((len(sentence) + 1 for sentence in sentences), np.int64, len(sentences))
     flat = np.full(int(lengths.sum()), EOS_ID, dtype)
     is_token = np.ones(len(flat), bool)

@@ -1,6 +1,6 @@
-"""Which rows an epoch has: more or fewer of some corpora, and parts of passes over what is too large to plan at once.
+"""Selects the rows of an epoch: samples corpora by weight, and divides passes that are too large to plan at once.
 
-With n parts, epochs 0 to n - 1 are the first pass. Each pass assigns blocks of neighbouring pairs to parts anew.
+With n parts, epochs 0 to n - 1 are the first pass. Each pass assigns blocks of consecutive pairs to parts anew.
 """
 
 from collections.abc import Sequence
@@ -9,21 +9,30 @@ import numpy as np
 
 from t2t_keras.errors import InputError
 
-# Planning a part takes some seconds and about a gigabyte.
+# Largest part. Planning it takes a few seconds and about 1 GB of memory.
 PART_PAIRS = 1 << 24
-# Of a weighted pass, whose rows are all in memory at once, twice for a moment: 16 gigabytes.
+# Largest weighted pass. All its rows are in memory, for a moment twice: 16 GB.
 _MOST_WEIGHTED_PAIRS = 10**9
 _BLOCK_PAIRS = 1 << 12
-# Starts of the random counter, far from the draws of `plan_epoch`, which can have the same key.
+# First values of the random counters, far from those of `plan_epoch`, which may use the same key.
 _COUNTER = 1 << 192
 _WEIGHTED_COUNTER = 1 << 191
 
 
 def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, whole_passes: int) -> np.ndarray:
-    """The rows of a pass over several corpora that lie one after the other, rising, int64 [rows].
+    """Returns the rows of a weighted pass over several consecutive corpora.
 
-    A corpus of weight 2.5 is there twice, and half of it, drawn anew for each pass, once more; passes are of one
-    length. `sizes` are the pairs of each corpus, `whole_passes` counts the passes before.
+    With a weight of 2.5, each pair of a corpus occurs twice, and a random half of the pairs once more. The half is
+    drawn anew for each pass. All passes have the same length.
+
+    Args:
+        sizes: number of pairs of each corpus.
+        weights: weight of each corpus.
+        seed: seed of the run.
+        whole_passes: number of completed passes.
+
+    Returns:
+        The rows, int64 [rows], in increasing order.
     """
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_WEIGHTED_COUNTER)
     rows, begin = [], 0
@@ -37,7 +46,7 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
 
 
 def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
-    """The number of `weighted_rows`, which is that of every pass; an `InputError` if there are none or too many."""
+    """Returns the number of `weighted_rows` in each pass; raises an `InputError` if there are none or too many."""
     pairs = sum(int(weight) * size + _drawn(size, weight) for size, weight in zip(sizes, weights, strict=True))
     if not 1 <= pairs <= _MOST_WEIGHTED_PAIRS:
         values = ",".join(f"{weight:g}" for weight in weights)
@@ -49,15 +58,23 @@ def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
 
 
 def _drawn(size: int, weight: float) -> int:
-    """The pairs of a corpus that occur once more than the others."""
+    """Returns the number of pairs of a corpus that are drawn to occur once more than the others."""
     return round((weight - int(weight)) * size)
 
 
 def part_rows(pairs: int, parts: int, seed: int, epoch: int) -> np.ndarray:
-    """The rows of the corpus in one part of a pass, rising, int64 [about pairs / parts].
+    """Returns the corpus rows in one part of a pass.
 
-    The parts of a pass contain every row exactly once. `epoch` counts all earlier parts, including those of earlier
-    passes; blocks of `_BLOCK_PAIRS` neighbouring rows stay together.
+    The parts of a pass contain every row exactly once. Blocks of `_BLOCK_PAIRS` consecutive rows stay together.
+
+    Args:
+        pairs: number of pairs in the corpus.
+        parts: number of parts of a pass.
+        seed: seed of the run.
+        epoch: number of completed parts, including those of earlier passes.
+
+    Returns:
+        The rows, int64 [about pairs / parts], in increasing order.
     """
     whole_passes, part = divmod(epoch, parts)
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_COUNTER)

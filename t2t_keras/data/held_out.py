@@ -1,4 +1,4 @@
-"""Draws validation and test sets from the training text of a corpus that has none."""
+"""Draws validation and test sets from the training text of a corpus without them."""
 
 import dataclasses
 import functools
@@ -14,10 +14,10 @@ from t2t_keras.text.repair import repair
 
 
 class TextSurvey:
-    """The training text of a corpus: how many pairs it has, and parts of it that are held out.
+    """Counts the training pairs of a corpus, and draws held-out sets from them.
 
-    The text is read when something is first asked for. Pairs that have an empty side, damaged characters or equal sides
-    are neither counted nor held out. Sixteen bytes a pair stay in memory.
+    The text is read at the first use. Pairs with an empty side, damaged characters or equal sides are neither counted
+    nor drawn. Each pair takes 16 bytes of memory.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -25,16 +25,19 @@ class TextSurvey:
 
     @functools.cached_property
     def pairs(self) -> int:
-        """The number of different usable pairs."""
+        """The number of distinct usable pairs."""
         return len(np.unique(self._hashes["pair"]))
 
     def holding_out(self, sizes: Mapping[str, int]) -> Corpus:
-        """The corpus with sets drawn from its training text.
+        """Returns the corpus with additional sets, drawn from its training text.
 
-        Which pairs are drawn depends on the text alone, and not on its order: sentences that occur often are as likely
-        as others. No two drawn pairs have a source or a target in common, and none has one of the corpus' own sets.
-        The training text stays as it is: whoever prepares it leaves out what is held out. `sizes` say how many pairs to
-        draw for "valid" and "test"; a split that the corpus has is not drawn.
+        Pairs are drawn in the order of a hash of the source. The draw does not depend on the order of the text, except
+        for the choice among several targets of a source, and frequent sentences are as likely as others. No two drawn
+        pairs share a source or a target, and none shares one with an existing set of the corpus. The drawn pairs remain
+        in the training text; `prepare` removes them.
+
+        Args:
+            sizes: number of pairs to draw for "valid" and "test"; splits that the corpus already has are not drawn.
         """
         missing = {split: size for split, size in sizes.items() if split not in self._corpus.splits}
         drawn = functools.cache(functools.partial(self._drawn, missing))
@@ -48,11 +51,12 @@ class TextSurvey:
 
     @functools.cached_property
     def _hashes(self) -> np.ndarray:
-        """Hashes of the source, and of both sides, of each usable pair, uint64 [pairs] each."""
+        """The hashes of each usable pair: "source" of the source and "pair" of both sides, uint64 [pairs] each."""
         hashes = ((key, int.from_bytes(fingerprint(pair), "little")) for key, pair in self._usable())
         return np.fromiter(hashes, np.dtype([("source", np.uint64), ("pair", np.uint64)]))
 
     def _usable(self) -> Iterator[tuple[int, Pair]]:
+        """Yields the hash of the source, and the repaired pair, of each usable pair."""
         for raw in self._corpus.splits["train"]():
             if any(map(is_damaged, raw)):
                 continue
@@ -62,7 +66,7 @@ class TextSurvey:
                 yield int.from_bytes(digest, "little"), (source, target)
 
     def _drawn(self, sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
-        """The first pairs in the order of their sources' hashes, without those that resemble an earlier one."""
+        """Draws the first pairs in the order of the source hashes, skipping pairs that resemble an earlier one."""
         needed = sum(sizes.values())
         keys = np.unique(self._hashes["source"])
         last = keys[min(len(keys), 4 * needed + 100) - 1] if len(keys) else 0

@@ -1,4 +1,4 @@
-"""The journal of a preparation, with which an interrupted one resumes."""
+"""The journal of a preparation, which allows it to resume after an interruption."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,10 +8,15 @@ from t2t_keras.machine.files import read_json, write_json
 
 
 class Journal:
-    """The completed steps of a preparation and their results, in the file `path`.
+    """The completed steps of a preparation and their results, stored in a JSON file.
 
-    If `settings` (JSON values) differ from the file's, steps are dropped whose names start with one of the `dependents`
-    of a changed setting; a setting without dependents drops all steps.
+    If settings have changed since the file was written, the steps that depend on them are removed.
+
+    Args:
+        path: the file.
+        settings: current settings (JSON values).
+        dependents: for each setting, the prefixes of the names of the steps that depend on it. All steps depend on a
+            setting that is not listed.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], dependents: Mapping[str, tuple[str, ...]]) -> None:
@@ -25,7 +30,7 @@ class Journal:
         outdated = tuple(start for key in changed for start in dependents.get(key, all_steps))
         done = {name: result for name, result in self.done.items() if not name.startswith(outdated)}
         self._entries = {"settings": settings, "done": done}
-        write_json(path, self._entries)  # before any file of an outdated step is replaced
+        write_json(path, self._entries)  # written before any file of an outdated step is replaced
 
     @property
     def done(self) -> dict[str, Any]:
@@ -33,11 +38,12 @@ class Journal:
         return self._entries["done"]
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
-        """Returns the result of a step (JSON values), running it unless it is done."""
+        """Returns the result of a step (JSON values), and runs the step unless it is done."""
         if name not in self.done:
             self.add(name, work())
         return self.done[name]
 
     def add(self, name: str, result: Any) -> None:
+        """Records a completed step and its result."""
         self.done[name] = result
         write_json(self._path, self._entries)

@@ -1,4 +1,4 @@
-"""Training text whose sources are made of its targets while it is read."""
+"""Training text for denoising, whose sources are made from the targets when they are read."""
 
 import numpy as np
 
@@ -8,10 +8,17 @@ from t2t_keras.text.masking import hashed, spans
 
 
 class MaskedCorpus:
-    """Training text whose sources are its targets with spans masked anew in each epoch.
+    """Training text whose sources are the targets with masked spans, drawn anew for each epoch.
 
-    `source_lengths` are those of the targets, which no source exceeds, so that the plans of all epochs are alike. The
-    token `mask_id` stands for a span; `epoch` counts the passes before, see `at`.
+    Args:
+        corpus: the text; only its targets are used.
+        mask_id: token that replaces a span.
+        seed: seed of the run.
+        epoch: index of the epoch.
+
+    Attributes:
+        source_lengths: same as `target_lengths`, which no source exceeds, so that plans do not depend on the masks.
+        target_lengths: number of tokens of each target, end symbol included, int32 [pairs].
     """
 
     def __init__(self, corpus: EncodedCorpus, mask_id: int, seed: int, epoch: int = 0) -> None:
@@ -22,19 +29,22 @@ class MaskedCorpus:
         return len(self._corpus)
 
     def at(self, epoch: int) -> "MaskedCorpus":
-        """The same text as an epoch sees it."""
+        """Returns the same text with the masks of an epoch."""
         return MaskedCorpus(self._corpus, self._mask_id, self._seed, epoch)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         return self._corpus.target_ids(rows, length)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The masked ids of some rows, padded with 0, int32 [rows, length]; a function of seed, epoch and row."""
+        """Returns the masked ids of some rows, padded with 0, int32 [rows, length].
+
+        The masks are a function of the seed, the epoch and the row.
+        """
         rows = np.asarray(rows, np.int64)
         ids = self._corpus.target_ids(rows, length)
         lengths = self.target_lengths[rows]
         masked, begins = (np.zeros(ids.shape, bool) for _ in range(2))
-        texts = np.flatnonzero(lengths > 1)  # others have nothing but their end
+        texts = np.flatnonzero(lengths > 1)  # other rows have only the end symbol
         start = hashed(hashed(np.array([self._seed], np.uint64)) ^ np.uint64(self._epoch))
         drawn = spans(hashed(start ^ rows[texts].astype(np.uint64)), lengths[texts] - 1)
         for marks, part in zip((masked, begins), drawn, strict=True):

@@ -1,22 +1,23 @@
-"""How long an output may be, learned from the lengths of the training pairs.
+"""Derives the limit on the length of outputs from the lengths of the training pairs.
 
-A search stops when no living hypothesis can overtake the finished ones, by a bound that takes the longest output there
-may be. A limit far beyond what outputs need therefore costs steps, and one that is too short cuts outputs. The rule:
+The search stops when no live hypothesis can overtake the finished ones, by a bound that assumes the longest possible
+output. A limit that is much too high therefore costs steps, and one that is too low truncates outputs. The limit is
+determined as follows:
 
-- A limit is `factor * source + offset` tokens, end symbols counted, as in `DecodeConfig`.
-- Factors are quarters, nine of them. The first is the least that is a tenth above what targets have of the tokens of
-  their sources, so that a source that is longer than all of training has room in proportion. The search's float32
-  multiplies with quarters without rounding.
-- The offset of a factor is the smallest, from 0, that leaves at most one pair in 10,000 beyond the limit. To it comes a
-  margin of a third of the mean target, at least 5 tokens, because other text is not this one. What one pair in 10,000
-  needs does not show in fewer pairs. Long outputs get rarer about exponentially, so that the margin grows by twice
-  itself for each factor of ten below 10,000 pairs: it is four times as long for 300.
-- Each corpus of several has its own offset, and the largest counts, because a small one in another language would else
-  be the one pair in 10,000 of all.
-- The factor is that with the smallest mean limit of all pairs.
+- The limit is `factor * source + offset` tokens, end symbols included, as in `DecodeConfig`.
+- Nine factors are tried, in steps of a quarter, because the search multiplies with quarters exactly in float32. The
+  first factor is the smallest that is at least 1.1 times the ratio of all target tokens to all source tokens, so that
+  the limit also suffices for sources that are longer than all training sources.
+- The offset for a factor is the smallest, from 0, with which at most one pair in 10,000 exceeds the limit, plus a
+  margin for unseen text. The margin is a third of the mean target length, at least 5 tokens. It is larger for fewer
+  than 10,000 pairs, which do not show what one pair in 10,000 needs. Since the frequency of long outputs falls about
+  exponentially, each factor of ten below 10,000 adds twice the margin: for 300 pairs, it is four times as long.
+- If there are several corpora, the one that needs the largest offset decides. Otherwise, the limit could exclude all
+  pairs of a small corpus in a different language.
+- The factor with the smallest mean limit over all pairs is chosen.
 
-Where no target is empty, no output may be either (`min_length`): to end at once is the best hypothesis now and then, of
-a long sentence that a model is unsure of.
+If no training target is empty, outputs must not be empty either (`min_length`), because the empty output sometimes has
+the highest score if a model is unsure about a long sentence.
 """
 
 import dataclasses
@@ -34,14 +35,20 @@ _FACTORS = 9
 _PAIRS_A_BEYOND = 10_000
 _LEAST_MARGIN = 5
 
-_SETTINGS = ("max_length_factor", "max_length_offset")  # of `DecodeConfig`
+_SETTINGS = ("max_length_factor", "max_length_offset")  # fields of `DecodeConfig`
 
-Lengths = tuple[np.ndarray, np.ndarray]  # of sources and of targets, end symbols counted, int [pairs] each
+Lengths = tuple[np.ndarray, np.ndarray]  # tokens of sources and targets, end symbols included, int [pairs] each
 
 
 @dataclasses.dataclass(frozen=True)
 class _Counted:
-    """How often lengths occur together in a corpus: int64 [kinds] each."""
+    """The distinct combinations of source and target length in a corpus.
+
+    Attributes:
+        sources: source lengths, int64 [kinds].
+        targets: target lengths, int64 [kinds].
+        pairs: number of pairs with these lengths, int64 [kinds].
+    """
 
     sources: np.ndarray
     targets: np.ndarray
@@ -49,15 +56,15 @@ class _Counted:
 
     @property
     def least_quarters(self) -> int:
-        """The least factor, in quarters, that is a tenth above what targets have of their sources' tokens."""
+        """The smallest factor, in quarters, that is at least 1.1 times the ratio of target tokens to source tokens."""
         targets, sources = (int(np.dot(side, self.pairs)) for side in (self.targets, self.sources))
         return -(-_QUARTERS * 11 * targets // (10 * sources))
 
     def offset(self, quarters: int) -> int:
-        """The offset that goes with a factor, its margin added."""
+        """Returns the offset for a factor, including the margin."""
         needed = self.targets - self._scaled(quarters)  # --> [kinds]
         longest_first = np.argsort(-needed)
-        counts = np.cumsum(self.pairs[longest_first])  # --> [kinds], of pairs that need as much or more
+        counts = np.cumsum(self.pairs[longest_first])  # --> [kinds], number of pairs that need as much or more
         total = int(counts[-1])
         smallest = needed[longest_first[np.searchsorted(counts, total // _PAIRS_A_BEYOND, side="right")]]
         margin = max(_LEAST_MARGIN, int(np.dot(self.targets, self.pairs)) / total / 3)
@@ -65,19 +72,24 @@ class _Counted:
         return max(0, int(smallest)) + math.ceil(margin * (1 + 2 * unseen))
 
     def cost(self, quarters: int, offset: int) -> int:
-        """The sum of the limits of all pairs."""
+        """Returns the sum of the limits of all pairs."""
         return int(np.dot(self._scaled(quarters) + offset, self.pairs))
 
     def _scaled(self, quarters: int) -> np.ndarray:
-        """A factor times the lengths of sources, as a search rounds it, int64 [kinds]."""
+        """Returns a factor times the source lengths, rounded up as in the search, int64 [kinds]."""
         return -(-self.sources * quarters // _QUARTERS)
 
 
 def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> dict[str, Any]:
-    """The settings of `DecodeConfig` that limit outputs, learned from the pairs of each corpus, part by part.
+    """Derives the settings of `DecodeConfig` that limit the length of outputs.
 
-    Empty, so that the usual limit holds, where the task says itself how long an output is, and where sources are masked
-    anew in each epoch.
+    Args:
+        config: data settings.
+        corpora: lengths of the training pairs of each corpus, in parts.
+
+    Returns:
+        The settings by name. Empty, so that the defaults apply, if the task has limits of its own, or if sources are
+        masked anew in each epoch.
     """
     kind = task(config.task)
     if kind.is_masked or any(name in kind.decode for name in _SETTINGS):
@@ -89,12 +101,12 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
         offset = max(each.offset(quarters) for each in counted)
         limits.append((sum(each.cost(quarters, offset) for each in counted), quarters / _QUARTERS, offset))
     _, *cheapest = min(limits)
-    has_empty = any((each.targets == 1).any() for each in counted)  # the end symbol alone
+    has_empty = any((each.targets == 1).any() for each in counted)  # targets that have only the end symbol
     return {**dict(zip(_SETTINGS, cheapest, strict=True)), "min_length": int(not has_empty)}
 
 
 def _counted(parts: Iterable[Lengths]) -> _Counted:
-    """Adds up how often lengths occur together in the parts of a corpus."""
+    """Counts the combinations of lengths in all parts of a corpus."""
     kinds = counts = np.zeros(0, np.int64)
     for sources, targets in parts:
         both = np.asarray(sources, np.int64) << 32 | targets  # --> [pairs], one number for two lengths

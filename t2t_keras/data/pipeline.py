@@ -1,8 +1,8 @@
-"""Builds batches from the epoch plan and the token ids; each replica's share is a separate element.
+"""Builds batches from the epoch plan and the token ids; the share of each replica is a separate element.
 
-The rows of a global batch are dealt to the replicas one by one, so that shares have about equal numbers of tokens. All
-shares of a batch have one shape; rows without a pair are zeros, which have no weight in the loss. The contents of a
-batch do not depend on the number of replicas.
+The rows of a global batch are dealt to the replicas one by one, so that all shares have about the same number of
+tokens. All shares of a batch have the same shape. Rows without a pair are padding (zeros), which does not count in the
+loss. The pairs in a batch do not depend on the number of replicas.
 """
 
 import contextlib
@@ -20,23 +20,23 @@ _PREFETCHED_BATCHES = 4
 
 
 class EncodedPairs(Protocol):
-    """The part of `t2t_keras.data.encoded.EncodedCorpus` that batches need; `TrainingPairs` is what training needs."""
+    """The interface of `t2t_keras.data.encoded.EncodedCorpus` that batches need."""
 
     source_lengths: np.ndarray
     target_lengths: np.ndarray
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
+        """Returns the source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
+        """Returns the target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
 
 
 class TrainingPairs(EncodedPairs, Protocol):
-    """Pairs that may differ between epochs."""
+    """The interface that training needs: pairs that may differ between epochs."""
 
     def at(self, epoch: int) -> EncodedPairs:
-        """The pairs as an epoch sees them; no longer than all epochs' lengths."""
+        """Returns the pairs of an epoch, none longer than `source_lengths` and `target_lengths` say."""
 
 
 def training_dataset(
@@ -49,13 +49,25 @@ def training_dataset(
     *,
     on_error: Callable[[Exception], object] = lambda error: None,
 ) -> tf.data.Dataset:
-    """Training batches of pairs from a position in their plans on, without end.
+    """Returns an endless dataset of training batches, starting at a position in the plans.
 
-    Elements are {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one for each replica: all of
-    `replica_ids`, those of this worker, for the first batch, then all for the second; `num_replicas` counts those of
-    all workers. The rows of a share are a multiple of `rows_multiple`, for gradient accumulation. `on_error` is called
-    with what reading raises, before TensorFlow makes an error of its own of it. A ValueError names a replica id outside
-    [0, num_replicas).
+    Each element is the share of one replica. The shares of all `replica_ids` in the first batch come first, then those
+    in the second batch, and so on.
+
+    Args:
+        corpus: the pairs.
+        plans: the plans of all epochs.
+        start: first batch.
+        num_replicas: number of replicas of all workers.
+        replica_ids: replicas of this worker.
+        rows_multiple: the number of rows of a share is a multiple of this, for gradient accumulation.
+        on_error: called with an exception of reading, before TensorFlow replaces it with an error of its own.
+
+    Returns:
+        A dataset of {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}.
+
+    Raises:
+        ValueError: `replica_ids` is empty or has an id outside [0, num_replicas), or `rows_multiple` is not positive.
     """
     _check_replicas(num_replicas, replica_ids, rows_multiple)
 
@@ -73,7 +85,11 @@ def training_dataset(
 
 @contextlib.contextmanager
 def raising(errors: Sequence[Exception]) -> Iterator[None]:
-    """Raises the first error of reading in place of what TensorFlow has made of it inside."""
+    """A context that replaces an error of TensorFlow with the exception of reading that caused it.
+
+    Args:
+        errors: exceptions that `on_error` of `training_dataset` received; if empty, TensorFlow's error is raised.
+    """
     try:
         yield
     except tf.errors.OpError:
@@ -83,12 +99,18 @@ def raising(errors: Sequence[Exception]) -> Iterator[None]:
 
 
 def dataset_of(batches: Iterable[Batch]) -> tf.data.Dataset:
-    """Makes a dataset of batches in their order, to be read once: source and target, int32 [rows, length] each.
+    """Returns a dataset that yields the given batches in order and can be read only once.
 
-    The dataset claims to be endless, so that a step on a TPU does not check for a next element; reading more batches
-    than there are is an error. It is no `Dataset.from_generator`, because creating that kernel sets the threshold from
-    which glibc maps memory to 128 KiB (TensorFlow 2.15 and later on Python 3.11 and later). Larger tensors would then
-    be mapped and unmapped in each operation for the rest of the process (`benchmarks.train_step` counts page faults).
+    The dataset claims to be endless, so that a step on a TPU does not check for a next element; reading beyond the last
+    batch is an error. The dataset does not use `Dataset.from_generator`, whose kernel sets glibc's mmap threshold to
+    128 KiB (TensorFlow 2.15 and later on Python 3.11 and later). Every operation would then map and unmap the memory of
+    larger tensors, for the rest of the process (`benchmarks.train_step` counts page faults).
+
+    Args:
+        batches: the batches.
+
+    Returns:
+        A dataset of {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}.
     """
     iterator = iter(batches)
 
@@ -101,7 +123,7 @@ def dataset_of(batches: Iterable[Batch]) -> tf.data.Dataset:
         return {"source": tf.ensure_shape(source, [None, None]), "target": tf.ensure_shape(target, [None, None])}
 
     options = tf.data.Options()
-    options.autotune.enabled = False  # an iterator that autotunes can idle for seconds when it is replaced
+    options.autotune.enabled = False  # replacing an iterator with autotuning can stall for seconds
     options.deterministic = True
     return tf.data.Dataset.counter().map(element).with_options(options)
 
@@ -113,13 +135,17 @@ def validation_batches(
     replica_ids: Sequence[int] = (0,),
     static_shapes: bool = False,
 ) -> Iterator[list[Batch]]:
-    """One pass over a corpus in order of length; yields the list of the shares of `replica_ids` for each batch.
+    """Iterates once over a corpus in order of length.
 
-    Elements and arguments are those of `training_dataset` and `plan_in_length_order`.
+    Arguments are as in `training_dataset` and `plan_in_length_order`. Errors are raised by the call itself, before the
+    first batch.
+
+    Returns:
+        An iterator that yields, for each batch, the list of the shares of `replica_ids`.
 
     Raises:
-        InputError: there are no pairs, or one is longer than the budget; raised by the call, before the first batch.
-        ValueError: a replica id is outside [0, num_replicas).
+        InputError: there are no pairs, or a pair is longer than the budget.
+        ValueError: `replica_ids` is empty or has an id outside [0, num_replicas).
     """
     _check_replicas(num_replicas, replica_ids)
     plan = plan_in_length_order(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, static_shapes)
@@ -134,13 +160,13 @@ def shares(
     replica_ids: Sequence[int] = (0,),
     rows_multiple: int = 1,
 ) -> list[Batch]:
-    """The shares of `replica_ids` in one batch of a plan; elements and arguments as in `training_dataset`."""
+    """Returns the shares of `replica_ids` in one batch of a plan; arguments and shares are as in `training_dataset`."""
     share_rows, source_len, target_len = share_shape(plan.shape(batch), num_replicas, rows_multiple)
     rows = plan.rows(batch)
     rows = rows[np.argsort(corpus.target_lengths[rows], kind="stable")]
     dealt = np.full(num_replicas * share_rows, -1, np.int64)
     dealt[: len(rows)] = rows
-    # Rows are dealt like cards: neighbours in length go to different replicas.
+    # Rows are dealt like cards, so that rows of similar length go to different replicas.
     replica_rows = dealt.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
     source = _ids(corpus.source_ids, replica_rows, source_len)
     target = _ids(corpus.target_ids, replica_rows, target_len)
@@ -148,14 +174,14 @@ def shares(
 
 
 def share_shape(shape: tuple[int, int, int], num_replicas: int, rows_multiple: int = 1) -> tuple[int, int, int]:
-    """The (rows, source length, target length) of each share of a batch of `shape`; rows are rounded up."""
+    """Returns the (rows, source length, target length) of each share of a batch of `shape`; rows are rounded up."""
     rows, source_len, target_len = shape
     parts = num_replicas * rows_multiple
     return -(-rows // parts) * rows_multiple, source_len, target_len
 
 
 def _ids(read: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray, length: int) -> np.ndarray:
-    """The ids of rows [replicas, rows], zeros for row -1, int32 [replicas, rows, length]."""
+    """Reads the ids of rows, int [replicas, rows], with zeros for row -1; returns int32 [replicas, rows, length]."""
     ids = np.zeros((*rows.shape, length), np.int32)
     real = rows >= 0
     if real.any():

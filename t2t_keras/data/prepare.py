@@ -1,7 +1,7 @@
-"""Cleans corpora, trains the tokenizer and encodes the text into a folder from which training can start.
+"""Cleans a corpus, trains the tokenizer, and writes the encoded text to a directory for training.
 
-`data.json` is written last. Until then `preparing.json` records the settings and the completed steps, so that an
-interrupted preparation resumes where it stopped and is never taken for a complete one.
+`data.json` is written last. Until then, `preparing.json` records the settings and the completed steps, so that an
+interrupted preparation resumes where it stopped and is never mistaken for a complete one.
 """
 
 import dataclasses
@@ -35,31 +35,31 @@ from t2t_keras.text.extension import with_entries_of, with_pieces, with_symbols
 from t2t_keras.text.repair import lowercased
 from t2t_keras.text.tokenizer import Tokenizer, source_vocabulary, trained_tokenizer
 
-# Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
+# Pairs in a shard, which one process handles at a time, with about 0.1 GB of memory.
 SHARD_PAIRS = 250_000
 
-# Beyond some millions of sentences a vocabulary no longer changes, but training it takes hours.
+# More sentences hardly change a vocabulary, but training it would take hours.
 _VOCABULARY_SENTENCES = 4_000_000
 
-# The share of training pairs with several sentences from which on a model translates lines as a whole. Below it most of
-# what the model learns from is single sentences. Corpora are far from it on either side: of sources, 0.0 % have several
-# sentences in Multi30k, 1.1 % in Tatoeba and 7 % in the quickstart's text; nearly all have in a corpus of documents.
+# If at least this share of the sources have several sentences, models translate whole lines, else single sentences.
+# Corpora are far from the threshold: 0.0 % of the sources have several sentences in Multi30k, 1.1 % in Tatoeba, 7 % in
+# the text of the quickstart, and nearly 100 % in a corpus of documents.
 _SEVERAL_IN_LINES = 0.5
 
 _COMPLETE = "data.json"
 _JOURNAL = "preparing.json"
 _CHECKSUMS = ".checksums.json"  # hidden, because it is valid only on the machine that holds the text
 
-# Every name that a preparation may write or remove.
+# Names of all files that a preparation may write or remove.
 _OUTPUT = re.compile(
     r"data\.json|preparing\.json|vocab\.(source\.)?model|\.lock|\.checksums\.json|\..*\.tmp|"
     rf"(valid|test)\.(source|target)\.txt|{INTERMEDIATE}|{ENCODED}"
 )
 
-# Names in an identity that are of no training text: of other splits, and of the vocabulary.
+# Entries of an identity that do not belong to the training text, but to other splits or to the vocabulary.
 _NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from")
 
-# Changing one of these settings repeats only the steps that depend on it.
+# The steps to repeat after a change of a setting; other settings repeat all steps.
 _OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
 _DEPENDENTS = {
     **dict.fromkeys((*_OF_VOCABULARIES, "vocab_from", "source_vocab_from"), ("vocabulary", "encoding")),
@@ -68,21 +68,22 @@ _DEPENDENTS = {
 
 
 class PreparedData:
-    """A folder of prepared data.
+    """A directory of prepared data.
 
     Attributes:
-        directory: the folder.
-        config: settings it was prepared with.
-        counts: by split, how many pairs cleaning read, repaired, kept and dropped.
+        directory: the directory.
+        config: settings of the preparation.
+        counts: for each split, the number of pairs read, repaired, kept and dropped, and of tokens.
         provenance: where the text came from.
-        part_sizes: number of training pairs of each corpus, one after the other.
-        output_limit: the settings of `DecodeConfig` that limit outputs, as the lengths of the training pairs ask for;
-            empty if they do not say.
-        split_by: the setting `DecodeConfig.split` for models trained on it: whether most sources are single sentences.
-        identity: the versions and checksums of the text.
+        part_sizes: number of training pairs of each corpus, in the order of the rows.
+        output_limit: settings of `DecodeConfig` that limit the length of outputs, derived from the lengths of the
+            training pairs; empty if the defaults apply.
+        split_by: `DecodeConfig.split` for models trained on this data; "sentences" if most sources are single
+            sentences.
+        identity: versions and checksums of the text.
 
     Raises:
-        InputError: the record is not that of prepared data.
+        InputError: `record` is not a record of prepared data.
     """
 
     def __init__(self, directory: str | Path, record: Mapping[str, Any]) -> None:
@@ -95,14 +96,14 @@ class PreparedData:
             self.output_limit: dict[str, Any] = record["output_limit"]
             self.split_by: Literal["sentences", "lines"] = record.get("split", DecodeConfig.split)
             self.identity: Mapping[str, Any] = record["identity"]
-        except (KeyError, TypeError, AttributeError):  # a common name, which other programs use too
+        except (KeyError, TypeError, AttributeError):  # other programs use the file name too
             raise InputError(f"{self.directory / _COMPLETE} is not that of prepared data") from None
-        except InputError as error:  # a setting that does not exist, for example
+        except InputError as error:  # for example, an unknown setting
             raise InputError(f"{self.directory / _COMPLETE}: {error}") from None
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
-        """Opens the prepared data of a folder; raises an InputError if it is missing or incomplete."""
+        """Opens a directory of prepared data; raises an InputError if the data is missing or incomplete."""
         data_dir = local_path(data_dir, "data_dir")
         record = read_json(data_dir / _COMPLETE)
         if record is not None:
@@ -115,17 +116,17 @@ class PreparedData:
 
     @property
     def vocab_path(self) -> Path:
-        """The file of the SentencePiece model."""
+        """The path of the vocabulary."""
         return self.directory / VOCABULARY
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, loaded anew on each access."""
+        """The tokenizer, loaded from its file at each access."""
         return Tokenizer.load(self.vocab_path)
 
     @property
     def training_text(self) -> str:
-        """A checksum of the training text: of the versions and checksums of its files or, without any, of its ids."""
+        """A checksum of the versions and file checksums of the training text or, without any, of its token ids."""
         known = {name: value for name, value in self.identity.items() if not _NOT_OF_TRAINING.fullmatch(name)}
         if not known:
             return self.split("train").checksum()
@@ -133,16 +134,16 @@ class PreparedData:
 
     @property
     def splits(self) -> list[str]:
-        """The splits that exist: "train", "valid" and perhaps "test"."""
+        """The existing splits: "train", "valid" and possibly "test"."""
         return [split for split in SPLITS if split in self.counts]
 
     def split(self, name: str) -> EncodedCorpus:
-        """The token ids of a split; raises an InputError if it does not exist."""
+        """Opens the token ids of a split; raises an InputError if the split does not exist."""
         self._check_split(name, self.splits)
         return EncodedCorpus.open(self.directory, name)
 
     def text(self, split: str) -> tuple[list[str], list[str]]:
-        """The sources and references of "valid" or "test"; raises an InputError for other splits."""
+        """Reads the sources and references of "valid" or "test"; raises an InputError for other splits."""
         self._check_split(split, [name for name in self.splits if name != "train"])
         pairs = list(read_pairs(*text_paths(self.directory, split)))
         return [source for source, _ in pairs], [reference for _, reference in pairs]
@@ -161,23 +162,26 @@ def prepare(
     shard_pairs: int = SHARD_PAIRS,
     vocab_from: str | Path | None = None,
 ) -> PreparedData:
-    """Creates a folder of prepared data, or opens it if it is already prepared.
+    """Prepares data in a directory, or opens the directory if the data is already prepared.
 
     Args:
-        corpus: parallel text; without a "valid" split, one is drawn from "train".
+        corpus: the parallel text. If it has no "valid" split, one is drawn from "train".
         config: data settings.
-        data_dir: the folder, created if missing.
+        data_dir: the directory, created if missing.
         report: called with a line of text when a step begins.
-        processes: number of shards prepared at once; it does not change the output. With more than one, the calling
-            script must be guarded by `if __name__ == "__main__"`, because processes are spawned. Or what prepares the
-            shards instead, such as `BeamWorkers`.
-        shard_pairs: training pairs prepared at once and written to one file.
-        vocab_from: file of a vocabulary of `config.vocab_type` to use instead of training one. Symbols that it lacks
-            and `config.extend_vocab` pieces of the training text are added behind its entries.
+        processes: number of processes that prepare shards in parallel, or other workers, such as `BeamWorkers`. The
+            output does not depend on it. With more than one process, the calling script must be guarded by
+            `if __name__ == "__main__"`, because processes are spawned.
+        shard_pairs: number of training pairs in a shard, which is prepared at once and written to one file.
+        vocab_from: path of a vocabulary of type `config.vocab_type`, to use instead of training one. Missing symbols
+            and `config.extend_vocab` pieces of the training text are appended to its entries.
+
+    Returns:
+        The prepared data.
 
     Raises:
-        InputError: the text or the settings are invalid, the folder holds data prepared with other settings, another
-            process is preparing it, or a process was killed.
+        InputError: the text or a setting is invalid, the directory holds data prepared with other settings, another
+            process is preparing the directory, or a process was killed.
         OSError: a file cannot be written, for example because the disk is full.
         ValueError: `processes` or `shard_pairs` is not positive.
     """
@@ -202,12 +206,12 @@ def prepare(
         corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
     data_dir = local_path(data_dir, "data_dir")
     _check_stays(corpus.files, data_dir)
-    # A kill at the very end leaves what is not needed any more. In a folder that is read-only, it stays.
+    # A process killed at the very end leaves intermediate files. They stay if the directory is read-only.
     is_tidy = not (data_dir / _JOURNAL).exists() or not os.access(data_dir, os.W_OK)
-    if (data_dir / _COMPLETE).exists() and is_tidy:  # the folder may be read-only, so it is not locked
+    if (data_dir / _COMPLETE).exists() and is_tidy:  # not locked, because the directory may be read-only
         return _reopened(corpus, config, data_dir, report)
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
-        if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock, or by a killed one
+        if (data_dir / _COMPLETE).exists():  # completed by the previous holder of the lock, or by a killed process
             _remove_intermediate(data_dir)
             return _reopened(corpus, config, data_dir, report)
         workers = Processes(processes) if isinstance(processes, int) else processes
@@ -215,9 +219,9 @@ def prepare(
 
 
 def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
-    """Raises an InputError for an input file that preparing would replace or remove."""
+    """Raises an InputError if the preparation would replace or remove an input file."""
     for path in files.values():
-        for place in (path.parent.resolve() / path.name, path.resolve()):  # a link and its target
+        for place in (path.parent.resolve() / path.name, path.resolve()):  # the path, and the target if it is a link
             if place.parent == data_dir.resolve() and _OUTPUT.fullmatch(place.name):
                 raise InputError(
                     f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give another "
@@ -226,12 +230,12 @@ def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
 
 
 def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
-    """The versions and checksums that identify the text of a corpus."""
+    """Returns the versions and checksums that identify the text of a corpus."""
     return {**corpus.identity, **checksums(corpus.files, data_dir / _CHECKSUMS)}
 
 
 def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
-    """Opens the existing data after checking that its text and settings are the same."""
+    """Opens prepared data; raises an InputError if its text or settings differ from the given ones."""
     prepared = PreparedData(data_dir, read_json(data_dir / _COMPLETE))
     old = {**dataclasses.asdict(prepared.config), **prepared.identity}
     if changed := changes(old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
@@ -249,7 +253,7 @@ def _prepared(
     workers: Workers,
     shard_pairs: int,
 ) -> PreparedData:
-    """Runs all steps that are not done; the caller holds the lock of the folder."""
+    """Runs all steps that are not done yet; the caller must hold the lock of the directory."""
     identity = _identity(corpus, data_dir)
     settings = {**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs}
     journal = Journal(data_dir / _JOURNAL, json.loads(json.dumps(settings)), _DEPENDENTS)
@@ -290,30 +294,30 @@ def _prepared(
 
 
 def _remove_intermediate(data_dir: Path) -> None:
-    """Removes what only preparing needs, and the journal last, so that what is left is removed the next time."""
+    """Removes intermediate files, and the journal last: as long as it exists, the next call removes the rest."""
     for path in (*_training_files(data_dir, INTERMEDIATE), data_dir / _JOURNAL):
         path.unlink(missing_ok=True)
 
 
 def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:
-    """Removes a killed process's temporary files and, if `begin_anew`, all intermediate files and encoded shards."""
+    """Removes temporary files of killed processes and, if `begin_anew`, all intermediate files and encoded shards."""
     paths = list(data_dir.glob(".*.tmp"))
     if begin_anew:
         paths += _training_files(data_dir, f"{INTERMEDIATE}|{ENCODED}")
     for path in paths:
-        if path.is_dir():  # of a killed process's jobs
+        if path.is_dir():  # the jobs of a killed process
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
 
 def _training_files(data_dir: Path, names: str) -> list[Path]:
-    """The files of the training split whose names a regular expression describes, and nobody else's."""
+    """Returns the files of the training split whose names match the regular expression `names`."""
     return [path for path in data_dir.glob("train.*") if re.fullmatch(names, path.name)]
 
 
 def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dict[str, Counts]:
-    """Writes the text of the existing validation and test splits and returns their counts."""
+    """Writes the text of the validation and test splits that the corpus has, and returns their counts."""
     counts: dict[str, Counts] = {}
     for split in ("valid", "test"):
         if split in corpus.splits:
@@ -327,7 +331,11 @@ def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dic
 
 
 def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig, data_dir: Path, pairs: int) -> int:
-    """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
+    """Trains the vocabulary on every n-th training pair, or adapts a given one, and saves it.
+
+    Returns:
+        n, which is above 1 only for very large corpora.
+    """
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
     symbols = list(dict.fromkeys([*config.all_symbols, *task(config.task).symbols(training.references())]))
     given = Tokenizer.load(corpus.files["vocab_from"]) if "vocab_from" in corpus.files else None
@@ -346,14 +354,14 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
         tokenizer = Tokenizer(made(given, config.vocab_size, [1]).serialized, source)
     else:
         tokenizer = made(given, config.vocab_size, [0, 1])
-        if given and given.source is not given:  # the same entries, but sources are cut in another way
+        if given and given.source is not given:  # both have the same entries, but split sources differently
             tokenizer = Tokenizer(tokenizer.serialized, with_entries_of(given.source, tokenizer))
     tokenizer.save(data_dir / VOCABULARY)
     return step
 
 
 def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:
-    """What becomes of the vocabulary, as far as it is known before."""
+    """Returns the progress message of the vocabulary step."""
     if "vocab_from" in corpus.files:
         more = f", and {config.extend_vocab} more entries" * bool(config.extend_vocab)
         return f"taking the vocabulary {corpus.files['vocab_from']}{more}"
@@ -362,9 +370,13 @@ def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:
 
 
 def _encode(data_dir: Path, config: DataConfig, split: str) -> Counts:
-    """Writes the token ids of a validation or test split and returns their number on each side.
+    """Writes the token ids of a validation or test split.
 
-    An InputError names a reference with a label that training does not have.
+    Returns:
+        The number of tokens on each side.
+
+    Raises:
+        InputError: a reference has a label that does not occur in training.
     """
     pairs, kind = list(read_pairs(*text_paths(data_dir, split))), task(config.task)
     known = Tokenizer.load(data_dir / VOCABULARY).symbols

@@ -1,7 +1,7 @@
-"""The preparation steps of one shard of the training text, which can run in separate processes.
+"""The preparation steps for a shard of the training text, which can run in separate processes.
 
-A shard is a fixed number of consecutive pairs of the corpus. Each step takes the shard's number and returns its counts.
-The files it writes depend only on the text and the settings, and get their names when they are complete.
+A shard is a fixed number of consecutive pairs of the corpus. Each step takes the number of a shard and returns counts.
+The files of a step depend only on the text and the settings, and are written atomically.
 """
 
 import itertools
@@ -29,9 +29,17 @@ _ENCODE_PAIRS = 20_000
 def clean_shard(
     data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: Iterable[Pair]
 ) -> Counts:
-    """Writes a shard's cleaned text, without that of the splits `held_out`, and the keys that duplicates share.
+    """Writes the cleaned text of a shard, and a key for each pair to find duplicates by.
 
-    Counts sources of several sentences too.
+    Args:
+        data_dir: directory of the prepared data.
+        config: data settings.
+        held_out: splits whose sentences are removed.
+        number: number of the shard.
+        pairs: the pairs of the shard.
+
+    Returns:
+        The counts of a `Cleaner`, and the number of sources with several sentences.
     """
     kind = task(config.task)
     unseen = _held_out(data_dir, config, held_out)
@@ -52,17 +60,25 @@ def clean_shard(
 
 
 def read_keys(data_dir: Path, number: int) -> np.ndarray:
-    """The keys of the pairs in a cleaned shard, memory-mapped, uint64 [pairs]."""
+    """Returns the keys of the pairs in a cleaned shard, uint64 [pairs]."""
     return MappedArray(keys_path(data_dir, number))[:]
 
 
 def select_shard(
     data_dir: Path, config: DataConfig, is_drawn: bool, number: int, dropped: tuple[np.ndarray, np.ndarray]
 ) -> Counts:
-    """Writes which rows of a cleaned shard stay; counts dropped pairs by reason.
+    """Writes the selected rows of a cleaned shard.
 
-    `dropped` are the rows that occur in an earlier shard, and those drawn for the validation set, int64. If one was
-    drawn, pairs that resemble it are dropped too, unless the task keeps all.
+    Args:
+        data_dir: directory of the prepared data.
+        config: data settings.
+        is_drawn: whether the validation set was drawn from the training text. If so, pairs that resemble one of its
+            pairs are dropped too, unless the task keeps repeated pairs.
+        number: number of the shard.
+        dropped: rows that are duplicates, and rows that were drawn for the validation set, int64 [rows] each.
+
+    Returns:
+        The number of dropped pairs by reason.
     """
     duplicates, validation = dropped
     stays = np.ones(len(read_keys(data_dir, number)), bool)
@@ -81,7 +97,7 @@ def select_shard(
 
 
 def _held_out(data_dir: Path, config: DataConfig, splits: Iterable[str]) -> HeldOut:
-    """The sentences of some splits that training must not see: none if the task keeps all."""
+    """Returns the held-out sentences of some splits; none if the task keeps repeated pairs."""
     kind = task(config.task)
     held_out = HeldOut(kind.held_out_sides, config.tags)
     for split in () if kind.keeps_repeated else splits:
@@ -90,7 +106,7 @@ def _held_out(data_dir: Path, config: DataConfig, splits: Iterable[str]) -> Held
 
 
 def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pair]:
-    """Yields some rows of a shard's cleaned text, in order."""
+    """Yields the given rows of the cleaned text of a shard, in the order of the text."""
     wanted = np.zeros(int(rows.max(initial=-1)) + 1, bool)
     wanted[rows] = True
     sides = (read_raw_lines(path) for path in text_paths(data_dir, _text_name(number)))
@@ -99,7 +115,7 @@ def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pa
 
 
 def encode_shard(data_dir: Path, config: DataConfig, num_threads: int, number: int, count: int) -> Counts:
-    """Writes the token ids of shard `number` of `count` of the training text; returns as `encode`."""
+    """Writes the token ids of shard `number` of `count` of the training text; returns counts as `encode` does."""
     pairs = selected_pairs(data_dir, number, np.load(rows_path(data_dir, number)))
     return encode(data_dir, config, "train", pairs, (number, count), num_threads)
 
@@ -112,18 +128,27 @@ def encode(
     place: tuple[int, int] = (0, 1),
     num_threads: int = -1,
 ) -> Counts:
-    """Writes the token ids of pairs as a split, or at the `place`, from 0, of so many shards of it.
+    """Writes the token ids of a split, or of one of its shards.
 
-    `num_threads` are those of the tokenizer, -1 for all cores. Counts tokens, pairs kept and, in training data, pairs
-    dropped.
+    Args:
+        data_dir: directory of the prepared data.
+        config: data settings.
+        split: name of the split.
+        pairs: source and reference of each pair.
+        place: number of the shard, from 0, and number of shards.
+        num_threads: threads of the tokenizer; -1 uses all cores.
+
+    Returns:
+        The number of tokens on each side, of pairs kept and, in training data, of pairs dropped by reason.
     """
     tokenizer = Tokenizer.load(data_dir / VOCABULARY)
     sides = (tokenizer.source, tokenizer)
-    # Validation and test sets stay whole, unless only beginnings are read: their loss is that of what is translated.
+    # Sources of validation and test sets are not split, because their loss is to be that of the whole text. They are
+    # truncated if the task reads only beginnings.
     is_cut = split == "train" or task(config.task).reads_beginnings
     fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None
     pairs = targets_of(pairs, config, fits)
-    is_masked = split == "train" and task(config.task).is_masked  # sources are not kept
+    is_masked = split == "train" and task(config.task).is_masked  # `MaskedCorpus` makes the sources
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
@@ -146,9 +171,13 @@ def encode(
 
 
 def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], bool] | None = None) -> Iterator[Pair]:
-    """Yields sources and what a model learns to write for them, from pairs of source and reference.
+    """Converts pairs of source and reference to pairs of source and target, the text that a model learns to write.
 
-    With `fits`, which tells whether a source is not too long, it may be several parts of one.
+    Args:
+        pairs: pairs of source and reference.
+        config: data settings.
+        fits: returns whether a source is short enough. If given, a source that is too long may be split into several
+            pairs or truncated.
     """
     kind = task(config.task)
     if fits is None:
@@ -157,12 +186,12 @@ def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], 
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:
-    """The files of a split's text: source side, target side."""
+    """Returns the paths of the source text and the target text of a split."""
     return data_dir / f"{split}.source.txt", data_dir / f"{split}.target.txt"
 
 
 def write_text(data_dir: Path, split: str, pairs: Iterable[Pair]) -> None:
-    """Writes the text of a split, one sentence a line."""
+    """Writes the text of a split, one source or target per line."""
     source_path, target_path = text_paths(data_dir, split)
     with replacing(source_path) as source_file, replacing(target_path) as target_file:
         for source, target in pairs:
@@ -171,16 +200,16 @@ def write_text(data_dir: Path, split: str, pairs: Iterable[Pair]) -> None:
 
 
 def keys_path(data_dir: Path, number: int) -> Path:
-    """The file of a shard's keys."""
+    """Returns the path of the keys of a shard."""
     return data_dir / f"{_text_name(number)}.keys.npy"
 
 
 def rows_path(data_dir: Path, number: int) -> Path:
-    """The file of the rows of a shard that stay."""
+    """Returns the path of the selected rows of a shard."""
     return data_dir / f"{_text_name(number)}.rows.npy"
 
 
-# A regular expression for the names of the files of shards that are not needed once the data is prepared.
+# A regular expression that matches the names of shard files that are not needed after the preparation.
 INTERMEDIATE = r"train\.\d{5,}\.((source|target)\.txt|(keys|rows)\.npy)"
 
 

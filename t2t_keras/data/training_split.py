@@ -1,6 +1,6 @@
-"""The training split, shard by shard: cleaned, without duplicates and validation pairs, encoded.
+"""Prepares the training split shard by shard: cleaning, removal of duplicates and validation pairs, and encoding.
 
-The output depends only on the text and the settings, not on the number of processes or on interruptions; the shard size
+The output depends only on the text and the settings, not on the number of processes or on interruptions. The shard size
 only changes how the pairs are divided among files.
 """
 
@@ -27,10 +27,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import Processes, Workers
 from t2t_keras.tasks.registry import task
 
-# A validation set drawn from the training pairs has 1% of them, at most this many.
+# A validation set drawn from the training pairs has 1% of them, but at most this many.
 _DRAWN_VALIDATION_PAIRS = 1000
 
-# Keys sorted at once; with their rows and the memory of sorting, some gigabytes.
+# Number of keys that are sorted at once, which takes a few gigabytes of memory.
 _SORTED_KEYS = 1 << 27
 _KEY_BITS = 64
 
@@ -40,17 +40,17 @@ _READING = "reading"  # journal step that holds the number of shards
 
 
 class TrainingSplit:
-    """Prepares the training split in shards of `shard_pairs` pairs; each step resumes where the journal says."""
+    """Prepares the training split in shards of `shard_pairs` pairs; skips the steps that are done in the journal."""
 
     def __init__(
         self, data_dir: Path, config: DataConfig, journal: Journal, workers: Workers, shard_pairs: int
     ) -> None:
         self._data_dir, self._config, self._journal = data_dir, config, journal
-        self._place = data_dir.absolute(), config  # what every step of a shard is told first
+        self._place = data_dir.absolute(), config  # first arguments of the functions in `shards`
         self._workers, self._shard_pairs = workers, shard_pairs
 
     def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
-        """Writes the cleaned text of all shards, without the pairs of the `held_out` splits; returns its counts."""
+        """Writes the cleaned text of all shards without pairs that resemble a `held_out` split; returns the counts."""
         if _READING not in self._journal.done:
             clean = functools.partial(shards.clean_shard, *self._place, held_out)
             files = [part for part in corpus.training_parts if isinstance(part, ParallelFiles) and part.splits]
@@ -65,24 +65,25 @@ class TrainingSplit:
         return _summed(dict.fromkeys(names, 0), results)
 
     def _blocks(self, files: Sequence[ParallelFiles]) -> list[list[PairsOfLines]]:
-        """The pairs of the shards of each corpus, to be read where they are cleaned."""
+        """Returns the pairs of each shard of each corpus; the workers read them themselves."""
 
         def run_all(function: Callable[..., Any], jobs: Sequence[tuple[int, Any]]) -> dict[int, Any]:
-            workers = self._workers if len(jobs) > 2 * len(files) else Processes(1)  # small files are counted at once
+            # If no file needs several jobs, starting processes would take longer than counting.
+            workers = self._workers if len(jobs) > 2 * len(files) else Processes(1)
             with contextlib.closing(workers.run(function, jobs)) as results:
                 return dict(results)
 
         return split(files, self._shard_pairs, run_all)
 
     def _clean_blocks(self, clean: Callable[..., Any], blocks: list[list[PairsOfLines]]) -> list[int]:
-        """Cleans blocks of pairs that each job reads; returns the number of shards of each corpus."""
+        """Cleans blocks of pairs, which the jobs read themselves; returns the number of shards of each corpus."""
         numbered = enumerate(itertools.chain.from_iterable(blocks))
         jobs = [(number, pairs) for number, pairs in numbered if f"cleaning {number}" not in self._journal.done]
         self._run("cleaning", clean, _progress(jobs, "cleaning", len(jobs), " shards"), self._workers)
         return list(map(len, blocks))
 
     def _clean_here(self, clean: Callable[..., Any], corpus: Corpus) -> list[int]:
-        """Reads pairs and hands them to processes that clean them; returns the number of shards of each corpus."""
+        """Reads all pairs and sends them to processes for cleaning; returns the number of shards of each corpus."""
         parts = [0] * len(corpus.training_parts)
 
         def jobs() -> Iterator[tuple[int, list[Pair]]]:
@@ -98,10 +99,19 @@ class TrainingSplit:
         return parts
 
     def select(self, counts: Counts, draw: bool) -> Counts:
-        """Selects the rows that stay: no duplicates, no validation sentences; if `draw`, draws "valid" and writes it.
+        """Selects the rows to train on, without duplicates and pairs that resemble a drawn validation set.
 
-        Where the task keeps what is repeated, only the rows drawn for "valid" go. Returns the counts of the cleaned
-        text, updated with what was dropped; an InputError says that there are too few pairs to draw from.
+        If the task keeps repeated pairs, only the rows drawn for "valid" are dropped.
+
+        Args:
+            counts: counts of the cleaned text.
+            draw: whether to draw the split "valid" and write its text.
+
+        Returns:
+            The counts, updated with the dropped pairs.
+
+        Raises:
+            InputError: there are too few pairs to draw from.
         """
         names = [f"selecting {number}" for number in range(self._count)]
         if not names or not all(name in self._journal.done for name in names):
@@ -114,7 +124,7 @@ class TrainingSplit:
             rows_of_shards = enumerate(zip(duplicates, drawn, strict=True))
             jobs = ((number, rows) for number, rows in rows_of_shards if names[number] not in self._journal.done)
             select = functools.partial(shards.select_shard, *self._place, draw)
-            # Without a drawn set no text is read: processes would take longer to start than to work.
+            # If no set is drawn, no text is read, and starting processes would take longer than the work.
             self._run("selecting", select, jobs, self._workers if draw else Processes(1))
         for dropped in self._results("selecting"):
             for reason in ("duplicate", "held_out", "validation"):
@@ -123,7 +133,7 @@ class TrainingSplit:
         return counts
 
     def sentences(self, step: int, sides: Sequence[int] = (0, 1)) -> Iterator[str]:
-        """Yields some sides, 0 the source and 1 the target, of every `step`-th pair that stays."""
+        """Yields the given sides (0 is the source, 1 the target) of every `step`-th selected pair."""
         before = 0
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
@@ -133,14 +143,14 @@ class TrainingSplit:
             before += len(rows)
 
     def references(self) -> Iterator[str]:
-        """Yields the reference of every pair that stays."""
+        """Yields the references of all selected pairs."""
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
             for _, reference in shards.selected_pairs(self._data_dir, number, rows):
                 yield reference
 
     def encode(self, counts: Counts) -> Counts:
-        """Writes the token ids of all shards; returns the counts, updated with tokens and dropped pairs."""
+        """Writes the token ids of all shards; returns the counts, updated with the tokens and the dropped pairs."""
         threads = 1 if self._workers.is_parallel and self._count > 1 else -1
         encode = functools.partial(shards.encode_shard, *self._place, threads)
         names = (f"encoding train {number}" for number in range(self._count))
@@ -151,24 +161,24 @@ class TrainingSplit:
 
     @property
     def share_of_several(self) -> float:
-        """The share of the cleaned pairs whose sources have several sentences; available once they are cleaned."""
+        """The share of cleaned pairs whose sources have several sentences; available after cleaning."""
         results = self._results("cleaning")
         several, kept = (sum(counts.get(name, 0) for counts in results) for name in (shards.SEVERAL_SENTENCES, "kept"))
         return several / max(kept, 1)
 
     @property
     def part_sizes(self) -> list[int]:
-        """The number of encoded pairs of each corpus that the text consists of; available once they are encoded."""
+        """The number of encoded pairs of each corpus; available after encoding."""
         kept = [counts["kept"] for counts in self._results("encoding train")]
         return [sum(kept[number] for number in numbers) for numbers in self._parts]
 
     def lengths(self) -> Iterator[Iterable[Lengths]]:
-        """For each corpus the lengths of its pairs, shard by shard; available once they are encoded."""
+        """Yields an iterator for each corpus, over the pair lengths of its shards; available after encoding."""
         return (map(self._lengths, numbers) for numbers in self._parts)
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where the text came from; available once it is cleaned."""
+        """Where the text came from; available after cleaning."""
         return self._journal.done[_READING]["provenance"]
 
     @property
@@ -177,7 +187,7 @@ class TrainingSplit:
 
     @property
     def _parts(self) -> list[range]:
-        """The numbers of the shards of each corpus."""
+        """The shard numbers of each corpus."""
         ends = itertools.accumulate(self._journal.done[_READING]["parts"], initial=0)
         return list(itertools.starmap(range, itertools.pairwise(ends)))
 
@@ -186,7 +196,7 @@ class TrainingSplit:
         return shard.source_lengths, shard.target_lengths
 
     def _draw(self, kept: int, counts: Counts, duplicates: list[np.ndarray]) -> list[np.ndarray]:
-        """Writes a random sample of the remaining pairs as "valid" and returns its rows in each shard."""
+        """Writes a random sample of the remaining pairs as the split "valid"; returns its rows in each shard."""
         size = min(_DRAWN_VALIDATION_PAIRS, max(1, kept // 100))
         if kept <= size:
             raise InputError(f"too few training pairs to draw a validation set from: {summary(counts)}")
@@ -207,7 +217,7 @@ class TrainingSplit:
         return drawn
 
     def _with_known_labels(self, duplicates: list[np.ndarray], drawn: list[np.ndarray]) -> list[np.ndarray]:
-        """Those of the drawn rows all of whose labels have rows that stay in training."""
+        """Returns the drawn rows whose labels all occur in rows that remain for training."""
         symbols_of, known = task(self._config.task).symbols, set[str]()
         for number, rows in enumerate(drawn):
             kept = np.arange(self._journal.done[f"cleaning {number}"]["kept"])
@@ -220,7 +230,7 @@ class TrainingSplit:
         return chosen
 
     def _run(self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], workers: Workers) -> None:
-        """Runs a step for shards and records each in the journal."""
+        """Runs a step for the given shards and records each result in the journal."""
         with contextlib.closing(workers.run(function, jobs)) as results:
             for number, result in results:
                 self._journal.add(f"{step} {number}", result)
@@ -230,12 +240,12 @@ class TrainingSplit:
 
 
 def summary(counts: Counts) -> str:
-    """The counts that are not 0, as text."""
+    """Formats the counts that are not 0, and the number of pairs read, as text."""
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "read")
 
 
 def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
-    """The sum of counts, name by name, added to `start`."""
+    """Returns the sum of `start` and all `counts`, by name."""
     total = dict(start)
     for more in counts:
         for name, count in more.items():
@@ -244,15 +254,20 @@ def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
 
 
 def _progress(items: Iterable[Any], description: str, total: int | None = None, unit: str = " pairs") -> Iterable[Any]:
-    """Shows a progress bar on a terminal and nothing elsewhere."""
+    """Wraps an iterable with a progress bar, which is shown on a terminal only."""
     return tqdm.tqdm(items, description, total, unit=unit, unit_scale=True, disable=None, leave=False)
 
 
 def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
-    """For each shard, of so many rows, the rows whose key occurred before in an earlier shard or row, int64, rising.
+    """Finds the rows whose key occurs in an earlier row of the same or an earlier shard.
 
-    `read_keys` returns the keys of a shard by number, uint64 [rows]. About `sorted_keys` keys are in memory at once;
-    with more of them, shards are read several times.
+    Args:
+        sizes: number of rows in each shard.
+        read_keys: returns the keys of the shard of a number, uint64 [rows].
+        sorted_keys: approximate number of keys in memory; if there are more, the shards are read several times.
+
+    Returns:
+        The repeated rows of each shard, int64 [repeated rows], in increasing order.
     """
     starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()
@@ -263,7 +278,7 @@ def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = 
 
 
 def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
-    """Repeated rows, numbered across all shards, among the keys whose first `bits` bits are `part`."""
+    """Returns the repeated rows, numbered across all shards, among the keys whose first `bits` bits are `part`."""
     keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, start in enumerate(starts[:-1]):
         shard = read_keys(number)
@@ -271,6 +286,6 @@ def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: 
         keys.append(shard[is_in_part])
         rows.append(start + np.flatnonzero(is_in_part))
     key, row = np.concatenate(keys), np.concatenate(rows)
-    order = np.argsort(key, kind="stable")  # stable: the earliest of equal keys stays first
+    order = np.argsort(key, kind="stable")  # stable, so that the earliest of equal keys comes first
     key = key[order]
     return row[order[1:][key[1:] == key[:-1]]]

@@ -1,1 +1,1 @@
-"""What source and target mean: how examples are read, and how outputs are finished and scored."""
+"""Tasks: how examples are read, what a model learns to write, and how outputs are post-processed and scored."""

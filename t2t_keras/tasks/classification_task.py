@@ -1,4 +1,4 @@
-"""A text gets one of some labels."""
+"""The text classification task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ _COMPARABLE_TO = "scores on the same texts with the same labels"
 
 
 class ClassificationTask(Task):
-    """A text gets one of the labels that training has, which are one token each; the search gives nothing else.
+    """Assigns one of the labels of the training data to a text.
 
-    Each line of a file is a text and its label, separated by a tab. Of a text that is too long only the first part is
-    read, in training too.
+    Each label is a single token, and the search produces only labels. Each line of a file has a text and its label,
+    separated by a tab. Texts that are too long are truncated, also in training.
     """
 
     name = "classification"
@@ -42,7 +42,7 @@ class ClassificationTask(Task):
             yield text, check_label(label.strip(), f"{path}, line {number}")
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        """As `Task.outputs`; an empty line, the output for an empty text, is no label."""
+        """Reads the last column of each line; an empty line is the output for an empty text. See `Task.outputs`."""
         labels = ((number, line.rpartition("\t")[2].strip()) for number, line in enumerate(lines, start=1))
         return [label and check_label(label, f"{path}, line {number}") for number, label in labels]
 

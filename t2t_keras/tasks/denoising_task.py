@@ -1,4 +1,4 @@
-"""A text is restored from what masks left of it, which needs no labels; other trainings begin with such weights."""
+"""The denoising task: restoring text with masked spans, to pre-train models for other tasks without labels."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,9 +10,9 @@ MASK = "<mask>"
 
 
 class DenoisingTask(TranslationTask):
-    """Text with masks becomes text (Lewis et al., 2020); files have a text on each line.
+    """Restores text with masked spans (Lewis et al., 2020); files have one text per line.
 
-    In validation and test sets the masks are a function of the text. While training they change with each epoch.
+    In validation and test sets, the masks are a function of the text. In training, they change with each epoch.
     """
 
     name = "denoising"

@@ -1,4 +1,4 @@
-"""Labels as tokens of a vocabulary, and how well they are found."""
+"""Converts labels to tokens of the vocabulary, and scores them."""
 
 import collections
 import re
@@ -11,28 +11,28 @@ _SYMBOL = re.compile(r"<=(.*)>")
 
 
 def as_symbol(label: str) -> str:
-    """A label as a word that no text has: "<=positive>"."""
+    """Converts a label to a symbol, a word that hardly occurs in text: "<=positive>"."""
     return f"<={label.replace(' ', '_')}>"
 
 
 def is_symbol(word: str) -> bool:
-    """Whether a word is a label as a token."""
+    """Returns whether a word is the symbol of a label."""
     return _SYMBOL.fullmatch(word) is not None
 
 
 def of_symbol(symbol: str) -> str:
-    """The label of a symbol; what is none stays as it is."""
+    """Returns the label of a symbol; other words are returned unchanged."""
     match = _SYMBOL.fullmatch(symbol)
     return match[1] if match else symbol
 
 
 def label_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The tokens of a vocabulary that are labels."""
+    """Returns the ids of the tokens that are symbols of labels."""
     return tuple(id for symbol, id in tokenizer.symbols.items() if _SYMBOL.fullmatch(symbol))
 
 
 def check_known(symbols: Iterable[str], tokenizer: Tokenizer) -> None:
-    """Raises an `InputError` that names the label of a symbol that a vocabulary does not have."""
+    """Raises an `InputError`, which names the label, if a symbol is not in the vocabulary."""
     for symbol in symbols:
         if symbol not in tokenizer.symbols:
             known = ", ".join(of_symbol(each) for each in tokenizer.symbols if _SYMBOL.fullmatch(each))
@@ -40,19 +40,19 @@ def check_known(symbols: Iterable[str], tokenizer: Tokenizer) -> None:
 
 
 def check_label(label: str, place: str) -> str:
-    """Returns a label; raises an `InputError` that names the place if it is empty or has characters of symbols."""
+    """Returns a label; raises an `InputError`, which names `place`, if it is empty or has a blank, "<" or ">"."""
     if not label or re.search(r"[<>\s]", label):
         raise InputError(f"{place}: {label!r} is no label: it must not be empty, nor have blanks, < or >")
     return label
 
 
 def accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The share of hypotheses that are right, in percent."""
+    """Returns the percentage of hypotheses that equal their references."""
     return 100 * sum(map(str.__eq__, hypotheses, references)) / len(references)
 
 
 def macro_f1(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The mean F1 of all labels that either side has, in percent."""
+    """Returns the mean F1, in percent, of all labels in hypotheses or references."""
     counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = {label for pair in counts for label in pair}
 
@@ -66,7 +66,7 @@ def macro_f1(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
-    """A table of what was found, in columns, for what is right, in rows; of the labels of both sides."""
+    """Returns a confusion matrix as text, with a row for each reference label and a column for each output label."""
     counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = sorted({label for pair in counts for label in pair})
     rows = [["", *labels], *([label, *(f"{counts[label, other]:,}" for other in labels)] for label in labels)]
@@ -74,7 +74,7 @@ def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
 
 
 def _in_columns(rows: Iterable[Sequence[str]]) -> str:
-    """Rows of cells in columns, the first one flush left."""
+    """Formats a table as text, with the first column aligned left and the others right."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []

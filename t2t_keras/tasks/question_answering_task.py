@@ -1,4 +1,4 @@
-"""Questions get their answers from paragraphs."""
+"""The question answering task: finding the answer to a question in a paragraph."""
 
 import collections
 import json
@@ -15,17 +15,18 @@ from t2t_keras.text.splitting import split_context
 
 CONTEXT = "<context>"  # between a question and its paragraph
 NO_ANSWER = "<none>"
-OR = " <or> "  # between several right answers
+OR = " <or> "  # between alternative correct answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _COMPARABLE_TO = "the script of SQuAD: an answer counts without case, punctuation, articles and blanks"
 
 
 class QuestionAnsweringTask(Task):
-    """A question and a paragraph, `<context>` between them, become the answer.
+    """Answers a question about a paragraph; a source is a question, `<context>` and the paragraph.
 
-    Files are SQuAD's JSON, version 1 or 2. A paragraph that is too long is cut at the ends of sentences, and the best
-    answer of its parts is taken; a model learns to write `<none>` for parts without the answer.
+    Files are in the JSON format of SQuAD, version 1 or 2. A paragraph that is too long is split, if possible at the
+    ends of sentences, and the best answer of its parts is used. A model learns to write `<none>` for parts without the
+    answer.
     """
 
     name = "question_answering"
@@ -50,7 +51,10 @@ class QuestionAnsweringTask(Task):
                 yield f"{asked} {CONTEXT} {context}", OR.join(dict.fromkeys(answers)) or NO_ANSWER
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        """As `Task.outputs`; a file that is not JSON has an answer on each line, empty for none."""
+        """Reads outputs or references; see `Task.outputs`.
+
+        A file that is not JSON has one answer per line; an empty line means that there is no answer.
+        """
         lines = list(lines)
         if lines and re.match(r'\s*\{\s*("|$)', lines[0]):
             return [reference for _, reference in self.examples(lines, path)]
@@ -78,7 +82,7 @@ class QuestionAnsweringTask(Task):
             return [(source, answer)]
         parts = split_context(source, CONTEXT, fits)
         texts = [part.partition(CONTEXT)[2] for part in parts]
-        # Those that have the answer as words or, if none does, those that have its characters.
+        # The parts that contain the answer as whole words or, if there are none, as a substring.
         words = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
         having = [text for text in texts if words.search(text)] or [text for text in texts if answer in text]
         return [(part, answer if text in having else NO_ANSWER) for part, text in zip(parts, texts, strict=True)]
@@ -92,7 +96,7 @@ class QuestionAnsweringTask(Task):
         return tf.where(outputs == NO_ANSWER, "", outputs)
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
-        """F1 of words and exact matches, each the best of a question's right answers, as SQuAD's script has them."""
+        """Returns the word F1 and the exact match as SQuAD's script does, each for the best correct answer."""
         check_lines(hypotheses, references)
         pairs = [(line, _right_answers(reference)) for line, reference in zip(hypotheses, references, strict=True)]
         f1 = sum(max(_f1(line, answer) for answer in right) for line, right in pairs)
@@ -111,14 +115,17 @@ def _paragraphs(lines: Iterable[str], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _field(value: Any, name: str, kind: type, place: str) -> Any:
-    """A field of a JSON object, or an `InputError`; "?" stands for half a surrogate pair, which is no character."""
+    """Returns a field of a JSON object; raises an `InputError` if it is missing or not of type `kind`.
+
+    In strings, lone surrogates, which are not characters, are replaced with "?".
+    """
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
         raise InputError(f"{place}: not a file of SQuAD: {name!r} is missing or of another type")
     return value[name].encode("utf-8", "replace").decode() if kind is str else value[name]
 
 
 def _words(answer: str) -> list[str]:
-    """The words that count: without case, punctuation and articles; none of what says that there is no answer."""
+    """Returns the words to compare, without case, punctuation and articles; none for `NO_ANSWER`."""
     if answer == NO_ANSWER:
         return []
     plain = "".join(character for character in answer.lower() if character not in string.punctuation)
@@ -126,13 +133,13 @@ def _words(answer: str) -> list[str]:
 
 
 def _right_answers(reference: str) -> list[str]:
-    """The answers that an output is compared with: those with words that count or, if there are none, no answer."""
+    """Returns the correct answers that have words to compare or, if there are none, `NO_ANSWER`."""
     return [answer for answer in reference.split(OR) if _words(answer)] or [NO_ANSWER]
 
 
 def _f1(hypothesis: str, answer: str) -> float:
     found, right = _words(hypothesis), _words(answer)
-    if not found or not right:  # no answer at all is right or wrong as a whole
+    if not found or not right:  # the absence of an answer is either correct or wrong
         return float(found == right)
     common = sum((collections.Counter(found) & collections.Counter(right)).values())
     return 2 * common / (len(found) + len(right))

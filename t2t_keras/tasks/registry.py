@@ -1,4 +1,4 @@
-"""The tasks by name."""
+"""The registry of tasks."""
 
 import functools
 
@@ -26,7 +26,7 @@ TASKS: dict[str, type[Task]] = {kind.name: kind for kind in _ALL}
 
 @functools.cache
 def task(name: str) -> Task:
-    """The task of a name; an `InputError` names the known ones."""
+    """Returns a task by name; raises an `InputError` with the known names if there is none."""
     if name not in TASKS:
         raise InputError(f"unknown task {name!r}; valid: {', '.join(TASKS)}")
     return TASKS[name]()

@@ -1,4 +1,4 @@
-"""A score of a corpus, whatever the task."""
+"""Scores of a corpus, for all tasks."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ class Score:
 
     Attributes:
         name: name of the measure.
-        value: 0 to 100 (TER can exceed it).
-        signature: sacreBLEU's, preceded by the processing before it; of other scores, what computes them.
-        comparable_to: whose scores it may be compared with.
+        value: value from 0 to 100; TER may be larger.
+        signature: for sacreBLEU's scores, its signature after that of the preprocessing; for other scores, the method.
+        comparable_to: description of the scores that it may be compared with.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Score:
 
 
 def check_lines(lines: Sequence[Any], references: Sequence[str]) -> None:
-    """Raises an `InputError` if there is nothing to score, or not as many references."""
+    """Raises an `InputError` if there are no lines to score, or if the number of references differs."""
     if not lines:
         raise InputError("there is nothing to evaluate: the text has no lines")
     if len(lines) != len(references):

@@ -1,4 +1,4 @@
-"""A text becomes a shorter one that says what matters."""
+"""The summarisation task."""
 
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,10 @@ _COMPARABLE_TO = "ROUGE (Lin, 2004) of the package rouge-score with the same wor
 
 
 class SummarisationTask(Task):
-    """A text becomes its summary; texts and summaries are lines of two files, or of one, separated by a tab."""
+    """Summarises a text.
+
+    Texts and summaries are corresponding lines of two files, or are separated by a tab in a single file.
+    """
 
     name = "summarisation"
     metric = "rouge_l"
@@ -30,11 +33,11 @@ class SummarisationTask(Task):
         _rouge()
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
-        """ROUGE-L, ROUGE-1 and ROUGE-2: means of the F measures of all summaries.
+        """Returns ROUGE-L, ROUGE-1 and ROUGE-2, as the mean F measure of all summaries.
 
-        For English, words are a-z and digits without their endings (Porter's stemmer), as they are published; for other
-        languages, what Unicode calls words, and characters of Chinese and Japanese. Where no language is given,
-        references whose letters are mostly a-z are taken for English.
+        For English, words consist of a-z and digits and are stemmed (Porter), as in published scores. For other
+        languages, words are those of `words_and_characters`, without case. If no language is given, references whose
+        letters are mostly ASCII are assumed to be English.
         """
         check_lines(hypotheses, references)
         language = (settings or ScoringSettings()).language

@@ -1,4 +1,4 @@
-"""Each word of a text gets one of some labels."""
+"""The sequence tagging task."""
 
 import collections
 import itertools
@@ -17,18 +17,20 @@ from t2t_keras.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from t2t_keras.search.restrictions.form import Form
 
-OUTSIDE = "O"  # the label of a word that belongs to nothing
+OUTSIDE = "O"  # the label of a word outside of all entities
 _DOCUMENT = "-DOCSTART-"
 _OF_SPAN = re.compile(f"{OUTSIDE}|[BIESLU](-.+)?")
 _COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
 
 
 class TaggingTask(Task):
-    """Each word of a text, separated by blanks, gets one of the labels that training has.
+    """Assigns one of the labels of the training data to each word of a text.
 
-    Files are in the format of CoNLL: a line has a word first and its label last, a blank line ends a sentence. A model
-    writes each word and its label behind it, which says whose label is next (Raman et al., 2022, "Transforming Sequence
-    Tagging Into A Seq2Seq Task", compare this with labels alone); of these, the search chooses the labels only.
+    Words are separated by blanks. Files are in CoNLL format: the first column of a line is a word, the last column is
+    its label, and a blank line ends a sentence. A model writes each word followed by its label, so that it knows which
+    word the next label belongs to. The search only chooses the labels, and copies the words.
+
+    Reference: Raman et al., "Transforming Sequence Tagging Into A Seq2Seq Task", 2022, which compares such formats.
     """
 
     name = "tagging"
@@ -45,7 +47,10 @@ class TaggingTask(Task):
             yield " ".join(words), " ".join(labels)
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        """As `Task.outputs`; a file that is not in the format of CoNLL has the labels of a sentence on each line."""
+        """Reads outputs or references; see `Task.outputs`.
+
+        In a file that is not in CoNLL format, each line has all labels of a sentence.
+        """
         lines = list(lines)
         if not _is_conll(lines):
             return [" ".join(line.split()) for line in lines]
@@ -54,7 +59,7 @@ class TaggingTask(Task):
     def _sentences(self, lines: Iterable[str], path: str) -> Iterator[tuple[list[str], list[str]]]:
         words: list[str] = []
         labels: list[str] = []
-        before = 0  # columns
+        before = 0  # number of columns in the previous line
         for number, line in enumerate(itertools.chain(lines, [""]), start=1):
             columns = _columns(line)
             if columns and columns[0] != _DOCUMENT:
@@ -80,7 +85,7 @@ class TaggingTask(Task):
         return Form(label_ids(tokenizer), starts)
 
     def target(self, source: str, reference: str) -> str:
-        """Words and labels in turn; where either side has more, they follow alone."""
+        """Returns alternating words and symbols of labels; surplus words or symbols follow at the end."""
         words, labels = ([each for each in text.split(" ") if each] for text in (source, reference))
         pairs = itertools.zip_longest(words, map(as_symbol, labels), fillvalue="")
         return " ".join(filter(None, itertools.chain.from_iterable(pairs)))
@@ -101,7 +106,7 @@ class TaggingTask(Task):
         symbols = (of_symbol(word) for word in output.split(" ") if is_symbol(word))
         labels = []
         for word in filter(None, source.split(" ")):
-            if is_symbol(word):  # a word of the text that looks like a label, and is in the output too
+            if is_symbol(word):  # a word of the text that looks like a symbol, which the output also contains
                 next(symbols, "")
             labels.append(next(symbols, OUTSIDE))
         return " ".join(labels)
@@ -147,7 +152,7 @@ class TaggingTask(Task):
 
 
 def _words_in_graph(texts: Any) -> Any:
-    """The words of texts, string [batch] --> string [batch, words], "" behind them."""
+    """Splits texts, string [batch], into words; returns string [batch, words], padded with ""."""
     import tensorflow as tf
 
     words = tf.strings.split(texts, " ")
@@ -155,21 +160,21 @@ def _words_in_graph(texts: Any) -> Any:
 
 
 def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:
-    """Whether most labels say where entities begin: "B-PER", "I-PER", "O"; parts of speech do not."""
+    """Returns whether most labels mark spans, such as "B-PER", "I-PER" and "O"; parts of speech do not."""
     labels = list(itertools.chain.from_iterable(sentences))
     return 2 * sum(bool(_OF_SPAN.fullmatch(label)) for label in labels) >= len(labels)
 
 
 def _columns(line: str) -> list[str]:
-    """The columns of a line: separated by tabs if it has any, else by blanks."""
+    """Splits a line into columns, at tabs if there are any, else at blanks."""
     line = line.strip(" \t\r")
     return (re.split(r"\t+", line) if "\t" in line else re.split(" +", line)) if line else []
 
 
 def _is_conll(lines: Sequence[str]) -> bool:
-    """Whether lines have a word and its label each, rather than all labels of a sentence.
+    """Returns whether each line has a word and its label (CoNLL format), rather than all labels of a sentence.
 
-    Most lines decide, so that an odd label among them does not.
+    The majority of the lines decides, so that a few unusual labels do not matter.
     """
     rows = [columns for columns in map(_columns, lines) if columns and columns[0] != _DOCUMENT]
     firsts, lasts = (sum(_are_spans([[row[place]]]) for row in rows) for place in (0, -1))
@@ -182,12 +187,12 @@ def _is_conll(lines: Sequence[str]) -> bool:
 
 
 def _segmented(lines: Iterable[str]) -> list[list[str]]:
-    """The labels of sentences, with the names that seqeval has for the last label of an entity and for the only one."""
+    """Splits lines into labels, and renames the prefixes "U-" and "L-" to seqeval's "S-" and "E-"."""
     return [[re.sub("^U-", "S-", re.sub("^L-", "E-", label)) for label in line.split()] for line in lines]
 
 
 def _plain(word: str) -> str:
-    """A word as a repaired text has it, without what separates words."""
+    """Returns a word as it occurs in repaired text, with blanks replaced with underscores."""
     return "_".join(repair(word).replace(BLANK, "_").split()) or "_"
 
 

@@ -1,4 +1,4 @@
-"""The contract of a task; what it leaves as it is here makes a task of text that becomes other text."""
+"""The interface of tasks; its defaults suit tasks that turn text into other text."""
 
 import abc
 import dataclasses
@@ -10,24 +10,25 @@ from t2t_keras.tasks.score import Score
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
-if TYPE_CHECKING:  # searches import TensorFlow, which preparing data does without
+if TYPE_CHECKING:  # the search imports TensorFlow, which the preparation of data does not need
     from t2t_keras.search.restrictions.form import Form
 
 
-Lines = Sequence[str]  # of outputs or of references
+Lines = Sequence[str]  # outputs or references
 
-_NUMBERS_IN_A_ROW = 20  # of lines at the start of a file: that column is of ids or labels, and no text
+# A column that begins with this many lines of numbers has ids or labels instead of text.
+_NUMBERS_IN_A_ROW = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
-    """What scores of text depend on besides the text.
+    """Settings for computing scores.
 
     Attributes:
-        language: code of the language of the outputs, which decides what counts as a word; "" means that the
-            references show it.
-        lowercase: whether lowercased text is scored too.
-        paper_bleu: whether translations are also scored as the paper did.
+        language: language code of the outputs, which determines how they are split into words; "" detects the language
+            from the references.
+        lowercase: whether to also score lowercased text.
+        paper_bleu: whether to also score translations as in the paper.
     """
 
     language: str = ""
@@ -36,10 +37,11 @@ class ScoringSettings:
 
 
 def two_columns(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-    """The first two columns of each line, which are separated by tabs.
+    """Yields the first two tab-separated columns of each line.
 
-    An `InputError` names a line without a tab, or a column that begins with numbers, behind a header or not, where the
-    other one has text.
+    Raises:
+        InputError: a line has no tab, or one column begins with numbers (perhaps after a header) where the other one
+            does not; names `path` and the line.
     """
     numbers = [0, 0]
     for number, line in enumerate(lines, start=1):
@@ -57,27 +59,26 @@ def two_columns(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
 
 
 class Task(abc.ABC):
-    """What source and target mean, how an output is finished, and how it is scored. It knows no model.
+    """Defines the sources and targets of a task, and how outputs are post-processed and scored, for any model.
 
     Attributes:
-        name: what `--task` calls it.
-        metric: name of the score that a training is monitored by, the first of `scores`.
+        name: value of the flag `--task`.
+        metric: name of the score that monitors training, which is the first of `scores`.
         data: settings of `DataConfig` that differ from the defaults.
         decode: settings of `DecodeConfig` that differ from the defaults.
-        held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits, unless the task
-            `keeps_repeated`.
-        has_known_labels: whether references may have none but the `symbols` of those that training has.
-        writes_text: whether outputs are text that may be lowercased.
-        is_parallel: whether source and reference may also be lines of two files.
-        context: the symbol of the source behind which a long text is cut; what is before it, such as a question, stays
-            in front of each part, and the best output of a part is taken. None: outputs of parts are joined.
-        no_answer: with `context`, the output for a part that has no answer.
-        writes_source: whether a model writes words of the source, so that both sides need the same vocabulary.
-        is_masked: whether training makes sources of the targets, by masking spans with the first of `symbols`.
-        reads_beginnings: whether of a text that is too long only the first part is read; else outputs of parts are
-            joined, or chosen with `context`.
-        has_sentences: whether the sentences of a text may be translated one by one.
-        takes_tags: whether a source may have the tag of its corpus in front, which is no word of the text.
+        held_out_sides: sides of a pair (0 is the source, 1 the target) whose text must not occur in two splits, unless
+            the task `keeps_repeated`.
+        has_known_labels: whether references may have only labels that occur in training.
+        writes_text: whether outputs are text, which may be lowercased.
+        is_parallel: whether sources and references may also be given as two parallel files.
+        context: symbol after which a long source is split. The text before it, such as a question, is repeated in front
+            of each part, and the best output of the parts is used. If None, the outputs of the parts are joined.
+        no_answer: output for a part without an answer, if there is a `context`.
+        writes_source: whether the model copies words of the source, so that both sides must share a vocabulary.
+        is_masked: whether training makes the sources from the targets, replacing spans with the first of `symbols`.
+        reads_beginnings: whether only the first part of a source that is too long is read.
+        has_sentences: whether the sentences of a text may be translated separately.
+        takes_tags: whether a source may begin with the tag of its corpus, which is not a word of the text.
     """
 
     name: ClassVar[str]
@@ -98,54 +99,61 @@ class Task(abc.ABC):
 
     @property
     def keeps_repeated(self) -> bool:
-        """Whether all is trained on, also what occurs twice or in an evaluation set: where references are labels.
+        """Whether training keeps duplicates and pairs of evaluation sets, which it does if references are labels.
 
-        Published scores of labels and trees are those of models that had the whole of a training set.
+        Published scores of labels and trees are from models that were trained on the whole training set.
         """
         return not self.writes_text and self.context is None
 
     @abc.abstractmethod
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-        """Pairs of source and reference from the lines of a file in the task's own format.
+        """Yields pairs of source and reference from the lines of a file in the format of the task.
 
-        An InputError names `path` and a line that is not in this format.
+        Raises:
+            InputError: a line is not in this format; names `path` and the line.
         """
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        """The outputs or references of a file of them, to be scored without a model; raises as `examples`."""
+        """Reads a file of outputs or references, to score outputs without a model; raises as `examples`."""
         return list(lines)
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        """Words that the vocabulary must have as one token each, from what training has as references."""
+        """Returns the words that must be single tokens of the vocabulary, given the references of the training data."""
         return []
 
     def check_source(self, source: str) -> None:
-        """Raises an `InputError` if a text that is not blank is no source of this task."""
+        """Raises an `InputError` if a text that is not blank is not a valid source of this task."""
         del source
 
     def form(self, tokenizer: Tokenizer) -> "Form | None":
-        """What every output looks like; None for any text."""
+        """Returns the form that the search must give to all outputs; None allows any text."""
         return None
 
     def target(self, source: str, reference: str) -> str:
-        """What a model learns to write for a source with this reference."""
+        """Returns the text that a model learns to write for a source with this reference."""
         return reference
 
     def target_in_graph(self, sources: Any, references: Any) -> Any:
-        """`target` of tensors, string [batch] each."""
+        """Computes `target` for tensors, string [batch] each."""
         return references
 
     def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
-        """Sources and what a model learns to write for them; `fits` tells whether a source is not too long."""
+        """Returns pairs of source and `target` to train on.
+
+        Args:
+            source: a source, which may be too long.
+            reference: its reference.
+            fits: returns whether a source is short enough.
+        """
         beginning = [*split_text(source, fits), source][0] if self.reads_beginnings else source
         return [(beginning, self.target(source, reference))]
 
     def finish(self, source: str, output: str) -> str:
-        """The output for a source, made of what a model wrote."""
+        """Converts the text that a model wrote for a source into the output."""
         return output
 
     def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
-        """`finish` of tensors, string [batch] each."""
+        """Computes `finish` for tensors, string [batch] each."""
         return outputs
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
@@ -153,17 +161,21 @@ class Task(abc.ABC):
         del references, settings
 
     def check_monitored(self, references: Sequence[str], settings: ScoringSettings) -> None:
-        """Raises an `InputError` if `monitored` cannot score outputs."""
+        """Raises an `InputError` if outputs cannot be scored with `monitored`."""
         self.check(references, settings)
 
     @abc.abstractmethod
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
-        """The scores of outputs; raises an `InputError` if there are none, or not as many references."""
+        """Returns the scores of outputs.
+
+        Raises:
+            InputError: there are no outputs, or the number of references differs.
+        """
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        """What is to be seen besides the scores, such as which labels are taken for which; may be empty."""
+        """Returns further results as text, such as a table of confused labels; may be empty."""
         return ""
 
     def monitored(self, hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> float:
-        """The value of `metric`, to monitor a training by; `language` as in `ScoringSettings`."""
+        """Returns the value of `metric`, which monitors training; `language` is as in `ScoringSettings`."""
         return self.scores(hypotheses, references, ScoringSettings(language))[0].value

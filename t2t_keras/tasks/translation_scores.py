@@ -1,7 +1,7 @@
 """BLEU, chrF and TER of translations.
 
-Only "BLEU", "chrF" and "TER" are sacreBLEU's defaults, comparable with other scores of the same signature. The
-tokenised variants are comparable only with the papers that used them.
+Only "BLEU", "chrF" and "TER" use the defaults of sacreBLEU, and are comparable with other scores of the same signature.
+The tokenised variants are comparable only with papers that used them.
 """
 
 import logging
@@ -20,9 +20,14 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
-    """Raises an InputError if translations into a language cannot be scored, with `paper_bleu` by `paper_bleu_score`.
+    """Checks that translations into a language can be scored.
 
-    The reason is that sacreBLEU's tokeniser is not installed, or that Moses has no rules of the language.
+    Args:
+        target_language: language code.
+        paper_bleu: whether to also check `paper_bleu_score`.
+
+    Raises:
+        InputError: sacreBLEU's tokeniser is not installed or, with `paper_bleu`, Moses has no rules for the language.
     """
     _bleu_metric(target_language)
     if paper_bleu and east_asian(target_language):
@@ -30,9 +35,10 @@ def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None) -> float:
-    """sacreBLEU's BLEU of detokenised text, 0 to 100, to monitor training; `target_language` as in `sacrebleu_scores`.
+    """Returns sacreBLEU's BLEU of detokenised text, 0 to 100, to monitor training.
 
-    Where sacreBLEU's tokeniser for Japanese or Korean is not installed, it is computed on characters.
+    If sacreBLEU's tokeniser for Japanese or Korean is not installed, BLEU is computed on characters, with a warning.
+    `target_language` is as in `sacrebleu_scores`.
     """
     try:
         metric = _bleu_metric(target_language or written_in(references) or "")
@@ -45,13 +51,18 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
 def sacrebleu_scores(
     hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None
 ) -> list[Score]:
-    """BLEU, chrF and TER with sacreBLEU's defaults, on detokenised text; TER does not distinguish case, the others do.
+    """Returns BLEU, chrF and TER of detokenised text, with the defaults of sacreBLEU.
 
-    BLEU uses sacreBLEU's tokeniser for `target_language`: "zh", "ja-mecab", "ko-mecab", else "13a". None detects
-    Chinese, Japanese and Korean from the references. TER splits at blanks.
+    BLEU and chrF are case-sensitive, TER is not. TER splits text at blanks.
+
+    Args:
+        hypotheses: the translations.
+        references: a reference for each translation.
+        target_language: language code, which selects the tokeniser of BLEU: "zh", "ja-mecab", "ko-mecab", else "13a".
+            None detects Chinese, Japanese and Korean from the references.
 
     Raises:
-        InputError: there are no lines, the numbers of lines differ, or the language's tokeniser is not installed.
+        InputError: there are no lines, the numbers of lines differ, or the tokeniser is not installed.
 
     Reference: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
     """
@@ -63,7 +74,7 @@ def sacrebleu_scores(
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF of each hypothesis alone, 0 to 100, to find good and bad ones; raises as `sacrebleu_scores`."""
+    """Returns the chrF of each hypothesis, 0 to 100; raises an InputError if the numbers of lines differ or are 0."""
     check_lines(hypotheses, references)
     metric = sacrebleu.metrics.CHRF()
     return [
@@ -73,13 +84,13 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
-    """BLEU on lowercased text: sacreBLEU's, and multi-bleu.perl's on Moses-tokenised text.
+    """Returns BLEU of lowercased text: sacreBLEU's, and that of multi-bleu.perl on Moses-tokenised text.
 
-    Chinese, Japanese and Korean get only the former, because Moses finds no words in them. Arguments and errors as in
-    `sacrebleu_scores`.
+    Chinese, Japanese and Korean get only the first score, because Moses cannot find words in them. Arguments and errors
+    are as in `sacrebleu_scores`.
 
-    Reference: for the latter, Wu et al. 2021, "Good for Misconceived Reasons: An Empirical Revisiting on the Need for
-    Visual Context in Multimodal Machine Translation".
+    Reference: for the second score, Wu et al. 2021, "Good for Misconceived Reasons: An Empirical Revisiting on the Need
+    for Visual Context in Multimodal Machine Translation".
     """
     check_lines(hypotheses, references)
     metric, others = _bleu_metric(target_language, lowercase=True), "sacreBLEU scores of the same signature"
@@ -99,7 +110,7 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
 
 
 def _moses_language(target_language: str) -> str:
-    """The language by whose abbreviations Moses tokenises; warns where it has those of English alone."""
+    """Returns the language code for Moses; warns if Moses has no rules for it and uses those of English."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     language = base_language(target_language)
@@ -109,13 +120,14 @@ def _moses_language(target_language: str) -> str:
 
 
 def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:
-    """BLEU as in the paper: Moses-tokenised, compounds split at hyphens (`##AT##-##AT##`).
+    """Returns BLEU as in the paper: text is tokenised by Moses, and compounds are split at hyphens (`##AT##-##AT##`).
 
-    As in the authors' script, Unicode punctuation is replaced first (replace-unicode-punctuation.perl). The authors'
-    references were already tokenised; here they are processed like the hypotheses. Scores are mostly higher than
-    sacreBLEU's.
+    As in the script of the authors, Unicode punctuation is replaced first (replace-unicode-punctuation.perl). Their
+    references were already tokenised; here, references are processed in the same way as hypotheses. Scores are mostly
+    higher than those of sacreBLEU.
 
-    Raises an InputError as `sacrebleu_scores`, or for Chinese, Japanese and Korean.
+    Raises:
+        InputError: as in `sacrebleu_scores`, or the language is Chinese, Japanese or Korean.
     """
     check_lines(hypotheses, references)
     check_language(target_language, paper_bleu=True)
@@ -136,7 +148,7 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
 
 
 def split_compounds(line: str) -> str:
-    """Separates the hyphens of compounds in a tokenised line as tokens."""
+    """Splits compounds in a tokenised line at their hyphens, which become separate tokens."""
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
@@ -148,7 +160,7 @@ def _score(
 
 
 def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics.BLEU:
-    """sacreBLEU's BLEU with its tokeniser for a language; raises an InputError if that is not installed."""
+    """Returns sacreBLEU's BLEU with the tokeniser for a language; raises an InputError if it is not installed."""
     code = east_asian(language) or ""
     try:
         return sacrebleu.metrics.BLEU(lowercase=lowercase, trg_lang=code)
@@ -160,7 +172,7 @@ def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics
 
 
 def _multi_bleu() -> Any:
-    """BLEU as in multi-bleu.perl: tokens are separated by blanks, and nothing is smoothed."""
+    """Returns BLEU as in multi-bleu.perl: tokens are separated by blanks, without smoothing."""
     return sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
 
 

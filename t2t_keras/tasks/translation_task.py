@@ -1,4 +1,4 @@
-"""Text in one language becomes text in another."""
+"""The translation task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from t2t_keras.text.languages import written_in
 
 
 class TranslationTask(Task):
-    """Text in one language becomes text in another, scored by BLEU, chrF and TER."""
+    """Translates text into a different language; scored by BLEU, chrF and TER."""
 
     name = "translation"
     metric = "bleu"
@@ -25,7 +25,7 @@ class TranslationTask(Task):
         check_language(_language(references, settings), paper_bleu=settings.paper_bleu)
 
     def check_monitored(self, references: Sequence[str], settings: ScoringSettings) -> None:
-        """Without a tokeniser of its language, text is compared by characters."""
+        """Accepts all languages, because `monitored` compares characters if the tokeniser is not installed."""
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         from t2t_keras.tasks.translation_scores import lowercased_scores, paper_bleu_score, sacrebleu_scores

@@ -1,1 +1,1 @@
-"""Converts text to token ids and back."""
+"""Text processing: sentences, words, markup, and the conversion to token ids and back."""

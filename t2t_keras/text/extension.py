@@ -1,4 +1,4 @@
-"""More entries for a vocabulary that a model was trained with: all entries that it has keep their ids."""
+"""Extends the vocabulary of a trained model; existing entries keep their ids."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer, VocabType, trained_tokenizer
 
-# Any, because the package gives no types.
+# `Any`, because the package has no type annotations.
 _Model: Any = sentencepiece_model_pb2.ModelProto
 _Entry: Any = _Model.SentencePiece
 
 
 def with_symbols(tokenizer: Tokenizer, symbols: Sequence[str]) -> Tokenizer:
-    """A vocabulary with further entries: words that are one token each wherever they begin a word.
+    """Adds symbols to a vocabulary, which become a single token wherever they begin a word.
 
-    Symbols that it has stay where they are; without others the result is the vocabulary itself.
+    Symbols that the vocabulary already has keep their ids. If there are no new ones, `tokenizer` itself is returned.
     """
     new = [symbol for symbol in dict.fromkeys(symbols) if symbol not in tokenizer.symbols]
     if not new:
@@ -30,22 +30,33 @@ def with_symbols(tokenizer: Tokenizer, symbols: Sequence[str]) -> Tokenizer:
 def with_pieces(
     tokenizer: Tokenizer, count: int, sentences: Iterable[str], vocab_type: VocabType, *, lowercase: bool = False
 ) -> Tokenizer:
-    """A vocabulary with `count` further entries: pieces of some text that it does not have.
+    """Adds the most frequent new pieces of a text to a vocabulary.
 
-    They are the first ones of a vocabulary that is trained on this text alone, characters before all others. They are
-    joined after what was joined before, and those that could never be reached so are left out. `vocab_type` and
-    `lowercase` say how `tokenizer` was made. An InputError says how many new pieces the text has if they are fewer.
+    The new pieces are the first entries of a vocabulary trained on the text, single characters first. Except with
+    "unigram", they are merged after all existing pieces. Pieces that the extended vocabulary can never produce are left
+    out.
+
+    Args:
+        tokenizer: the vocabulary.
+        count: number of pieces to add.
+        sentences: the text.
+        vocab_type: type of the vocabulary.
+        lowercase: whether the vocabulary lowercases text.
+
+    Raises:
+        InputError: the text has fewer than `count` new pieces, or the vocabulary cannot be extended because it is of
+            bytes or of tensor2tensor's subwords.
     """
     if vocab_type == "byte":
         raise InputError("--extend_vocab: a vocabulary of bytes spells every text already")
     model = _model_of(tokenizer)
-    # So large that at least `count` of its entries are new, if the text has them.
+    # Large enough that at least `count` of the entries are new, if the text has as many.
     size = len(model.pieces) + 2 * count
     trained = trained_tokenizer(sentences, size, lowercase, vocab_type, list(tokenizer.symbols), must_have_size=False)
     known = {entry.piece for entry in model.pieces}
     new = [entry for entry in _model_of(trained).pieces if entry.type == _Entry.NORMAL and entry.piece not in known]
     new.sort(key=lambda entry: len(entry.piece) > 1)
-    if vocab_type != "unigram":  # there a score is a probability, here a place in the order of joining
+    if vocab_type != "unigram":  # scores of "unigram" are log-probabilities; other scores are the order of merging
         lowest = min(entry.score for entry in model.pieces)
         for rank, entry in enumerate(new, start=1):
             entry.score = lowest - rank
@@ -57,14 +68,15 @@ def with_pieces(
 
 
 def with_entries_of(tokenizer: Tokenizer, grown: Tokenizer) -> Tokenizer:
-    """A vocabulary with the further entries that another one got, which began with the same entries."""
+    """Adds the new entries of `grown`, a vocabulary that began with the same entries, to `tokenizer`."""
     return _as_tokenizer(_model_of(tokenizer), _model_of(grown).pieces[tokenizer.vocab_size :])
 
 
 def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """The ids in `old` that each further entry of `new` is spelled with; empty if they are the same.
+    """Returns, for each additional entry of `new`, the ids of `old` that spell it; empty if both are the same.
 
-    A ValueError says that `new` does not begin with the entries of `old`, or prepares text in another way.
+    Raises:
+        ValueError: `new` does not begin with the entries of `old`, or normalises text differently.
     """
     if old.serialized == new.serialized:
         return []
@@ -91,7 +103,7 @@ def _as_tokenizer(model: Any, further: Sequence[Any]) -> Tokenizer:
 
 
 def _without_first_blank(tokenizer: Tokenizer) -> Tokenizer:
-    """The same, but a text begins with its first character, and not with a blank."""
+    """Returns a tokenizer that does not put a blank in front of a text, nor remove any blanks."""
     model = _model_of(tokenizer)
     model.normalizer_spec.add_dummy_prefix = False
     model.normalizer_spec.remove_extra_whitespaces = False

@@ -1,4 +1,4 @@
-"""Vocabularies whose entries and ids are given, cut as a SentencePiece model cuts."""
+"""Builds tokenizers with given entries and ids, which split text as a given SentencePiece model does."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -13,21 +13,28 @@ from t2t_keras.text.tokenizer import Tokenizer
 _Model: Any = sentencepiece_model_pb2.ModelProto
 _Entry: Any = _Model.SentencePiece
 
-# How much less an unknown character scores than the rarest piece.
+# By how much the score of an unknown character is below that of the rarest piece.
 _COST_OF_UNKNOWN = 10.0
-# Byte-pair encoding joins unused pieces too, and cuts them again at the end: they come after all others.
+# The score of unused pieces. Byte-pair encoding merges them too, and splits them again at the end; with this score,
+# they are merged last.
 _LAST = -1e6
 _KINDS = (_Entry.CONTROL, _Entry.CONTROL, _Entry.UNKNOWN)
 
 
 def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer that cuts a text into the pieces of a SentencePiece model, and gives them ids of its own.
+    """Creates a tokenizer that splits text as a SentencePiece model does, but with different ids.
 
-    `entries` are the piece of each id, the first ones `SPECIAL`. The model may lack entries, to which it then cuts
-    nothing but characters that it does not know, and those of the `symbols`, one token each where they begin a word.
+    Entries that are not pieces of the model are never produced, except for `symbols` and, if the model has no byte
+    fallback, single characters.
+
+    Args:
+        entries: the piece of each id, beginning with `SPECIAL`.
+        serialized: contents of the SentencePiece model file.
+        symbols: entries that become a single token wherever they begin a word.
 
     Raises:
-        ValueError: a piece of the model is not among the entries, an entry is there twice, or `serialized` is no model.
+        ValueError: the entries do not begin with `SPECIAL`, lack a piece of the model, or have duplicates, or
+            `serialized` is not a SentencePiece model.
     """
     if tuple(entries[:3]) != SPECIAL:
         raise ValueError(f"entries must begin with {', '.join(SPECIAL)}; got {', '.join(entries[:3])}")
@@ -59,7 +66,7 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
 
 
 def without_symbols(serialized: bytes, symbols: Collection[str]) -> bytes:
-    """A model in which some `symbols` of `tokenizer_of` have an id, but are cut like any text."""
+    """Returns a model in which some `symbols` of `tokenizer_of` keep their ids, but are split like any other text."""
     model = parsed(serialized)
     for entry in model.pieces:
         if entry.type == _Entry.USER_DEFINED and entry.piece.removeprefix(BLANK) in symbols:
@@ -68,7 +75,7 @@ def without_symbols(serialized: bytes, symbols: Collection[str]) -> bytes:
 
 
 def word_model(entries: Iterable[str]) -> bytes:
-    """A SentencePiece model that cuts at blanks and nowhere else; each entry is `BLANK` and a word."""
+    """Returns a SentencePiece model that splits text at blanks only; each entry is `BLANK` and a word."""
     model = _Model()
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
     model.pieces.extend(_Entry(piece=entry, type=_Entry.NORMAL) for entry in entries)
@@ -78,12 +85,12 @@ def word_model(entries: Iterable[str]) -> bytes:
 
 
 def pieces_of(serialized: bytes) -> list[str]:
-    """The pieces that a SentencePiece model can cut a text into; raises a ValueError if it is none."""
+    """Returns the pieces that a SentencePiece model can produce; raises as `parsed`."""
     return [entry.piece for entry in parsed(serialized).pieces if entry.type not in (*_KINDS, _Entry.UNUSED)]
 
 
 def parsed(serialized: bytes) -> Any:
-    """A SentencePiece model's entries and settings; raises a ValueError if it is none."""
+    """Parses a SentencePiece model file; raises a ValueError if it is not one."""
     try:
         model = _Model.FromString(serialized)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""The subwords of tensor2tensor in a TensorFlow graph."""
+"""The subword tokenizer of tensor2tensor in a TensorFlow graph."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import tensorflow_text
 
 from t2t_keras.text.subwords import FIRST_ID, LAST_CHARACTER, UNKNOWN
 
-# Runs of letters and digits, or of other characters; those of the first kind; and the parts of an escaped token.
+# Runs of letters and digits or of other characters; a run of letters and digits; and the parts of an escaped token.
 _PARTS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 _ALPHANUMERIC = r"(?s)[\p{L}\p{N}].*"
 _ESCAPES = r"\\u|\\\\|\\[0-9]+;|[^\\]+|\\"
@@ -17,12 +17,12 @@ _LONGEST_PART = 1 << 20  # bytes
 
 
 class GraphSubwords(tf.Module):
-    """`Subwords.encode` and `decode` as operations, some of them TensorFlow Text's.
+    """Computes `Subwords.encode` and `Subwords.decode` with operations of TensorFlow and TensorFlow Text.
 
     Args:
-        subwords: from the first id on.
+        subwords: the subwords, in the order of their ids from `FIRST_ID` on.
         alphabet: the characters that need no escaping.
-        name: of the module; of several in one SavedModel each needs its own.
+        name: name of the module. Several modules in a SavedModel need different names.
     """
 
     def __init__(self, subwords: Sequence[str], alphabet: Sequence[str], name: str | None = None) -> None:
@@ -41,7 +41,7 @@ class GraphSubwords(tf.Module):
         )
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Strings [batch] --> int32 [batch, (tokens)]."""
+        """Encodes strings [batch] to token ids, int32 [batch, (tokens)]."""
         parts = tensorflow_text.regex_split(texts, _PARTS, keep_delim_regex_pattern=_ANYTHING)  # --> [batch, (parts)]
         lengths = parts.row_lengths()
         places = tf.ragged.range(lengths)
@@ -52,7 +52,7 @@ class GraphSubwords(tf.Module):
         return tf.cast(nested.merge_dims(1, 2), tf.int32)  # --> [batch, (tokens)]
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Int32 [batch, (tokens)] --> strings [batch]."""
+        """Decodes token ids, int32 [batch, (tokens)], to strings [batch]."""
         subwords = tf.ragged.map_flat_values(lambda values: tf.gather(tf.constant(self._subwords), values), ids)
         joined = tf.strings.reduce_join(subwords, axis=-1)  # --> [batch]
         parts = tf.strings.split(joined, "_")  # --> [batch, (parts)]
@@ -66,7 +66,7 @@ class GraphSubwords(tf.Module):
         return tf.strings.reduce_join(plain.with_values(blanks.values + plain.values), axis=-1)
 
     def _escaped(self, parts: tf.Tensor) -> tf.Tensor:
-        """Strings [parts] --> the same, escaped."""
+        """Escapes parts of texts, string [parts]."""
         parts = tf.strings.regex_replace(parts, r"\\", r"\\\\")
         parts = tf.strings.regex_replace(parts, "_", r"\\u")
         characters = tf.strings.unicode_split(parts, "UTF-8")  # --> [parts, (characters)]
@@ -85,12 +85,12 @@ def _table(keys: Sequence[str], values: Sequence[int], default: int) -> tf.looku
 
 
 def _unescaped(parts: tf.Tensor) -> tf.Tensor:
-    """Strings [parts] --> the same, each escape replaced by what it stands for."""
+    """Replaces the escapes in parts of texts, string [parts], with their characters."""
     pieces = tensorflow_text.regex_split(parts, _ESCAPES, keep_delim_regex_pattern=_ANYTHING)  # --> [parts, (pieces)]
     values = pieces.values
     is_number = tf.strings.regex_full_match(values, _NUMBER)
     digits = tf.where(is_number, tf.strings.regex_replace(values, r"[\\;]", ""), "0")
-    # Numbers that are too long for an integer are no characters either.
+    # Longer numbers are not characters, and could overflow an int32.
     is_short = tf.strings.length(digits) <= 7
     numbers = tf.strings.to_number(tf.where(is_short, digits, "0"), tf.int32)
     is_character = is_short & (numbers <= LAST_CHARACTER)

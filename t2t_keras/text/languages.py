@@ -1,4 +1,4 @@
-"""Words of any language; recognises Chinese, Japanese and Korean, by language code or by text."""
+"""Finds words in any language, and recognises Chinese, Japanese and Korean by language code or by text."""
 
 import functools
 import re
@@ -9,31 +9,31 @@ _KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
 _HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LETTER = re.compile(r"[^\W\d_]")
-# A character of Chinese or Japanese, which do not part words.
+# A Chinese or Japanese character; these languages do not separate words.
 CHARACTER = re.compile(f"[{_KANA.pattern[1:-1]}{_HAN.pattern[1:-1]}]")
 _CHARACTER_OR_REST = re.compile(rf"{CHARACTER.pattern}|(?:(?!{CHARACTER.pattern}).)+", re.DOTALL)
-_LAST_MARK = 0x1FFFF  # beyond are only variation selectors, which choose a glyph but make no other word
+_LAST_MARK = 0x1FFFF  # later marks are only variation selectors, which select a glyph and do not change the word
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 _CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
 _EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "jpn": "ja", "ko": "ko", "kor": "ko"}
 
-# About half of Japanese text is kana; Chinese text has some at most in names.
+# About half of Japanese text is kana; Chinese text has kana at most in names.
 _SMALLEST_SHARE_OF_KANA = 0.05
 
 
 def base_language(code: str) -> str:
-    """A language code without its region or script: "pt" of "pt_BR"."""
+    """Returns a language code without its region or script: "pt" for "pt_BR"."""
     return re.split("[-_]", code.lower())[0]
 
 
 def east_asian(language: str) -> str | None:
-    """The one of "zh", "ja" and "ko" that a language code means ("zh_TW", "cmn-Hans"), or None for other languages."""
+    """Returns "zh", "ja" or "ko" for a code of these languages, such as "zh_TW" or "cmn-Hans", else None."""
     return _EAST_ASIAN.get(base_language(language))
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in any language, composed (Unicode's form NFC).
+    """Returns the words of a text in any language, in Unicode normalization form C.
 
     Combining marks belong to their words, because they are the vowels of Hindi and Thai.
     """
@@ -41,28 +41,33 @@ def words(text: str) -> list[str]:
 
 
 def words_and_characters(text: str) -> list[str]:
-    """The `words` of a text, and each character of Chinese and Japanese, which do not part words."""
+    """Returns the `words` of a text, with each Chinese or Japanese character as a separate word."""
     return [part for word in words(text) for part in _CHARACTER_OR_REST.findall(word)]
 
 
 @functools.cache
 def _word() -> re.Pattern[str]:
-    """Matches letters, digits and the combining marks that follow them, which `\\w` excludes."""
+    """Returns a pattern for letters, digits and the combining marks that follow them, which `\\w` excludes."""
     every = (chr(code) for code in range(_LAST_MARK + 1))
     marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in every if unicodedata.category(mark)[0] == "M"))
     basic = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
     others = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
-    # Two sets, the rare one behind a lookahead, because Python looks up a set of basic characters fast.
+    # Two sets, because Python matches a set of characters below U+10000 fast; a lookahead guards the other set.
     return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
 
 
 def language_of(references: Iterable[str], configured: str) -> str:
-    """An East Asian language that references are written in while another is configured, or the configured one."""
+    """Returns the language of references: "zh", "ja" or "ko" if they are written in it, else the configured one.
+
+    Args:
+        references: lines of text.
+        configured: language code; a Chinese, Japanese or Korean one is always returned.
+    """
     return configured if east_asian(configured) else written_in(references) or configured
 
 
 def written_in(lines: Iterable[str]) -> str | None:
-    """The one of "zh", "ja" and "ko" whose script most letters of a text belong to, or None."""
+    """Returns "zh", "ja" or "ko" if most letters of a text belong to the script of this language, else None."""
     text = "\n".join(lines)
     kana, hangul, han = (len(pattern.findall(text)) for pattern in (_KANA, _HANGUL, _HAN))
     if 2 * (kana + hangul + han) <= len(_LETTER.findall(text)):
@@ -73,7 +78,7 @@ def written_in(lines: Iterable[str]) -> str | None:
 
 
 def language_of_name(name: str) -> str | None:
-    """The language code that a file's name ends in, as "train.en", "a.pt_BR.txt" and "a.de.gz" do; None without one."""
+    """Returns the language code at the end of a file name such as "train.en", "a.pt_BR.txt" or "a.de.gz", or None."""
     parts = name.split(".")[1:]
     while parts and parts[-1].lower() in ("gz", "bz2", "xz", "txt"):
         parts.pop()

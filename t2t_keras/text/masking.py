@@ -1,7 +1,9 @@
-"""Spans of a text that are masked, as functions of a key: what denoising learns to restore.
+"""Draws the spans of a text to mask for denoising, as a function of a key.
 
-Lewis et al., "BART", 2020: about 30 % of the tokens, in spans whose lengths have a Poisson distribution with mean 3;
-each span becomes one mask. Spans without a token, which BART has too, are left out, so that no text gets longer.
+As in BART, about 30 % of the tokens are masked, in spans whose lengths have a Poisson distribution with mean 3, and
+each span is replaced by one mask. Unlike in BART, there are no empty spans, so that no text gets longer.
+
+Reference: Lewis et al., "BART", 2020.
 """
 
 import hashlib
@@ -16,15 +18,19 @@ _LONGEST_SPAN = 12
 _POISSON = [_MEAN_SPAN**n / math.factorial(n) for n in range(1, _LONGEST_SPAN + 1)]
 _CUMULATED = np.cumsum(_POISSON) / sum(_POISSON)  # P(length <= n), n from 1
 _MEAN = float(np.arange(1, _LONGEST_SPAN + 1) @ np.diff(_CUMULATED, prepend=0.0))
-# Where no span goes on one begins with this probability, so that spans take up their share of all tokens.
+# Probability that a span begins at a token that is not masked yet, so that `_RATE` of all tokens are masked on average.
 _BEGIN = _RATE / ((1 - _RATE) * _MEAN + _RATE)
 
 
 def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws the spans to mask, at least one in each text; the same key, uint64 [texts], and length give the same.
+    """Draws the spans to mask, at least one in each text.
 
-    `lengths`, int [texts], count the units (tokens or words) of each text, at least 1. Returns which units are masked,
-    and which of them begin a span, bool [texts, longest] each.
+    Args:
+        keys: a key for each text, uint64 [texts]; the spans are a function of the key and the length.
+        lengths: number of units (tokens, words or characters) of each text, at least 1, int [texts].
+
+    Returns:
+        Whether each unit is masked, and whether it begins a span, bool [texts, longest] each.
     """
     longest = int(lengths.max(initial=0))
     inside = np.arange(longest) < lengths[:, np.newaxis]  # --> [texts, longest]
@@ -34,7 +40,7 @@ def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray
     sizes = 1 + np.searchsorted(_CUMULATED, more, side="right")
     begins = np.zeros_like(inside)
     masked = np.zeros_like(inside)
-    left = np.zeros(len(keys), np.int64)  # units that the span at hand still has
+    left = np.zeros(len(keys), np.int64)  # remaining units of the current span
     for place in range(longest):
         begins[:, place] = (left == 0) & (draws[:, place] < _BEGIN) & inside[:, place]
         left = np.where(begins[:, place], sizes[:, place], left)
@@ -47,7 +53,7 @@ def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def masked_text(text: str, mask: str) -> str:
-    """A text, not empty, with some words masked, or characters if it has no blanks; a function of the text."""
+    """Masks words of a non-empty text, or characters if it has no blanks; the spans are a function of the text."""
     units = text.split(" ") if " " in text else list(text)
     key = np.frombuffer(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "<u8")
     (masked,), (begins,) = spans(key, np.array([len(units)]))
@@ -58,7 +64,7 @@ def masked_text(text: str, mask: str) -> str:
 
 
 def hashed(keys: np.ndarray) -> np.ndarray:
-    """SplitMix64: a hash of each key, uint64 of any shape."""
+    """Hashes keys, uint64 of any shape, with SplitMix64; returns the same shape and dtype."""
     with np.errstate(over="ignore"):
         mixed = keys + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

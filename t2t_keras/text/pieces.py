@@ -1,31 +1,31 @@
-"""The vocabulary's entries, as they are and as a reader likes to see them."""
+"""Interprets vocabulary entries (pieces), and formats them for readers."""
 
 import re
 from collections.abc import Sequence
 
-BLANK = "▁"  # how entries write a blank, of which one more begins each text
-END = "</s>"  # the end symbol as an entry; the same characters in a text become other tokens
-START = "<s>"  # what the decoder reads first; the vocabulary has no entry for it
+BLANK = "▁"  # stands for a blank in entries; an additional blank is put in front of each text
+END = "</s>"  # entry of the end symbol; the same characters in a text become different tokens
+START = "<s>"  # shown for the first input of the decoder, which has no entry in the vocabulary
 
 _SYMBOLS = {END: "<end>", START: "<start>", "<unk>": "<unknown>", "<pad>": "<padding>"}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_CONTINUES = "·"  # shown before what goes on a word
+_CONTINUES = "·"  # shown in front of a piece that continues a word
 _SHOWN_BLANK = "␣"
 
 
 def byte_of(piece: str) -> int | None:
-    """The byte that an entry stands for; None for one of characters."""
+    """Returns the byte that an entry stands for; None if the entry consists of characters."""
     match = _BYTE.fullmatch(piece)
     return int(match[1], 16) if match else None
 
 
 def word_starts(pieces: Sequence[str]) -> list[int]:
-    """The positions of the tokens that begin a word, in a sentence without end symbol."""
+    """Returns the positions of the tokens that begin a word, in a sentence without an end symbol."""
     return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(BLANK)]
 
 
 def places_of(text: str, pieces: Sequence[str]) -> list[int]:
-    """The positions of all tokens with which pieces spell a word, or any other text without blanks; each time."""
+    """Returns the positions of the tokens that spell a text without blanks, such as a word, for all its occurrences."""
     places: list[int] = []
     for start in range(len(pieces)):
         spelled, end = "", start
@@ -38,7 +38,10 @@ def places_of(text: str, pieces: Sequence[str]) -> list[int]:
 
 
 def readable(pieces: Sequence[str]) -> list[str]:
-    """One sentence's pieces for a reader: "▁play", "house", "." and "</s>" become "play", "·house", "." and "<end>"."""
+    """Formats the pieces of a sentence for readers.
+
+    For example, "▁play", "house", "." and "</s>" become "play", "·house", "." and "<end>".
+    """
     return [_readable(piece, index == 0) for index, piece in enumerate(pieces)]
 
 
@@ -50,11 +53,11 @@ def _readable(piece: str, is_first: bool) -> str:
         return character if "!" <= character <= "~" else piece
     if piece.startswith(BLANK):
         return _without_blank(piece) or _SHOWN_BLANK
-    # Punctuation needs no sign that it goes on a word.
+    # Punctuation needs no sign that it follows a word without a blank.
     goes_on = not is_first and piece[:1].isalnum()
     return f"{_CONTINUES if goes_on else ''}{piece.replace(BLANK, _SHOWN_BLANK)}"
 
 
 def _without_blank(piece: str) -> str:
-    """What a piece spells after a blank."""
+    """Returns the text of a piece without its blanks."""
     return piece.replace(BLANK, "")

@@ -1,13 +1,12 @@
-"""Repairs text the same way in training and in translation."""
+"""Repairs text in the same way for training and for translation."""
 
 import re
 
-# Tabs, carriage returns, vertical tabs, form feeds and Unicode's line and
-# paragraph separators: blanks to a reader, but line or column breaks to tools.
+# Tabs, carriage returns, vertical tabs, form feeds, and Unicode's line and paragraph separators. Readers see a blank,
+# but tools treat them as line or column breaks.
 _BREAKS = "\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
-# Invisible: zero-width space, word joiner, byte-order mark, soft hyphen, direction
-# marks. The zero-width joiners U+200C and U+200D stay: Persian, Indic
-# scripts and emoji are spelled with them.
+# Invisible: zero-width space, word joiner, byte order mark, soft hyphen, direction marks. U+200C and U+200D (zero-width
+# non-joiner and joiner) stay, because the spelling of Persian, Indic scripts and emoji needs them.
 _INVISIBLE = "\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 CONTROL = "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"
 
@@ -17,12 +16,12 @@ UNPRINTABLE = re.compile(f"[{_INVISIBLE}{CONTROL}]")
 
 
 def repair(text: str) -> str:
-    """Puts a sentence on one line: breaks and runs of blanks become one blank, invisible characters are removed."""
+    """Puts a text on one line: runs of breaks and blanks become one blank, and invisible characters are removed."""
     if not REPAIRABLE.search(text):
         return text
     return BREAK_RUN.sub(" ", UNPRINTABLE.sub("", text)).strip(" ")
 
 
 def lowercased(text: str) -> str:
-    """Lowercases text character by character, as the graph does: unlike `str.lower`, it writes no final sigma."""
+    """Lowercases text character by character, as graphs do; unlike `str.lower`, it does not produce a final sigma."""
     return text.replace("\u03a3", "\u03c3").lower()

@@ -10,8 +10,9 @@ class Table(NamedTuple):
         never_last: abbreviations that never end a sentence.
         before_numbers: patterns of abbreviations, and of words that look like one, that do not end a sentence before a
             number.
-        rarely_last: abbreviations that end a sentence only before one of `starters`. Single letters are treated alike.
-        starters: words that often begin a sentence, with their capital.
+        rarely_last: abbreviations that end a sentence only before one of `starters`. Single letters are treated in the
+            same way.
+        starters: words that often begin a sentence, capitalised.
         numbers: a pattern of numbers followed by a full stop, such as ordinals, that are treated like `rarely_last`; ""
             for none.
     """

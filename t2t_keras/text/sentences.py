@@ -1,6 +1,6 @@
 """Splits text into sentences.
 
-The rules are regular expressions that Python and RE2 read alike, because exported graphs apply them with RE2.
+The rules are regular expressions that mean the same in Python and in RE2, which exported graphs use.
 """
 
 import functools
@@ -19,7 +19,7 @@ _BLANKS = f" \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000{_BREAKS}"
 
 WHITE_SPACE = f"[{_BLANKS}]"
 
-# The following are used within the brackets of character classes.
+# The following strings are used within the brackets of character classes.
 _FINAL = ".!?…‽؟۔।॥։።။\u037e"  # ends a sentence if white space follows
 _FINAL_WIDE = "。！？｡"  # ends a sentence without white space after it
 _CLOSING = "'\"”’“‘»›«‹)\\]}」』）】"
@@ -33,10 +33,10 @@ _LETTERS = "A-Za-zÀ-ɏͰ-ӿ"  # of scripts that have capitals
 _NEVER_FIRST = f",;:.!?…%&)\\]}}/=+>|”’、，；：）」』】。！？｡{_EMOJI}"
 
 BREAK = re.compile(f"\r\n|[{_BREAKS}]")
-# Every text of several sentences contains a match.
+# Matches in every text that has several sentences.
 CANDIDATE = re.compile(f"[{_FINAL}][{_CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{_FINAL_WIDE}].|\n")
 
-# Languages that put no space between sentences.
+# Languages without spaces between sentences.
 _WITHOUT_SPACES = ("ja", "zh")
 
 
@@ -53,21 +53,22 @@ class Sentence(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Replaces the matches of `pattern` by `replacement`, in which \\1, \\2 and \\3 are groups of the pattern."""
+    """Replaces the matches of `pattern` with `replacement`, in which \\1, \\2 and \\3 are groups of the pattern."""
 
     pattern: str
     replacement: str
 
 
 def find_sentences(text: str, language: str) -> list[Sentence]:
-    """Splits a text into its sentences.
+    """Splits a text into sentences.
 
-    A line feed always ends a sentence. The sentences, joined with the white space before each, are the text without
-    its invisible characters (`repair.UNPRINTABLE`) and without surrounding white space.
+    A line feed always ends a sentence. Joining the sentences, each after its preceding white space, restores the text
+    without invisible characters (`repair.UNPRINTABLE`) and surrounding white space.
 
     Args:
         text: the text.
-        language: its language code. For a language without a table in `sentence_tables`, few abbreviations are known.
+        language: language code of the text. Few abbreviations are known for languages without a table in
+            `sentence_tables`.
 
     Returns:
         The sentences; an empty list for a blank text.
@@ -83,9 +84,9 @@ def find_sentences(text: str, language: str) -> list[Sentence]:
 
 @functools.cache
 def rules(language: str) -> tuple[Rule, ...]:
-    """Returns the rules of a language in the order of their application.
+    """Returns the rules of a language, in the order in which to apply them.
 
-    They insert a `BOUNDARY` after each sentence, before the white space. Each rule takes time proportional to the
+    The rules insert a `BOUNDARY` after each sentence, before the white space. The time of each rule is linear in the
     length of the text.
     """
     table = TABLES.get(_primary(language), OTHER_LANGUAGES)
@@ -115,7 +116,11 @@ def rules(language: str) -> tuple[Rule, ...]:
 
 
 def blank_between(language: str) -> str:
-    """Returns the separator for translations into a language of two sentences without white space between them."""
+    """Returns the separator of two translated sentences whose sources have no white space in between.
+
+    Args:
+        language: language code of the translations.
+    """
     return "" if _primary(language) in _WITHOUT_SPACES else " "
 
 

@@ -1,10 +1,10 @@
-"""Splits text that is too long to be translated in one piece."""
+"""Splits text that is too long to translate at once."""
 
 import re
 from collections.abc import Callable
 
-# A sentence ends with one of the ending characters, any number of closing characters and a blank, without which "3.5"
-# and "12:30" have none; after those of Chinese and Japanese it may be missing.
+# A sentence ends with an ending character, any number of closing characters, and a blank. The blank is required because
+# of "3.5" and "12:30", but not after Chinese and Japanese ending characters.
 ENDINGS_BEFORE_BLANKS = ".!?;:"
 ENDINGS_ALONE = "。！？"
 CLOSING_CHARACTERS = "'\")]»“”"
@@ -14,10 +14,17 @@ _SENTENCE_END = re.compile(f"[{re.escape(ENDINGS_BEFORE_BLANKS)}]{_CLOSED} |[{EN
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Halves a text (single blanks between words) until every piece fits; returns the non-blank pieces in order.
+    """Halves a text repeatedly until every piece fits.
 
-    Each cut is in the middle half of a piece: at the end of a sentence if possible, else between words, else anywhere.
-    A single character counts as fitting, whatever `fits` returns.
+    Each cut is in the middle half of a piece: at the end of a sentence if possible, else between words, else in the
+    middle. A single character always counts as fitting.
+
+    Args:
+        text: the text, with single blanks between words.
+        fits: returns whether a piece is short enough.
+
+    Returns:
+        The pieces in order, without blank ones.
     """
     text = text.strip()
     if len(text) < 2 or fits(text):
@@ -27,11 +34,15 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def split_context(text: str, head_end: str, fits: Callable[[str], bool]) -> list[str]:
-    """Splits a text behind its head as `split_text`, and puts the head in front of each piece.
+    """Splits the part of a text after its head as `split_text` does, and puts the head in front of each piece.
 
-    The head ends with the first match of the regular expression `head_end`, such as the `<context>` between a question
-    and its paragraph. `fits` is asked about whole pieces. Without a head, or if two of them would not fit, `text` is
-    split as any other.
+    If there is no head, or if the head takes more than about half of a piece, the whole text is split instead.
+
+    Args:
+        text: the text.
+        head_end: regular expression whose first match ends the head, such as the `<context>` between a question and its
+            paragraph.
+        fits: returns whether a piece, including the head, is short enough.
     """
     match = re.search(head_end, text)
     head, rest = (text[: match.end()], text[match.end() :]) if match else ("", text)
@@ -41,7 +52,7 @@ def split_context(text: str, head_end: str, fits: Callable[[str], bool]) -> list
 
 
 def _cut(text: str) -> int:
-    """A position between the first and the last character."""
+    """Returns the position at which to cut a text, after its first and before its last character."""
     middle, quarter = len(text) // 2, len(text) // 4
     for boundary in (_SENTENCE_END, re.compile(" ")):
         places = [match.end() for match in boundary.finditer(text, quarter, len(text) - quarter)]

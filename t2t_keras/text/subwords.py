@@ -1,7 +1,8 @@
-"""The subwords of tensor2tensor: greedy, reversible, of an alphabet of their own.
+"""The subword tokenizer of tensor2tensor, which is greedy and reversible.
 
-A text is cut where letters and digits meet other characters. Each part, with its rare characters spelled as numbers and
-an underscore at its end, is cut into the longest subwords that fit, one after the other.
+A text is first split where letters and digits meet other characters. In each part, rare characters are escaped as
+numbers, and an underscore is appended. The part is then split greedily into subwords, from left to right, each as long
+as possible.
 """
 
 import itertools
@@ -13,26 +14,26 @@ from typing import Any
 from t2t_keras.symbols import SPECIAL, UNK_ID
 
 MAGIC = b"t2t_keras subwords 1\n"
-FIRST_ID = UNK_ID + 1  # of the subwords; before them are padding, the end and the unknown token, which never occurs
+FIRST_ID = UNK_ID + 1  # of the subwords; the ids before are padding, end and unknown, which never occurs
 
-_ESCAPING = "\\_u;0123456789"  # characters that spell others
+_ESCAPING = "\\_u;0123456789"  # characters of which escapes consist
 _ESCAPED = re.compile(r"\\u|\\\\|\\([0-9]+);")
-UNKNOWN = "\u3013"  # what a number that is no character becomes
+UNKNOWN = "\u3013"  # replaces an escaped number that is not a character
 LAST_CHARACTER = 0x10FFFF
 
 
 class Subwords:
-    """Cuts and joins texts; the methods of SentencePiece's processor that `Tokenizer` uses.
+    """Encodes and decodes text, with the methods of a SentencePiece processor that `Tokenizer` uses.
 
     Args:
-        serialized: `MAGIC`, then each subword on a line, whose first id is `FIRST_ID`.
+        serialized: `MAGIC`, followed by the subwords, one per line, in the order of their ids from `FIRST_ID` on.
 
     Attributes:
-        subwords: in the order of their ids.
+        subwords: the subwords, in the order of their ids.
         alphabet: the characters that need no escaping.
 
     Raises:
-        ValueError: `serialized` begins otherwise, or lacks a character that spells others.
+        ValueError: `serialized` does not begin with `MAGIC`, or a character of the alphabet is not a subword.
     """
 
     def __init__(self, serialized: bytes) -> None:
@@ -53,13 +54,13 @@ class Subwords:
         return self._entries[token]
 
     def encode(self, text: str | Sequence[str], **_: Any) -> Any:
-        """Token ids of a text, or of each of several."""
+        """Returns the token ids of a text, or a list of token ids for each of several texts."""
         if not isinstance(text, str):
             return [self.encode(each) for each in text]
         return [token for part in parts_of(text) for token in self._cut(self._escaped(part))]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; special ids are nothing."""
+        """Returns the text of token ids; special ids are ignored."""
         joined = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
         return joined_parts([_unescaped(part) for part in joined.split("_") if part])
 
@@ -79,7 +80,7 @@ class Subwords:
 
 
 def serialized_subwords(subwords: Iterable[str]) -> bytes:
-    """The file of `Subwords`; a ValueError if one has a line break."""
+    """Returns the serialized form for `Subwords`; raises a ValueError if a subword is empty or has a line break."""
     lines = list(subwords)
     if broken := [line for line in lines if "\n" in line or not line]:
         raise ValueError(f"a subword cannot be {broken[0]!r}")
@@ -87,13 +88,13 @@ def serialized_subwords(subwords: Iterable[str]) -> bytes:
 
 
 def parts_of(text: str) -> list[str]:
-    """Runs of letters and digits, and runs of other characters; single blanks between them are left out."""
+    """Splits a text into runs of letters and digits and runs of other characters, without single blanks in between."""
     runs = ["".join(characters) for _, characters in itertools.groupby(text, _is_alphanumeric)]
     return [run for place, run in enumerate(runs) if run != " " or place in (0, len(runs) - 1)]
 
 
 def joined_parts(parts: Sequence[str]) -> str:
-    """The inverse of `parts_of`: a blank between two that are letters and digits."""
+    """Joins parts with a blank between two runs of letters and digits; the inverse of `parts_of`."""
     kinds = [_is_alphanumeric(part[:1]) for part in parts]
     blanks = ["", *(" " * (before and here) for before, here in itertools.pairwise(kinds))]
     return "".join(blank + part for blank, part in zip(blanks, parts, strict=False))

@@ -1,4 +1,4 @@
-"""Glossaries: terms of the source, and the forms of which a translation must have one."""
+"""Glossaries: source terms, and the forms of which the translation must contain one."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,9 +14,9 @@ class Term(NamedTuple):
     """A term of a glossary.
 
     Attributes:
-        source: the term, as it is written in sources; one in lower case is found capitalised too.
-        forms: what it may be in a translation, those in lower case also capitalised.
-        place: the glossary's name and the line, for messages.
+        source: the term as sources spell it. A term in lower case also matches with a capital first letter.
+        forms: allowed translations of the term. A form in lower case may also have a capital first letter.
+        place: name of the glossary and line or row, for messages.
     """
 
     source: str
@@ -32,7 +32,7 @@ class _Match(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """Longer ones come first, then what is written exactly so, then the first in the text."""
+        """The sort key of overlapping matches: longest first, then exact spelling, then first in the text."""
         return self.start - self.end, self.is_capitalised, self.start
 
 
@@ -40,12 +40,12 @@ class Glossary:
     """Finds terms in texts.
 
     Args:
-        terms: the terms; no two have the same source.
+        terms: the terms, with distinct sources.
     """
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self.terms = tuple(terms)
-        # Found by their first word, since a glossary may have many thousands.
+        # Indexed by their first word, because a glossary may have many thousands of terms.
         self._by_beginning: dict[str, list[tuple[str, bool, Term]]] = {}
         for term in self.terms:
             for number, spelling in enumerate(spellings(term.source)):
@@ -54,11 +54,15 @@ class Glossary:
 
     @classmethod
     def parsed(cls, lines: Iterable[str], name: str) -> "Glossary":
-        """The glossary of lines "term TAB form|form|...", of which blank ones are skipped.
+        """Parses a glossary from lines "term TAB form|form|..."; blank lines are skipped.
+
+        Args:
+            lines: the lines.
+            name: name of the glossary, for messages.
 
         Raises:
-            InputError: a line is not like that, or its term has been in an earlier one; begins with `name` and the
-                line.
+            InputError: a line does not have this format, a term or a form is blank, or a term occurs twice; the message
+                begins with `name` and the line.
         """
         rows = []
         for number, line in enumerate(lines, start=1):
@@ -73,10 +77,14 @@ class Glossary:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, str, str]], name: str) -> "Glossary":
-        """The glossary of rows: what a row is called, a term, and "form|form|...".
+        """Creates a glossary from rows.
+
+        Args:
+            rows: for each row, its name, a term, and the forms as "form|form|...".
+            name: name of the glossary, for messages.
 
         Raises:
-            InputError: a term or a form is blank, or a term has been in an earlier row; begins with `name` and the row.
+            InputError: a term or a form is blank, or a term occurs twice; the message begins with `name` and the row.
         """
         terms: dict[str, Term] = {}
         for row, term, written in rows:
@@ -92,14 +100,20 @@ class Glossary:
         return cls(list(terms.values()))
 
     def with_sources(self, sources: Sequence[str]) -> "Glossary":
-        """The same terms with other sources, such as lowercased ones; of several equal ones the first counts."""
+        """Returns a glossary with the same terms but different sources, such as lowercased ones.
+
+        If several terms get the same source, only the first of them is kept.
+        """
         terms: dict[str, Term] = {}
         for source, term in zip(sources, self.terms, strict=True):
             terms.setdefault(source, term._replace(source=source))
         return Glossary(list(terms.values()))
 
     def found_in(self, text: str) -> list[Term]:
-        """The terms whose words a text has, each once, in its order; where two overlap, the longer one."""
+        """Returns the terms that occur in a text as whole words, each once, in the order of the text.
+
+        If terms overlap, only the longest is returned.
+        """
         matches = [match for start in range(len(text)) if _begins(text, start) for match in self._matches(text, start)]
         taken: list[_Match] = []
         for match in sorted(matches, key=lambda match: match.rank):
@@ -115,18 +129,18 @@ class Glossary:
 
 
 def spellings(phrase: str) -> list[str]:
-    """How a phrase may be written: as it is and, if it is in lower case, with a capital first."""
+    """Returns the spellings of a phrase: unchanged and, if it is in lower case, with a capital first letter."""
     capitalised = phrase[:1].upper() + phrase[1:]
     return [phrase, capitalised] if phrase == phrase.lower() and capitalised != phrase else [phrase]
 
 
 def _begins(text: str, place: int) -> bool:
-    """Whether a word, or a character of none, begins here."""
+    """Returns whether a word, or a character that is neither blank nor part of a word, begins at a position."""
     return not text[place].isspace() and is_apart(text, place)
 
 
 def _unit(text: str, start: int) -> str:
-    """The word that begins at a position, or the one character of none."""
+    """Returns the word that begins at a position, or the character there if it is not part of a word."""
     end = start + 1
     while end < len(text) and is_of_word(text[start]) and is_of_word(text[end]):
         end += 1

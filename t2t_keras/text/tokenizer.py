@@ -1,4 +1,4 @@
-"""A shared SentencePiece vocabulary; Python and the TensorFlow graph run the same model bytes."""
+"""SentencePiece tokenization (section 5.1 of the paper); Python and TensorFlow graphs use the same model file."""
 
 import contextlib
 import functools
@@ -22,18 +22,16 @@ from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
 from t2t_keras.text.words import goes_on_word
 
-# No piece is longer than this many characters, so a text of n characters has
-# at least n / 16 tokens: much too long text is recognised without encoding it.
+# A text of n characters has at least n / 16 tokens, so text that is much too long is recognised without encoding it.
 MAX_PIECE_CHARACTERS = 16
 
-# The characters that make up the rarest 0.01 % of a text get no entry; byte
-# fallback spells them without loss.
+# The rarest characters, 0.01 % of a text, get no entry; byte fallback spells them without loss.
 _CHARACTER_COVERAGE = 0.9999
-_LONGEST_SENTENCE = 4192  # in bytes; SentencePiece's default, which a vocabulary's file would tell if it were another
+_LONGEST_SENTENCE = 4192  # bytes; SentencePiece's default, because a different value would be stored in the model file
 
-_SURROGATES = (0xD800, 0xDFFF)  # not characters
+_SURROGATES = (0xD800, 0xDFFF)  # first and last of the code points that are not characters
 
-# So many texts are split sooner by one thread than others are started.
+# Up to this many texts, one thread encodes them in less time than it takes to start more threads.
 _FEW_TEXTS = 64
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
@@ -43,16 +41,19 @@ _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Tokenizer:
-    """Converts text to token ids and back with the SentencePiece model `serialized` (section 5.1 of the paper).
+    """Converts text to token ids and back (section 5.1 of the paper).
 
-    Instead of such a model, `serialized` may be the file of `text.subwords`, which imported models can have.
+    Args:
+        serialized: contents of a SentencePiece model file, or of a file of tensor2tensor's subwords (`text.subwords`),
+            which some imported models use.
+        source: tokenizer of sources; None if both sides share a vocabulary.
 
     Attributes:
-        serialized: the bytes of the model file.
-        source: the tokenizer of sources: this one, if both sides share a vocabulary, or another one, given as `source`.
+        serialized: contents of the model file.
+        source: tokenizer of sources; this tokenizer if both sides share a vocabulary.
 
     Raises:
-        ValueError: `serialized` is no SentencePiece model, or its special symbols are not pad 0, eos 1, unk 2.
+        ValueError: `serialized` is not a valid model, or its special symbols are not pad 0, eos 1 and unk 2.
     """
 
     def __init__(self, serialized: bytes, source: "Tokenizer | None" = None) -> None:
@@ -62,7 +63,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a model file, and the one of sources that may be beside it; an InputError if it is none, or missing."""
+        """Loads a model file and, if it exists, the model of sources in the same directory.
+
+        Raises:
+            InputError: a file is missing or is not a valid model.
+        """
         beside = source_vocabulary(path)
         source = cls._load(beside) if beside.exists() else None
         tokenizer = cls._load(path)
@@ -79,7 +84,7 @@ class Tokenizer:
             raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file, and beside it that of sources if they have their own."""
+        """Writes the model file and, if sources have a separate vocabulary, their model to the same directory."""
         beside = source_vocabulary(path)
         if self.source is self:
             beside.unlink(missing_ok=True)
@@ -89,12 +94,12 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of vocabulary entries, special symbols included."""
+        """The number of vocabulary entries, including special symbols."""
         return len(self._processor)
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """The fields of a model's configuration that are decided by its vocabularies."""
+        """The fields of a model's configuration that depend on its vocabularies."""
         return {
             "vocab_size": self.vocab_size,
             "source_vocab_size": None if self.has_one_id_space else self.source.vocab_size,
@@ -102,29 +107,29 @@ class Tokenizer:
 
     @property
     def has_one_id_space(self) -> bool:
-        """Whether an id is the same entry in sources and in targets; they may still be cut in different ways."""
+        """Whether both sides have the same entries and ids; they may still split text differently."""
         return self.source is self or self.entries == self.source.entries
 
     @functools.cached_property
     def entries(self) -> list[str]:
-        """The entry of each id."""
+        """The entries in the order of their ids."""
         return [self._processor.id_to_piece(token) for token in range(self.vocab_size)]
 
     @property
     def marks_words(self) -> bool:
-        """Whether the entries say where a word begins; tensor2tensor's subwords say where one ends."""
+        """Whether entries mark the beginning of a word; tensor2tensor's subwords mark the end instead."""
         return not isinstance(self._processor, Subwords)
 
     @functools.cached_property
     def continuations(self) -> tuple[int, ...]:
-        """The ids of the entries that go on a word; none if the entries do not say where one begins."""
+        """The ids of the entries that continue a word; empty if entries do not mark the beginning of a word."""
         if not self.marks_words:
             return ()
         return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and goes_on_word(piece))
 
     @functools.cached_property
     def symbols(self) -> dict[str, int]:
-        """The symbols that the vocabulary was given beside its text, as a text has them, and their ids."""
+        """The ids of the user-defined symbols, by their spelling in text."""
         if isinstance(self._processor, Subwords):
             return {}
         model = sentencepiece_model_pb2.ModelProto.FromString(self.serialized)
@@ -132,44 +137,54 @@ class Tokenizer:
         return {entry.piece.removeprefix(BLANK): id for id, entry in enumerate(model.pieces) if entry.type == kind}
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a text, without an end symbol."""
+        """Returns the token ids of a text, without an end symbol."""
         return self._processor.encode(text, out_type=int)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = -1) -> list[list[int]]:
-        """The token ids of each text, without end symbols.
+        """Returns the token ids of each text, without end symbols.
 
-        `num_threads` -1 means one thread for each core, or none for texts that are split sooner than threads begin.
+        Args:
+            texts: the texts.
+            num_threads: number of threads; -1 means one thread per core, or a single thread for few texts.
         """
         if num_threads == -1 and len(texts) <= _FEW_TEXTS:
             return [self.encode(text) for text in texts]
         return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the token ids before the first end symbol, without padding; a ValueError names an unknown id."""
+        """Decodes the token ids before the first end symbol, without padding.
+
+        Raises:
+            ValueError: an id is not in the vocabulary.
+        """
         content = self._checked(ids)
         if EOS_ID in content:
             content = content[: content.index(EOS_ID)]
         return self._processor.decode([token for token in content if token != PAD_ID])
 
     def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """Decodes each row with `decode`; the rows may be padded or of different lengths."""
+        """Decodes each row as `decode` does; the rows may be padded or have different lengths."""
         return [self.decode(row) for row in ids]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary entries of token ids, special symbols included; raises a ValueError as `decode`."""
+        """Returns the vocabulary entries of token ids, including special symbols; raises as `decode`."""
         return [self.entries[token] for token in self._checked(ids)]
 
     def graph_tokenizer(self, name: str | None = None) -> Any:
-        """The model as a `tensorflow_text.SentencepieceTokenizer`, or what subwords have in its place; no end symbols.
+        """Returns the tokenizer for TensorFlow graphs.
 
-        Of several in one SavedModel each needs a `name` of its own: a loader takes those of one name for the same.
+        Args:
+            name: name of the tokenizer. Several tokenizers in a SavedModel need different names, because loaders treat
+                tokenizers with the same name as one.
 
-        `tokenize` maps strings [batch] to a RaggedTensor int32 [batch, None]; `detokenize` is its inverse,
-        but for blanks at the beginning of a text.
+        Returns:
+            A `tensorflow_text.SentencepieceTokenizer`, or a `GraphSubwords` for tensor2tensor's subwords. `tokenize`
+            maps strings [batch] to an int32 RaggedTensor [batch, (tokens)] without end symbols. `detokenize` is its
+            inverse, except for blanks at the beginning of a text.
 
         Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
         """
-        # TensorFlow is heavy, and only exporting needs it.
+        # Imported here, because TensorFlow is slow to import and only exports need it.
         if isinstance(self._processor, Subwords):
             from t2t_keras.text.graph_subwords import GraphSubwords
 
@@ -187,7 +202,7 @@ class Tokenizer:
 
 
 def _processor(serialized: bytes) -> Any:
-    """What cuts and joins texts; raises as `Tokenizer`."""
+    """Returns the object that encodes and decodes text; raises as `Tokenizer`."""
     if serialized.startswith(MAGIC):
         return Subwords(serialized)
     try:
@@ -201,7 +216,7 @@ def _processor(serialized: bytes) -> Any:
 
 
 def source_vocabulary(path: str | Path) -> Path:
-    """The file beside a vocabulary's that holds the vocabulary of sources, if these have their own."""
+    """Returns the path of the vocabulary of sources that belongs to a vocabulary; the file may not exist."""
     return Path(path).with_name("vocab.source.model")
 
 
@@ -222,21 +237,27 @@ def trained_tokenizer(
     """Trains a vocabulary (section 5.1 of the paper).
 
     Text is not normalised (SentencePiece's default would rewrite characters such as "½"), and characters without an
-    entry are spelled in bytes, so that decoding restores everything, but runs of blanks in "bpe" and "unigram". The
-    same sentences give the same file.
+    entry are spelled in bytes. Decoding therefore restores the text exactly, except for runs of blanks with "bpe" and
+    "unigram". The same sentences give the same model file.
 
     Args:
         sentences: text of both languages, without line breaks.
-        vocab_size: number of vocabulary entries, special symbols included; at most this many for "char" and "byte".
-        lowercase: whether the model lowercases what it encodes, in Python and in the graph, character by character.
-        vocab_type: "bpe", pieces made by byte-pair encoding; "unigram", pieces of a unigram language model; "char",
-            characters; "byte", the bytes of UTF-8, but for the blank, which has an entry of its own.
-        symbols: words that are one token each wherever they begin a word, such as the labels of a task.
-        must_have_size: whether "bpe" and "unigram" need text that is enough for as many entries.
+        vocab_size: number of vocabulary entries, including special symbols; for "char" and "byte", the largest number.
+        lowercase: whether the model lowercases text before encoding it, character by character, in Python and in
+            graphs.
+        vocab_type: "bpe" (byte-pair encoding), "unigram" (a unigram language model), "char" (characters) or "byte"
+            (UTF-8 bytes, and a separate entry for the blank).
+        symbols: words that become a single token wherever they begin a word, such as the labels of a task.
+        must_have_size: whether it is an error if the text is too small for `vocab_size` entries of "bpe" or "unigram";
+            otherwise the vocabulary has fewer entries.
+
+    Returns:
+        The tokenizer.
 
     Raises:
-        InputError: there is no text, or `vocab_size` is too large or too small for it; the message names the limit.
-        ValueError: an unknown `vocab_type`.
+        InputError: there is no text, or `vocab_size` is too large or too small for it (`VocabularySizeError` for "bpe"
+            and "unigram"); the message names the limit.
+        ValueError: `vocab_type` is unknown.
 
     Reference: https://github.com/google/sentencepiece
     """
@@ -246,12 +267,12 @@ def trained_tokenizer(
         with _normalization(lowercase) as normalization:
             shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
-                # A setting that is given is stored, and vocabularies are compared by their bytes.
+                # Omitted by default: explicit settings are stored in the model, and models are compared by their bytes.
                 limit = {} if must_have_size else {"hard_vocab_limit": False}
                 sizes = {"vocab_size": vocab_size, **limit}
                 serialized = _trained(sentences, model_type=vocab_type, **sizes, **shared)
             else:
-                # Nothing but blanks has no other character, so that bytes spell them all.
+                # Without other characters in the training text, bytes spell every character but the blank.
                 text = sentences if vocab_type == "char" else [" "]
                 settings = {"model_type": "char", "use_all_vocab": True, "remove_extra_whitespaces": False}
                 serialized = _commonest(_trained(text, **settings, **shared), vocab_size)
@@ -261,7 +282,7 @@ def trained_tokenizer(
 
 
 def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
-    """A model of what all vocabularies share, and of SentencePiece's own settings."""
+    """Trains a SentencePiece model with the settings of all vocabularies and the given ones; returns the model file."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=itertools.chain.from_iterable(map(_short, sentences)),
@@ -280,7 +301,7 @@ def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
 
 
 def _short(sentence: str) -> list[str]:
-    """A sentence in pieces that SentencePiece takes, which would leave out one that is longer."""
+    """Splits a sentence that is too long for SentencePiece, which would skip it."""
     return split_text(sentence, _is_short) if not _is_short(sentence) else [sentence]
 
 
@@ -289,9 +310,9 @@ def _is_short(sentence: str) -> bool:
 
 
 def _commonest(serialized: bytes, vocab_size: int) -> bytes:
-    """Removes the rarest characters beyond `vocab_size` entries from a model of characters; the blank must stay."""
+    """Removes the rarest characters beyond `vocab_size` entries from a character model; the blank must stay."""
     model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
-    smallest = [entry.piece for entry in model.pieces].index(BLANK) + 1  # common characters come first
+    smallest = [entry.piece for entry in model.pieces].index(BLANK) + 1  # the most frequent characters come first
     if vocab_size < smallest:
         raise InputError(f"vocab_size={vocab_size} is too small; the smallest that works is {smallest}")
     del model.pieces[vocab_size:]
@@ -301,7 +322,7 @@ def _commonest(serialized: bytes, vocab_size: int) -> bytes:
 
 @contextlib.contextmanager
 def _normalization(lowercase: bool) -> Iterator[dict[str, str]]:
-    """Yields the SentencePiece option for normalising text before it is cut into pieces."""
+    """Yields the SentencePiece option for normalising text before tokenization."""
     if not lowercase:
         yield {"normalization_rule_name": "identity"}
         return
@@ -315,7 +336,7 @@ def _normalization(lowercase: bool) -> Iterator[dict[str, str]]:
 
 
 def _without_paths(serialized: bytes) -> bytes:
-    """Removes the path of the temporary rules file from a model, so that the same text gives the same bytes."""
+    """Removes the path of the temporary rules file from a model, so that the same text gives the same model file."""
     model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
     if not model.normalizer_spec.normalization_rule_tsv:
         return serialized
@@ -324,7 +345,7 @@ def _without_paths(serialized: bytes) -> bytes:
 
 
 class VocabularySizeError(InputError):
-    """A text allows no vocabulary of this size; `nearest` is the one that it allows."""
+    """The vocabulary size is not possible for the text; `nearest` is the largest or smallest possible size."""
 
     def __init__(self, message: str, nearest: int) -> None:
         super().__init__(message)
@@ -332,7 +353,7 @@ class VocabularySizeError(InputError):
 
 
 def _training_error(message: str, vocab_size: int) -> InputError:
-    """Translates SentencePiece's error into what the user can change."""
+    """Converts an error message of SentencePiece into one that tells the user what to change."""
     if limit := _TOO_MANY_ENTRIES.search(message):
         return VocabularySizeError(
             f"vocab_size={vocab_size} is more than the text allows; the largest that works is {limit[1]}", int(limit[1])

@@ -1,4 +1,4 @@
-"""Where words begin and end, in texts and in the vocabulary's entries."""
+"""Finds the boundaries of words in text and in vocabulary entries."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from t2t_keras.text.pieces import BLANK, byte_of
 
 
 def is_of_word(character: str) -> bool:
-    """Whether a character is a letter, a digit, an underscore, or a mark on one of them; no word ends between two."""
+    """Returns whether a character is a letter, digit, underscore or combining mark, and hence part of a word."""
     return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
 
 
 def goes_on_word(piece: str) -> bool:
-    """Whether an entry of a vocabulary goes on the word that the entry before it ends with.
+    """Returns whether a vocabulary entry continues the word at the end of the preceding token.
 
-    What a byte of several is part of is not known, and taken for a letter.
+    A byte of a multi-byte character is assumed to be part of a letter.
     """
     if (byte := byte_of(piece)) is not None:
         return byte >= 0x80 or is_of_word(chr(byte))
@@ -23,7 +23,7 @@ def goes_on_word(piece: str) -> bool:
 
 
 def word_places(text: str, phrase: str) -> Iterator[int]:
-    """Yields each position in a text where a phrase stands that neither begins nor ends within a word."""
+    """Yields the positions of all occurrences of a phrase that neither begin nor end within a word."""
     place = text.find(phrase)
     while phrase and place >= 0:
         if is_apart(text, place) and is_apart(text, place + len(phrase)):
@@ -32,14 +32,14 @@ def word_places(text: str, phrase: str) -> Iterator[int]:
 
 
 def is_apart(text: str, place: int) -> bool:
-    """Whether a position in a text is not within a word."""
+    """Returns whether a position in a text is not within a word."""
     return not (0 < place < len(text) and is_of_word(text[place - 1]) and is_of_word(text[place]))
 
 
 def units(text: str) -> list[tuple[int, int]]:
-    """The beginnings and ends of a text's words, and of its other characters but blanks, each alone.
+    """Returns the start and end of each unit of a text: each word, and each other character that is not a blank.
 
-    So is each character of Chinese and Japanese, which do not part words.
+    Chinese and Japanese characters are single units, because these languages do not separate words.
     """
     found: list[tuple[int, int]] = []
     for place, character in enumerate(text):

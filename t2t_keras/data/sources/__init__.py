@@ -1,1 +1,1 @@
-"""Where parallel text comes from."""
+"""Sources of parallel text."""

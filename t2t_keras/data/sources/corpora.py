@@ -1,6 +1,7 @@
-"""Sources of parallel text: files, public data sets, gettext catalogues, tensorflow_datasets.
+"""Sources of parallel text: files, public data sets, Python packages, tensorflow_datasets.
 
-A `Corpus` reads its text only when a split is called. Multi30k and Tatoeba are downloaded at once, others when read.
+A `Corpus` reads its text only when a split is called. Multi30k and Tatoeba are downloaded when the `Corpus` is created,
+other data sets when it is read.
 """
 
 import dataclasses
@@ -46,11 +47,12 @@ class Corpus:
     """Parallel text by split.
 
     Attributes:
-        splits: "train" and perhaps "valid" and "test"; each call returns the pairs anew, in the same order.
-        identity: versions that identify the text; prepared data is reused while they are the same.
-        files: the files that are read, by name; their checksums are part of the identity.
-        provenance: called after reading; returns where the text came from, for the record.
-        parts: the corpora that "train" consists of, one after the other; empty if it is one.
+        splits: functions that read "train" and optionally "valid" and "test"; each call returns the pairs anew, in the
+            same order.
+        identity: versions that identify the text; prepared data is reused only if they are the same.
+        files: the files of the text by name; their checksums also identify the text.
+        provenance: function that returns where the text came from, for the record; called after reading.
+        parts: functions that read the corpora of which "train" consists, in order; empty for a single corpus.
     """
 
     splits: Mapping[str, PairSource]
@@ -61,7 +63,7 @@ class Corpus:
 
     @property
     def training_parts(self) -> tuple[PairSource, ...]:
-        """The corpora that "train" consists of."""
+        """Functions that read the corpora of which "train" consists."""
         return self.parts or (self.splits["train"],)
 
 
@@ -71,11 +73,17 @@ def of_config(
     paths: Sequence[Mapping[str, Paths]] = (),
     report: Callable[[str], None] = print,
 ) -> Corpus:
-    """The corpus that a configuration names; `report` is called with a line of text about downloads.
+    """Returns the corpus that a configuration names.
 
-    `download_dir` is searched before downloading. `paths` are text files for `corpus=files`, of each of several
-    corpora; see `files`. An InputError says that the corpus is unknown, or comes from its function (`files`,
-    `multi30k`, ...).
+    Args:
+        config: data settings.
+        download_dir: directory for downloads; files that are already there are used.
+        paths: text files of each corpus for `corpus=files`; see `files`.
+        report: called with a line of text about downloads.
+
+    Raises:
+        InputError: the corpus is unknown or not for the task, or the function of the corpus (`files`, `multi30k`, ...)
+            raised one.
     """
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
@@ -92,7 +100,7 @@ def of_config(
 
 
 def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str], None]) -> Corpus:
-    """The corpus of a name that is not "files"."""
+    """Returns the corpus of a public data set."""
     languages = (config.source_language, config.target_language)
     if config.corpus == "multi30k":
         return multi30k(*languages, download_dir)
@@ -109,11 +117,16 @@ def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str]
 
 
 def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
-    """A corpus of files.
+    """Returns a corpus of text files.
 
-    `paths` has the source and target file of "train" and perhaps of "valid" and "test". If the target file is None, the
-    source file holds examples in the task's own format: for translation both sides on a line, separated by a tab. An
-    InputError says that there is no training file, that a file cannot be read, or that the task is unknown.
+    Args:
+        paths: the source file and the target file of "train" and optionally of "valid" and "test". If the target file
+            is None, the source file holds examples in the format of the task. For translation, each line has both
+            sides, separated by a tab.
+        task_name: name of the task.
+
+    Raises:
+        InputError: there is no training file, a file cannot be read, or the task is unknown.
     """
     read = task(task_name)
     if "train" not in paths:
@@ -133,7 +146,15 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
 
 
 def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
-    """Several corpora as one; with `tags`, one for each, sources begin with their corpus' tag, if that is not empty."""
+    """Joins several corpora into one.
+
+    Args:
+        corpora: the corpora.
+        tags: a tag for each corpus, which is put in front of its sources unless it is empty; empty for no tags.
+
+    Raises:
+        InputError: the number of tags differs from that of the corpora.
+    """
     if tags and len(tags) != len(corpora):
         raise InputError(
             f"{len(tags)} tags ({', '.join(map(repr, tags))}) for {len(corpora)} corpora: give one for each"
@@ -161,12 +182,16 @@ def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
 
 
 def multi30k(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
-    """Multi30k, task 1: 29,000 image captions in English, German and French; tested on test_2016_flickr.
+    """Returns Multi30k, task 1: 29,000 image captions in English, German and French; the test set is test_2016_flickr.
 
-    `download_dir` holds the published files or a folder `multi30k` of them; missing files are downloaded.
+    Args:
+        source_language: "en", "de" or "fr".
+        target_language: "en", "de" or "fr".
+        download_dir: directory that holds the published files, or a subdirectory `multi30k` with them; missing files
+            are downloaded.
 
     Raises:
-        InputError: a language is not "en", "de" or "fr", a file is not available, or its checksum is wrong.
+        InputError: a language is not available, a file cannot be downloaded, or its checksum is wrong.
 
     Reference: Elliott et al. 2016, https://github.com/multi30k/dataset
     """
@@ -182,10 +207,16 @@ def multi30k(source_language: str, target_language: str, download_dir: str | Pat
 
 
 def tatoeba_pairs(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
-    """Tatoeba: many short everyday sentences, with English on one side.
+    """Returns Tatoeba: many short everyday sentences, with English on one side.
 
-    `download_dir` holds `en-XX.train.en.gz` and so on, or a folder `tatoeba` of them; missing files are created there
-    from the published archive. An InputError says that it is not available, or that not one side is English.
+    Args:
+        source_language: two-letter code.
+        target_language: two-letter code; exactly one of the two languages must be "en".
+        download_dir: directory that holds `en-XX.train.en.gz` and so on, or a subdirectory `tatoeba` with them; missing
+            files are created from the published archive.
+
+    Raises:
+        InputError: the archive is not available, or not exactly one side is English.
     """
     language = _other_than_english("tatoeba", source_language, target_language)
     names = {stem: tatoeba.file_names(language, stem) for stem in tatoeba.STEMS}
@@ -201,10 +232,16 @@ def tatoeba_pairs(source_language: str, target_language: str, download_dir: str 
 def gettext(
     source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
 ) -> Corpus:
-    """The translations in published Python packages, kept in `download_dir`/gettext; Django is the test set.
+    """Returns the translations in published Python packages; those of Django are the test set.
 
-    `report` is called with a line of text about downloads and missing packages; an InputError says that not one side
-    is English.
+    Args:
+        source_language: language code.
+        target_language: language code; exactly one of the two languages must be "en".
+        download_dir: the packages are downloaded to its subdirectory `gettext`.
+        report: called with a line of text about downloads and missing packages.
+
+    Raises:
+        InputError: not exactly one side is English.
     """
     language = _other_than_english("gettext", source_language, target_language)
 
@@ -216,10 +253,13 @@ def gettext(
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
-    """Docstrings in published Python packages, kept in `download_dir`/docstrings; NetworkX is the test set.
+    """Returns the docstrings in published Python packages; those of NetworkX are the test set.
 
-    A source is a docstring without its first sentence, and its summary is that sentence. `report` is called with a line
-    of text about downloads and missing packages.
+    A source is a docstring without its first sentence, which is the summary.
+
+    Args:
+        download_dir: the packages are downloaded to its subdirectory `docstrings`.
+        report: called with a line of text about downloads and missing packages.
     """
     folder = local_path(download_dir, "download_dir") / "docstrings"
     return _of_packages(packages.DOCSTRINGS, folder, docstrings.read_wheel, report)
@@ -228,7 +268,7 @@ def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = pr
 def _of_packages(
     pins: tuple[packages.Pin, ...], folder: Path, read: Callable[[Path], Iterable[Pair]], report: Callable[[str], None]
 ) -> Corpus:
-    """What `read` finds in the wheels of packages, of which the first one is the test set."""
+    """Returns the pairs that `read` finds in the wheels of packages; the first package is the test set."""
     record: dict[str, Any] = {}
 
     @functools.cache
@@ -251,12 +291,17 @@ def _of_packages(
 
 
 def tensorflow_datasets(name: str, source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
-    """A translation data set of tensorflow_datasets, such as `wmt14_translate/de-en`, perhaps with its version.
+    """Returns a translation data set of tensorflow_datasets.
 
-    The data is kept in `download_dir`/tensorflow_datasets.
+    Args:
+        name: name of the data set, such as `wmt14_translate/de-en`, optionally with a version.
+        source_language: language code.
+        target_language: language code.
+        download_dir: the data is stored in its subdirectory `tensorflow_datasets`.
 
     Raises:
-        InputError: the data set does not exist, is no translation set, has other languages, or cannot be downloaded.
+        InputError: the data set does not exist, is not a translation data set, does not have these languages, or cannot
+            be downloaded.
 
     Reference: https://www.tensorflow.org/datasets/catalog/wmt14_translate
     """
@@ -278,7 +323,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
             builder.download_and_prepare()
         except OSError:
             raise
-        except Exception as error:  # what servers answer and what files lack has no class in common
+        except Exception as error:  # errors of servers and of damaged files have no common base class
             raise InputError(f"corpus=tfds:{name}: cannot be had: {' '.join(str(error).split())[:300]}") from error
 
     def read(split: str) -> Iterator[Pair]:
@@ -286,7 +331,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
         for example in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
             yield example[source_language].decode(), example[target_language].decode()
 
-    if not builder.info.splits:  # some data sets must be prepared before these are known
+    if not builder.info.splits:  # the splits of some data sets are known only after their preparation
         prepare()
     published = {"train": "train", "valid": "validation", "test": "test"}
     splits = {name: functools.partial(read, split) for name, split in published.items() if split in builder.info.splits}
@@ -294,7 +339,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
 
 
 def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
-    """The folder of a data set: `download_dir` itself if it holds the data set's files, otherwise its folder `name`."""
+    """Returns the directory of a data set: `download_dir` if it holds the file, otherwise its subdirectory `name`."""
     download_dir = local_path(download_dir, "download_dir")
     return download_dir if (download_dir / file_name).exists() else download_dir / name
 
@@ -306,7 +351,7 @@ def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> P
 
 
 def _with_tag(read: PairSource, tag: str) -> PairSource:
-    """What reads the same pairs with a tag in front of the source."""
+    """Returns a function that reads the same pairs with a tag in front of the sources."""
     if isinstance(read, ParallelFiles):
         return dataclasses.replace(read, tag=tag)
     return lambda: tagged(read(), tag)
@@ -326,7 +371,7 @@ def _other_than_english(corpus: str, source_language: str, target_language: str)
 
 
 def _one_a_source(pairs: Iterable[Pair]) -> list[Pair]:
-    """The first translation of each source sentence, unless it is the same as the source; for a test set."""
+    """Returns the first translation of each source unless it equals the source; for a test set."""
     first: dict[str, Pair] = {}
     for pair in pairs:
         first.setdefault(pair[0], pair)

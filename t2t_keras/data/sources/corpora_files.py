@@ -1,4 +1,4 @@
-"""Parallel text in files: plain or compressed, one file for each side or both sides on a line."""
+"""Reads lines of plain or compressed text files, and pairs of lines of two files."""
 
 import bz2
 import gzip
@@ -17,9 +17,9 @@ _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, "
 
 
 def check_readable(path: str | Path) -> None:
-    """Raises an InputError if a file cannot be read several times, before any work is done, or is empty."""
+    """Raises an InputError if a file is empty, cannot be read, or can be read only once."""
     with explained(f"{path}: cannot be read"):
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for who writes to it
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for its writer
             raise InputError(f"{path}: a folder, pipe or device; text is read more than once: give a file")
         with open(path, "rb") as file:
             if not file.read(1):
@@ -29,8 +29,10 @@ def check_readable(path: str | Path) -> None:
 def read_lines(path: str | Path) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz).
 
-    Only "\\n" and "\\r\\n" end a line, so that other separators inside a sentence do not shift the lines that follow.
-    An InputError names a file that is missing, unreadable, broken or not UTF-8 and, if known, the line.
+    Only "\\n" and "\\r\\n" end a line, so that other separators within a sentence do not shift the following lines.
+
+    Raises:
+        InputError: the file is missing, unreadable, damaged or not UTF-8; names the file and, if known, the line.
     """
     for number, line in enumerate(read_raw_lines(path), start=1):
         try:
@@ -40,12 +42,12 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def is_compressed(path: str | Path) -> bool:
-    """Whether a file is read as a compressed one, by its name."""
+    """Returns whether the name of a file has the suffix of a compressed file."""
     return Path(path).suffix in _OPENERS
 
 
 def read_raw_lines(path: str | Path) -> Iterator[bytes]:
-    """Yields the undecoded lines of a file, perhaps compressed, without a byte order mark; raises as `read_lines`."""
+    """Yields the undecoded lines of a plain or compressed file, without a byte order mark; raises as `read_lines`."""
     number = 0
     try:
         with explained(f"{path}: cannot be read"), _OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
@@ -56,12 +58,12 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
 
 
 def without_byte_order_mark(line: bytes) -> bytes:
-    """The first line of a file without the mark that it may begin with."""
+    """Removes the byte order mark from the first line of a file, if there is one."""
     return line.removeprefix(_BYTE_ORDER_MARK)
 
 
 def decoded_line(line: bytes) -> str:
-    """Decodes a line without its end; raises an InputError if it is not UTF-8, which names only the byte."""
+    """Decodes a line and removes its line end; raises an InputError, which names only the byte, if it is not UTF-8."""
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -69,7 +71,11 @@ def decoded_line(line: bytes) -> str:
 
 
 def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
-    """Yields line n of one file with line n of the other; raises as `read_lines`, or if the numbers of lines differ."""
+    """Yields pairs of corresponding lines of two files.
+
+    Raises:
+        InputError: as in `read_lines`, or the files have different numbers of lines.
+    """
     source_lines, target_lines = read_lines(source_path), read_lines(target_path)
     count = 0
     for source in source_lines:
@@ -84,7 +90,7 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
 
 
 def unequal(source_path: str | Path, source_count: int, target_path: str | Path, target_count: int) -> InputError:
-    """The error of two files that have these different numbers of lines."""
+    """Returns the error for two files with different numbers of lines."""
     return InputError(
         f"unequal numbers of lines: {source_path} has {source_count}, {target_path} has {target_count}; "
         "line n of one must be the translation of line n of the other"

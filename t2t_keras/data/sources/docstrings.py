@@ -1,6 +1,6 @@
-"""Descriptions and their first sentences, from the docstrings of the Python code in a wheel.
+"""Extracts pairs of description and summary from the docstrings in a Python wheel.
 
-PEP 257 asks that a docstring begins with a line that sums it up; the rest is what a summary can be made of.
+According to PEP 257, a docstring begins with a summary line. The rest of the docstring is the text to summarise.
 """
 
 import ast
@@ -14,11 +14,11 @@ from pathlib import Path
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
 
-_MAX_WORDS = 200  # of a description; what follows is cut off
-_DESCRIPTION_WORDS, _SUMMARY_WORDS = 20, (3, 30)  # the fewest, and the fewest and most
+_MAX_WORDS = 200  # of a description; the rest is cut off
+_DESCRIPTION_WORDS, _SUMMARY_WORDS = 20, (3, 30)  # the fewest words of a description; the fewest and most of a summary
 
 _SECTION = re.compile(
-    # A heading and what underlines it, "Args:" alone on its line, or a field of Sphinx.
+    # An underlined heading, a heading such as "Args:" on its own line, or a Sphinx field.
     r"^(?:[A-Z][\w /&-]*\n[=~^*#-]{3,}|(?:Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?|"
     r"References?|See also|Attributes|Warns|Usage|Todo)s?:?|"
     r"[:@](?:param|type|returns?|rtype|raises?|arg|keyword|ivar)\b.*)$",
@@ -32,7 +32,11 @@ _SENTENCE = re.compile(r"(.+?(?<!i\.e)(?<!e\.g)(?<!etc)(?<!cf)[.!?])(?:\s|$)", r
 
 
 def read_wheel(path: str | Path) -> list[Pair]:
-    """The distinct pairs of description and first sentence in a wheel, in order; an InputError if it is broken."""
+    """Returns the pairs of description and first sentence in a wheel, one for each distinct description, in order.
+
+    Raises:
+        InputError: the wheel is damaged.
+    """
     pairs: dict[str, str] = {}
     try:
         with zipfile.ZipFile(path) as wheel:
@@ -45,10 +49,10 @@ def read_wheel(path: str | Path) -> list[Pair]:
 
 
 def read_module(source: bytes) -> Iterator[Pair]:
-    """Yields the usable pairs of a module's docstrings in its order; none of what is no Python."""
+    """Yields the usable pairs from the docstrings of a module; nothing if `source` is not valid Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about its escapes
+            warnings.simplefilter("ignore")  # for example, about invalid escape sequences
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return
@@ -59,9 +63,9 @@ def read_module(source: bytes) -> Iterator[Pair]:
 
 
 def pair_of(docstring: str) -> Iterator[Pair]:
-    """The description of a docstring and its first sentence, or nothing if it is too short for both.
+    """Yields the description and the first sentence of a docstring, or nothing if they have unsuitable lengths.
 
-    Markup of Sphinx, examples and everything from the first section on, such as that of the parameters, are left out.
+    Sphinx markup, examples, and everything from the first section (such as the parameters) on are removed.
     """
     text = inspect.cleandoc(docstring)
     if title := _TITLE.match(text):

@@ -1,4 +1,4 @@
-"""Files from public addresses: downloaded once, verified, kept."""
+"""Downloads files once and verifies their checksums."""
 
 import http.client
 import urllib.request
@@ -15,10 +15,15 @@ _PART_BYTES = 1 << 16
 
 
 def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
-    """Downloads a file unless it exists, and verifies it; folders are created as needed.
+    """Downloads a file unless it exists, and verifies its checksum.
 
-    `sha256` is None if the publisher changes the file from time to time. An InputError says that the address cannot be
-    reached, or that the checksum differs.
+    Args:
+        url: address of the file.
+        path: local path; missing directories are created.
+        sha256: expected SHA-256 in hexadecimal; None does not verify the file.
+
+    Raises:
+        InputError: the file cannot be downloaded, or its checksum differs.
     """
     path = Path(path)
     if not path.exists():
@@ -35,13 +40,13 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
 
 
 def verify(path: str | Path, sha256: str) -> None:
-    """Raises an InputError if a file cannot be read or has another SHA-256."""
+    """Raises an InputError if a file cannot be read or has a different SHA-256."""
     if (digest := checksum(path)) != sha256:
         raise InputError(f"{path}: SHA-256 is {digest}, expected {sha256}; delete the file to download it again")
 
 
 def _answer(url: str) -> http.client.HTTPResponse:
-    """A server's response, with only the head received; raises an HTTPException if there is no response or no file."""
+    """Opens the response of a server, of which only the head is read; raises an HTTPException on failure."""
     request = urllib.request.Request(url, headers={"User-Agent": _USER_AGENT})
     try:
         return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
@@ -62,6 +67,6 @@ def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
             break
         received += len(part)
         yield part
-    # A connection that was closed too early looks like the end.
+    # A connection that is closed too early looks like the end of the file.
     if announced is not None and int(announced) != received:
         raise http.client.HTTPException(f"connection broke after {received} of {announced} bytes")

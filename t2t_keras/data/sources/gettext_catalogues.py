@@ -1,7 +1,7 @@
-"""Sentence pairs from the gettext catalogues in a Python wheel.
+"""Extracts sentence pairs from the gettext catalogues in a Python wheel.
 
-A catalogue maps the English messages of a program to translations. Markup, keyboard accelerators and symbolic message
-names are removed; placeholders such as `%(name)s` stay if both sides have the same.
+A catalogue maps the English messages of a program to translations. Markup and keyboard accelerators are removed, and
+symbolic message names are skipped. Placeholders such as `%(name)s` stay; both sides must have the same ones.
 """
 
 import collections
@@ -19,7 +19,7 @@ from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
 
 _DEFAULT_COMMENT = re.compile(r'Default:\s*"(.*)"', re.DOTALL)
-# label_edit, heading.content-rules, msgSaved: a name for a message, not the message.
+# Symbolic names of messages, such as label_edit, heading.content-rules and msgSaved.
 _SYMBOLIC = re.compile(r"[a-z0-9]+(?:[_.:/-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
 _PLACEHOLDER = re.compile(r"%\(\w+\)\w|%[-+#0-9.]*[a-zA-Z]\b|\$?\{[^{}]*\}|\$\w+")
 _TAG = re.compile(
@@ -34,10 +34,12 @@ _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
 def read_wheel(path: str | Path, language: str) -> list[Pair]:
-    """The distinct English-to-`language` pairs of all catalogues in a wheel, in a fixed order; empty if there are none.
+    """Returns the distinct pairs of English and `language` in all catalogues of a wheel, in a fixed order.
 
-    If a package has only a regional catalogue ("de_DE") for `language` ("de"), that one is read. An InputError says
-    that the archive or a catalogue in it is broken.
+    If a package has only a regional catalogue ("de_DE") for `language` ("de"), that one is read.
+
+    Raises:
+        InputError: the wheel or a catalogue in it is damaged.
     """
     pairs: dict[Pair, None] = {}
     try:
@@ -50,10 +52,13 @@ def read_wheel(path: str | Path, language: str) -> list[Pair]:
 
 
 def read_catalogue(path: str | Path) -> Iterator[Pair]:
-    """Yields the usable pairs of a .po or .mo file in its order; raises an OSError if polib cannot parse it.
+    """Yields the usable pairs of a .po or .mo file, in the order of the file.
 
-    Fuzzy and obsolete entries, symbolic message names without text, and entries whose sides differ in placeholders or
-    markup are left out.
+    Fuzzy and obsolete entries, symbolic message names without English text, and text whose sides differ in placeholders
+    or markup are left out.
+
+    Raises:
+        OSError: polib cannot parse the file.
     """
     catalogue = polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
     plural_form = _plural_function(catalogue.metadata.get("Plural-Forms", ""))
@@ -69,10 +74,10 @@ def read_catalogue(path: str | Path) -> Iterator[Pair]:
 
 
 def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
-    """The catalogues of a language among an archive's files; .po is preferred to .mo because it has comments."""
+    """Returns the catalogues of a language among file names; prefers .po to .mo files, which have no comments."""
     wanted = language.replace("-", "_").lower()
     by_locale: dict[str, dict[str, str]] = collections.defaultdict(dict)
-    for name in sorted(names):  # .po comes after .mo and replaces it
+    for name in sorted(names):  # .po is sorted after .mo and replaces it
         path = PurePosixPath(name)
         if path.suffix in (".po", ".mo"):
             for part in {*path.parent.parts, path.stem}:
@@ -86,7 +91,11 @@ def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
 
 
 def _plural_function(plural_forms: str) -> Callable[[int], int]:
-    """Returns the plural form of a number, as defined in a header such as "nplurals=2; plural=(n != 1);"."""
+    """Returns a function from a number to the index of its plural form.
+
+    Args:
+        plural_forms: header of the catalogue, such as "nplurals=2; plural=(n != 1);"; an invalid one means "n != 1".
+    """
     expression = re.search(r"plural=([^;]+)", plural_forms)
     try:
         return gettext.c2py(expression[1].strip() if expression else "n != 1")
@@ -95,14 +104,14 @@ def _plural_function(plural_forms: str) -> Callable[[int], int]:
 
 
 def _english(entry: polib.POEntry) -> str | None:
-    """The English text of an entry; None if only the message's name is known."""
+    """Returns the English text of an entry; None if only the name of the message is known."""
     if default := _DEFAULT_COMMENT.search(entry.comment or ""):
         return default[1].replace('\\"', '"')
     return None if _SYMBOLIC.fullmatch(entry.msgid) else entry.msgid
 
 
 def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
-    """Yields the paragraphs of a message as plain text; skips those whose sides do not match."""
+    """Yields the pairs of paragraphs of a message as plain text, except those whose sides do not match."""
     source_parts, target_parts = (_PARAGRAPHS.split(text.strip()) for text in (source, target))
     if len(source_parts) != len(target_parts):
         return
@@ -116,22 +125,23 @@ def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
 
 
 def _signature(text: str) -> tuple[list[str], int]:
-    """The placeholders (outside of tags) and the number of tags, which must be the same on both sides."""
+    """Returns the placeholders outside of tags and the number of tags, which must be the same on both sides."""
     plain, tags = _TAG.subn(" ", text)
     return sorted(set(_PLACEHOLDER.findall(plain))), tags
 
 
 def _without_accelerators(source: str, target: str) -> Pair:
-    """Removes the "_" or "&" that marks a menu entry's key, as in "_File" or "Date&i"."""
+    """Removes the "_" or "&" that marks the key of a menu entry, as in "_File" or "Date&i"."""
     source, target = (_TRAILING_ACCELERATOR.sub("", text) for text in (source, target))
     source_word, target_word = _marked_word(source), _marked_word(target)
-    # Within a word it is a mark only if the other side has one in another word; otherwise the word is an identifier.
+    # Within a word, "_" or "&" is a mark only if the other side has one in a different word. Otherwise, the word is an
+    # identifier.
     is_marked = source_word is not None and target_word is not None and source_word != target_word
     return (_unmarked(source, source_word, is_marked), _unmarked(target, target_word, is_marked))
 
 
 def _marked_word(text: str) -> str | None:
-    """The word that may have an accelerator mark; None unless there is exactly one mark."""
+    """Returns the word that may have an accelerator mark; None unless there is exactly one mark."""
     words = [word for word in text.split() if _ACCELERATOR.search(word) and not _PLACEHOLDER.search(word)]
     return words[0] if len(words) == 1 and len(_ACCELERATOR.findall(words[0])) == 1 else None
 

@@ -1,6 +1,7 @@
-"""Published Python packages as sources of text.
+"""Downloads published Python packages, as sources of text.
 
-Wheels are pinned by version and checksum, so that the text is always the same, and pip needs only a package index.
+Wheels are pinned by version and checksum, so that the text is always the same. Only access to a package index is
+needed.
 """
 
 import importlib.util
@@ -18,7 +19,13 @@ from t2t_keras.errors import InputError
 
 @dataclass(frozen=True)
 class Pin:
-    """One version of a package: its name on the index, its version, its wheel's SHA-256."""
+    """A version of a package.
+
+    Attributes:
+        name: name on the package index.
+        version: the version.
+        sha256: SHA-256 of the wheel, in hexadecimal.
+    """
 
     name: str
     version: str
@@ -30,13 +37,13 @@ class Pin:
 
 
 def _pins(name: str) -> tuple[Pin, ...]:
-    """The pins of a file of requirements beside this one."""
+    """Reads the pins in a requirements file in the directory of this module."""
     pattern = re.compile(r"^(\S+)==(\S+) --hash=sha256:(\w+)$", re.MULTILINE)
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return tuple(Pin(*match) for match in pattern.findall(text))
 
 
-# The packages of each corpus. The first one is the test set.
+# The packages of each corpus. The first package is the test set.
 GETTEXT = _pins("gettext_packages.txt")
 DOCSTRINGS = _pins("docstring_packages.txt")
 
@@ -47,10 +54,18 @@ _WHEEL_TAGS = ("--only-binary=:all:", "--python-version=3.11", "--platform=manyl
 def fetch(
     pins: tuple[Pin, ...], folder: str | Path, report: Callable[[str], None] = print
 ) -> tuple[dict[Pin, Path], dict[Pin, str]]:
-    """Downloads missing wheels; returns the wheels in the order of `pins`, and the errors of those unavailable.
+    """Downloads missing wheels.
 
-    `report` is called with a line of text about downloads and unavailable packages. An InputError names a wheel in the
-    folder that does not have the checksum of its pin.
+    Args:
+        pins: the packages.
+        folder: directory of the wheels, created if missing.
+        report: called with a line of text about downloads and unavailable packages.
+
+    Returns:
+        The paths of the wheels in the order of `pins`, and the error message of each unavailable package.
+
+    Raises:
+        InputError: a wheel does not have the checksum of its pin, or pip is not installed.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +74,7 @@ def fetch(
     if missing:
         report(f"downloading {len(missing)} packages to {folder}")
     if missing and _download(missing, folder) is not None:
-        # One unavailable package stops pip, so the others are downloaded one by one.
+        # pip stops at the first unavailable package, so the remaining ones are downloaded one by one.
         for pin in missing:
             if _wheel(pin, folder) is None and (error := _download([pin], folder)) is not None:
                 errors[pin] = error
@@ -71,7 +86,7 @@ def fetch(
 
 
 def _wheel(pin: Pin, folder: Path) -> Path | None:
-    """A pin's wheel in a folder; None if it is missing."""
+    """Returns the path of the wheel of a pin; None if it is missing."""
     for path in sorted(folder.glob("*.whl")):
         name, version = path.name.split("-")[:2]
         if re.sub(r"[-_.]+", "-", name).lower() == pin.name and version == pin.version:
@@ -80,9 +95,9 @@ def _wheel(pin: Pin, folder: Path) -> Path | None:
 
 
 def _download(pins: list[Pin], folder: Path) -> str | None:
-    """Runs pip and returns its error message, or None if it succeeded.
+    """Downloads wheels with pip; returns its error message, or None if it succeeded.
 
-    It writes to a folder of this process alone, so that no other one sees a part of a wheel.
+    pip writes to a temporary directory, so that other processes do not see incomplete wheels.
     """
     if importlib.util.find_spec("pip") is None:
         raise InputError("the text is downloaded by pip, which this environment lacks: python -m ensurepip")

@@ -1,7 +1,7 @@
-"""Two files, line n of one with line n of the other, of which several workers read different lines at once.
+"""Reads pairs of corresponding lines of two files, different lines in several workers at once.
 
-Lines are counted first, in blocks of bytes. A worker then begins to read at the block in which its first line begins.
-Compressed files do not split in this way.
+Newlines are counted first, in blocks of bytes. A worker then starts to read at the block with the newline before its
+first line. Compressed files cannot be read in this way.
 """
 
 import bisect
@@ -21,16 +21,22 @@ from t2t_keras.data.sources.corpora_files import (
 )
 from t2t_keras.errors import InputError, explained
 
-_BLOCK_BYTES = 1 << 23  # a worker skips at most so many
-_COUNTED_BYTES = 1 << 30  # of one job that counts
+_BLOCK_BYTES = 1 << 23  # a worker skips at most this many bytes
+_COUNTED_BYTES = 1 << 30  # bytes in which a single job counts newlines
 
-# Calls a function for jobs (number, argument) and returns each one's result by its number.
+# Calls a function for jobs (number, argument) and returns the results by number.
 RunAll = Callable[[Callable[..., Any], Sequence[tuple[int, Any]]], Mapping[int, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class ParallelFiles:
-    """Pairs of the lines of two files; a call reads them. A `tag` and a space are put in front of sources."""
+    """Pairs of corresponding lines of two files.
+
+    Attributes:
+        source: path of the sources.
+        target: path of the targets.
+        tag: word that is put in front of each source, with a space; "" for none.
+    """
 
     source: Path
     target: Path
@@ -42,13 +48,21 @@ class ParallelFiles:
 
     @property
     def splits(self) -> bool:
-        """Whether other processes can read the files from the middle."""
+        """Whether processes can read different parts of the files."""
         return all(map(_splits, (self.source, self.target)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """Lines `first`, from 0, up to `end` of a plain file, which begin `skipped` lines behind the byte `offset`."""
+    """Consecutive lines of an uncompressed file.
+
+    Attributes:
+        path: the file.
+        first: number of the first line, from 0.
+        end: number of the line after the last one.
+        offset: byte at which to start reading.
+        skipped: number of newlines between the offset and the first line.
+    """
 
     path: Path
     first: int
@@ -57,7 +71,7 @@ class Lines:
     skipped: int
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the lines as `read_lines` does; an InputError also says that there are fewer."""
+        """Yields the lines as `read_lines` does; raises an InputError also if there are fewer lines."""
         number = self.first
         with explained(f"{self.path}: cannot be read"), open(self.path, "rb") as file:
             file.seek(self.offset)
@@ -73,7 +87,13 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True)
 class PairsOfLines:
-    """Pairs of some lines of two files, which whoever iterates over it reads; sources get the `tag`."""
+    """Pairs of corresponding lines of two files, which are read in the process that iterates over them.
+
+    Attributes:
+        source: lines of the sources.
+        target: lines of the targets.
+        tag: word that is put in front of each source, with a space; "" for none.
+    """
 
     source: Lines
     target: Lines
@@ -85,9 +105,18 @@ class PairsOfLines:
 
 
 def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[list[PairsOfLines]]:
-    """The text of each of several corpora in blocks of so many pairs, the last one perhaps with fewer.
+    """Divides corpora into blocks of pairs.
 
-    `run_all` runs what counts the lines of the files. An InputError says that two files have not equally many.
+    Args:
+        files: the files of each corpus.
+        pairs: number of pairs in a block; the last block of a corpus may have fewer.
+        run_all: runs the jobs that count the newlines.
+
+    Returns:
+        The blocks of each corpus.
+
+    Raises:
+        InputError: two files have different numbers of lines.
     """
     paths = list(dict.fromkeys(path for each in files for path in (each.source, each.target)))
     places = {path: _Places(path) for path in paths}
@@ -107,12 +136,20 @@ def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[l
 
 
 def _splits(path: Path) -> bool:
-    """Whether a file has a size, is not compressed, and is the same one in every process, as /dev/stdin is not."""
+    """Returns whether a file is regular, uncompressed, and the same for every process (/dev/stdin is not)."""
     return path.is_file() and not is_compressed(path) and path.absolute().parts[1] not in ("dev", "proc")
 
 
 def count_newlines(number: int, part: tuple[Path, int, int, int]) -> list[list[int]]:
-    """For the blocks of a part of a file, (path, start, end, bytes of a block), their newlines and the last byte."""
+    """Counts the newlines in each block of a part of a file.
+
+    Args:
+        number: number of the job; not used.
+        part: the path, the first byte, the byte after the last, and the number of bytes in a block.
+
+    Returns:
+        The number of newlines and the last byte of each block.
+    """
     del number
     path, start, end, block_bytes = part
     counts = []
@@ -126,14 +163,14 @@ def count_newlines(number: int, part: tuple[Path, int, int, int]) -> list[list[i
 
 
 class _Places:
-    """Where the lines of a file are."""
+    """The positions of the lines of a file."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._ends_in_line = path.absolute(), False
         self._before = [0]  # newlines before each block
 
     def add(self, counts: Iterable[tuple[int, int]]) -> None:
-        """Adds the next blocks, as `count_newlines` counts them."""
+        """Adds the counts of the next blocks, from `count_newlines`."""
         for newlines, last in counts:
             self._before.append(self._before[-1] + newlines)
             self._ends_in_line = last != ord("\n")
@@ -143,9 +180,9 @@ class _Places:
         return self._before[-1] + self._ends_in_line
 
     def of(self, first: int, count: int) -> Lines:
-        """The lines from `first` on, at most so many.
+        """Returns up to `count` lines, from the line `first` on.
 
-        A line begins behind the newline of the line before it, so reading begins in the block of that newline.
+        A line begins after the newline of the previous line, so reading starts at the block with that newline.
         """
         block = max(0, bisect.bisect_left(self._before, first) - 1)
         skipped = first - self._before[block]
@@ -153,5 +190,5 @@ class _Places:
 
 
 def tagged(pairs: Iterable[Pair], tag: str) -> Iterator[Pair]:
-    """Pairs with a tag and a space in front of the source, unless the tag is empty."""
+    """Yields pairs with a tag and a space in front of the source, unless the tag is empty."""
     return ((f"{tag} {source}" if tag else source, reference) for source, reference in pairs)

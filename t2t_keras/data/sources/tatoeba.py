@@ -1,4 +1,4 @@
-"""Tatoeba's sentence pairs, split into train, val and test by English sentence."""
+"""Downloads the sentence pairs of Tatoeba, and splits them into train, val and test by English sentence."""
 
 import gzip
 import hashlib
@@ -15,26 +15,31 @@ from t2t_keras.text.repair import repair
 
 STEMS = ("train", "val", "test")
 
-# A dated release, which its publisher does not change; the archive contains CRC-32 checksums.
+# A dated release, which the publisher does not change; the archives contain CRC-32 checksums.
 ADDRESS = "https://object.pouta.csc.fi/OPUS-Tatoeba/v2023-04-12/moses"
 
 _VAL_PAIRS = 1500
 _TEST_PAIRS = 2000
-# In a small language, val and test each get at most a twentieth of the sentences.
+# For a language with few sentences, val and test each get at most 1/20 of the English sentences.
 _LARGEST_SHARE = 20
 
 
 def file_names(language: str, stem: str) -> tuple[str, str]:
-    """The English file of a part ("train", "val", "test") and the file in the other language."""
+    """Returns the file names of a part ("train", "val" or "test"): English, and the other language."""
     return f"en-{language}.{stem}.en.gz", f"en-{language}.{stem}.{language}.gz"
 
 
 def download(language: str, folder: str | Path) -> None:
-    """Downloads the pairs of English and another language (two-letter code) and writes the files of `file_names`.
+    """Downloads the pairs of English and another language, and writes the files of `file_names`.
 
-    Raises an InputError if the archive is not available or broken.
+    Args:
+        language: two-letter code of the other language.
+        folder: directory of the files.
 
-    Reference: https://tatoeba.org (CC BY 2.0 FR), by way of https://opus.nlpl.eu
+    Raises:
+        InputError: the archive is not available or damaged.
+
+    Reference: https://tatoeba.org (CC BY 2.0 FR), distributed by https://opus.nlpl.eu
     """
     folder = Path(folder)
     release = "-".join(sorted(("en", language)))
@@ -49,7 +54,7 @@ def download(language: str, folder: str | Path) -> None:
         raise InputError(f"{archive}: its sides have {len(sides[0])} and {len(sides[1])} lines")
     for stem, pairs in zip(STEMS, split_by_english(zip(*sides, strict=True)), strict=True):
         for side, name in enumerate(file_names(language, stem)):
-            # Without a date, so that the same lines give the same bytes.
+            # Without a name and a date in the header, so that the same lines give the same bytes.
             with replacing(folder / name, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
                 packed.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
 
@@ -57,8 +62,8 @@ def download(language: str, folder: str | Path) -> None:
 def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
     """Splits pairs into train, val and test, so that no sentence of val or test is in train.
 
-    Val and test have one pair for each English sentence. They are selected by a hash of its text, so that adding others
-    hardly changes which sentences are held out.
+    Val and test have one pair per English sentence. The sentences are selected by a hash of their words, so that new
+    sentences hardly change which ones are held out.
     """
     unique = dict.fromkeys((repair(english), repair(other)) for english, other in pairs)
     usable = [pair for pair in unique if all(pair)]

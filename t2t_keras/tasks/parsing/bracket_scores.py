@@ -1,4 +1,4 @@
-"""Labelled brackets of trees compared, as EVALB does.
+"""Scores of constituency trees: compares labelled brackets as EVALB does.
 
 Reference: Sekine and Collins, EVALB, 1997; Black et al., "A Procedure for Quantitatively Comparing the Syntactic
 Coverage of English Grammars", 1991.
@@ -14,12 +14,13 @@ from t2t_keras.tasks.parsing.trees import TOP, Tree, transformed
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """What EVALB reads from its parameter file; the defaults are those of `COLLINS.prm`.
+    """The parameters of EVALB; the defaults are those of `COLLINS.prm`.
 
     Attributes:
-        deleted: labels: words of such parts of speech go before positions are counted; such constituents do not count.
-        same_labels: labels that count as others.
-        same_words: words that count as others.
+        deleted: labels to ignore. Words with such parts of speech are removed before positions are counted, and
+            constituents with such labels are not scored.
+        same_labels: labels that are equivalent to others.
+        same_words: words that are equivalent to others.
     """
 
     deleted: frozenset[str] = frozenset({TOP, "-NONE-", ",", ":", "``", "''", "."})
@@ -35,19 +36,20 @@ class _Bracket(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BracketCounts:
-    """What trees have in common with their references, summed over sentences.
+    """The number of brackets that trees and their references have in common, summed over sentences.
 
     Attributes:
-        sentences: compared, of which those in error and those skipped are no part of the other counts.
-        errors: sentences whose words differ from the reference's, in number or as words.
-        skipped: trees without a word.
-        matched: brackets of the trees that are in their references.
+        sentences: compared sentences.
+        errors: sentences whose words differ from those of the reference.
+        skipped: sentences whose tree has no words.
+        matched: brackets that a tree and its reference have in common. As in `reference`, `tree` and `exact`, sentences
+            in error and skipped sentences do not count.
         reference: brackets of the references.
         tree: brackets of the trees.
-        exact: sentences all of whose brackets match.
-        unscored_reference: brackets of the references of errors and skipped trees.
-        unscored_tree: brackets of the trees in error.
-        empty: skipped trees whose references have no word that counts either.
+        exact: sentences whose brackets all match.
+        unscored_reference: brackets of the references of sentences in error and skipped sentences.
+        unscored_tree: brackets of the trees of sentences in error.
+        empty: skipped sentences whose reference has no words to score either.
     """
 
     sentences: int = 0
@@ -67,14 +69,16 @@ class BracketCounts:
 
     @property
     def valid(self) -> int:
-        """Sentences that are neither in error nor skipped."""
+        """The number of sentences that are neither in error nor skipped."""
         return self.sentences - self.errors - self.skipped
 
     def scores(self, strict: bool = True) -> tuple[float, float, float, float]:
-        """Precision, recall, F1 and exact match in percent.
+        """Returns precision, recall, F1 and exact match in percent.
 
-        With `strict` a sentence in error or skipped is wrong with all its brackets, unless its reference has no word
-        that counts either; EVALB leaves them all out.
+        Args:
+            strict: whether all brackets of sentences in error and of skipped sentences count as wrong, except for
+                skipped sentences whose reference has no words either. Otherwise, these sentences are left out, as in
+                EVALB.
         """
         tree = self.tree + self.unscored_tree * strict
         reference = self.reference + self.unscored_reference * strict
@@ -87,7 +91,7 @@ class BracketCounts:
 def bracket_counts(
     trees: Iterable[Tree], references: Iterable[Tree], parameters: Parameters | None = None
 ) -> BracketCounts:
-    """Compares each tree with its reference; a ValueError if there are not as many."""
+    """Compares each tree with its reference; raises a ValueError if their numbers differ."""
     total = BracketCounts()
     for tree, reference in zip(trees, references, strict=True):
         total += compared(tree, reference, parameters)
@@ -95,7 +99,7 @@ def bracket_counts(
 
 
 def compared(tree: Tree, reference: Tree, parameters: Parameters | None = None) -> BracketCounts:
-    """The counts of one sentence. Trees are compared as they are, but for what the parameters delete."""
+    """Returns the counts of one sentence. Only what `parameters` delete is removed from the trees."""
     parameters = parameters or Parameters()
     leaves, brackets = _leaves_and_brackets(tree, parameters)
     expected_leaves, expected = _leaves_and_brackets(reference, parameters)
@@ -115,7 +119,7 @@ def compared(tree: Tree, reference: Tree, parameters: Parameters | None = None) 
 
 
 def _leaves_and_brackets(root: Tree, parameters: Parameters) -> tuple[list[Tree], list[_Bracket]]:
-    """The words that count, and the constituents that count with the words they begin at and end before."""
+    """Returns the words and the brackets to score, whose positions count only these words."""
     labels, words = parameters.same_labels, parameters.same_words
     leaves: list[Tree] = []
     brackets: list[_Bracket] = []
@@ -140,7 +144,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def with_tags(tree: Tree, reference: Tree) -> Tree:
-    """The tree with the reference's parts of speech, if it has as many words."""
+    """Returns the tree with the parts of speech of the reference, or unchanged if their numbers of words differ."""
     tags = [leaf.label for leaf in reference.leaves()]
     if len(tags) != len(tree.leaves()):
         return tree

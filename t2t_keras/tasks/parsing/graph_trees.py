@@ -1,18 +1,25 @@
-"""Trees from whatever a model wrote, and what it should write for trees: `linear_trees` in the graph, for a batch."""
+"""Converts trees to linearised trees and back, as `linear_trees` does, for batches in TensorFlow graphs."""
 
 import tensorflow as tf
 
 from t2t_keras.tasks.parsing.linear_trees import OPENING, UNKNOWN
 from t2t_keras.tasks.parsing.trees import NAME, TOP
 
-# What leads to a number of changes.
+# The moves of the alignment by edit distance.
 _NONE, _REPLACED, _DROPPED, _MISSING = range(4)
 
 
 def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    """`linear_trees.finished`: the trees of linearised trees over the words of sources, in brackets: string [batch].
+    """Computes `linear_trees.finished` for a batch.
 
-    A token of an output has a place; what closes or opens there, and how deep, follows from sums over places.
+    Which brackets open and close at each token, and at which depth, is computed by scans over the tokens.
+
+    Args:
+        sources: words separated by blanks, string [batch].
+        outputs: linearised trees, possibly damaged, string [batch].
+
+    Returns:
+        Trees over the words of the sources in brackets, string [batch].
     """
     words = tf.strings.split(sources, " ")  # --> [batch, ragged]
     words = tf.ragged.boolean_mask(words, words != "")
@@ -26,7 +33,8 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     partner = tf.gather(tf.pad(partners, [[0, 0], [0, 1]]), tf.maximum(at, 0), batch_dims=1)
     is_word &= partner >= 0
 
-    # A written word brings the sentence's words from its own to the next one that is brought; the first, all before.
+    # An aligned word stands for the words of the sentence from its partner to before the next partner, and the first
+    # one also for all words before its partner.
     starts = tf.ragged.boolean_mask(partners, partners >= 0)
     ends = tf.concat([starts[:, 1:], num_words], axis=1).to_tensor(0)
     number = tf.cumsum(tf.cast(is_word, tf.int32), axis=1) - 1
@@ -54,9 +62,18 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 
 
 def _partners(written: tf.RaggedTensor, words: tf.Tensor, num_words: tf.Tensor) -> tf.Tensor:
-    """`linear_trees.partners` of string [batch, ragged] and [batch, words]: int32 [batch, written], or -1.
+    """Computes `linear_trees.partners` for a batch.
 
-    The changes of i that were written to j words are computed for all i + j that are the same at a time.
+    The table of edit distances of i written words to j words is computed one diagonal at a time: all entries with the
+    same i + j.
+
+    Args:
+        written: the written words, string [batch, (written)].
+        words: the words of the sentences, string [batch, words].
+        num_words: the number of words of each sentence, int32 [batch].
+
+    Returns:
+        The index of the partner of each written word, or -1, int32 [batch, written].
     """
     num_written = tf.cast(written.row_lengths(), tf.int32)  # --> [batch]
     written = written.to_tensor("", shape=[None, None])
@@ -67,10 +84,10 @@ def _partners(written: tf.RaggedTensor, words: tf.Tensor, num_words: tf.Tensor) 
     same = written[:, :, tf.newaxis] == words[:, tf.newaxis]  # --> [batch, written, words]
     same = tf.pad(same, [[0, 0], [1, 0], [1, 0]])  # --> [batch, written + 1, words + 1]
     i = tf.range(rows)
-    diagonals = tf.range(1, rows + most + 1)  # one too many, so that there is one
+    diagonals = tf.range(1, rows + most + 1)  # one more than necessary, so that it is not empty
 
     def step(state: tuple[tf.Tensor, ...], diagonal: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        before, last, _ = state  # of i + j - 2 and i + j - 1: [batch, written + 1] each
+        before, last, _ = state  # distances for i + j - 2 and i + j - 1: [batch, written + 1] each
         j = diagonal - i
         places = tf.broadcast_to(tf.clip_by_value(j, 0, most)[tf.newaxis, :, tf.newaxis], [batch, rows, 1])
         is_same = tf.gather(same, places, batch_dims=2)[..., 0]
@@ -85,7 +102,7 @@ def _partners(written: tf.RaggedTensor, words: tf.Tensor, num_words: tf.Tensor) 
     _, _, moves = tf.scan(step, diagonals, (zeros, zeros, zeros))  # --> [diagonals, batch, written + 1]
 
     def back(state: tuple[tf.Tensor, ...], diagonal: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        i, j, _ = state  # where the way back is: [batch] each
+        i, j, _ = state  # position on the way back: [batch] each
         number, moves = diagonal
         move = tf.where(i + j == number, tf.gather(moves, i, batch_dims=1), _NONE)
         i -= tf.cast((move == _REPLACED) | (move == _DROPPED), tf.int32)
@@ -100,7 +117,7 @@ def _partners(written: tf.RaggedTensor, words: tf.Tensor, num_words: tf.Tensor) 
 
 
 def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
-    """`linear_trees.linearised` of trees in brackets, string [batch] each."""
+    """Computes `linear_trees.linearised` for trees in brackets, string [batch]; returns string [batch]."""
     texts = tf.strings.regex_replace(trees, r"\([^ ()]+ ([^ ()]+)\)", r" \1 ")
     texts = tf.strings.regex_replace(texts, rf"^ *\((?:{TOP})?(?: (.*))?\) *$", r"\1")
     texts = tf.strings.regex_replace(tf.strings.regex_replace(texts, r"\(", " ("), r"\)", " ) ")
@@ -109,7 +126,7 @@ def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
     depth = tf.cumsum(tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32), axis=1)
     places = tf.shape(tokens)[1]
     level = tf.where(opens, depth, tf.where(closes, depth + 1, places + 1))
-    # Of the brackets of one level in their order, what opens stands in front of what closes it.
+    # In the order of levels and places, each closing bracket directly follows the bracket that it closes.
     order = tf.argsort(level * places + tf.range(places), axis=1)
     brackets = tf.gather(tokens, order, batch_dims=1)
     opened = tf.strings.regex_replace(tf.roll(brackets, 1, axis=1), r"^\(", ")")
@@ -122,7 +139,16 @@ def _escaped(words: tf.Tensor) -> tf.Tensor:
 
 
 def _balanced(opens: tf.Tensor, closes: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Drops what closes where nothing is open; returns opens, closes, and the depth before and after each place."""
+    """Drops closing brackets where no bracket is open.
+
+    Args:
+        opens: whether a token opens a constituent, bool [batch, places].
+        closes: whether a token closes a constituent, bool [batch, places].
+
+    Returns:
+        `opens` and the remaining `closes`, bool [batch, places], and the depth before and after each token, int32
+        [batch, places].
+    """
     change = tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32)
 
     def step(state: tuple[tf.Tensor, tf.Tensor], change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -135,7 +161,20 @@ def _balanced(opens: tf.Tensor, closes: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 
 def _holds_a_word(depth: tf.Tensor, is_word: tf.Tensor, wanted: tf.Tensor, reverse: bool) -> tf.Tensor:
-    """Whether the lowest depth between a place and the nearest word, after it if `reverse`, is at least `wanted`."""
+    """Returns whether there is a word between a bracket and its partner, for tokens that are brackets.
+
+    This is the case if the depth does not fall below a limit between the bracket and the nearest word.
+
+    Args:
+        depth: depth after each token, int32 [batch, places].
+        is_word: whether a token is a word with a partner, bool [batch, places].
+        wanted: the limit, int32 [batch, places].
+        reverse: whether to look for the word after the token (for opening brackets) instead of before it (for closing
+            brackets).
+
+    Returns:
+        bool [batch, places].
+    """
 
     def step(lowest: tf.Tensor, place: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         depth, is_word = place

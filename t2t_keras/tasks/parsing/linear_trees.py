@@ -1,8 +1,9 @@
-"""Trees as lines of tokens that a model can write, and trees from whatever it wrote.
+"""Converts trees to linearised trees, which a model can write, and its outputs back to trees.
 
-Reference: Vinyals et al., "Grammar as a Foreign Language", 2015; section 6.3 of "Attention Is All You Need". There each
-word is "XX"; here the model copies it, since one that need not know which word comes next loses count of them
-(docs/tables_measured.md, Table 4, has the difference).
+In the references, each word is replaced with "XX". Here, the model copies the words. Otherwise, it does not need to
+know which word comes next, and loses count of them (docs/tables_measured.md, Table 4, shows the difference).
+
+Reference: Vinyals et al., "Grammar as a Foreign Language", 2015; section 6.3 of "Attention Is All You Need".
 """
 
 import re
@@ -10,12 +11,12 @@ from collections.abc import Sequence
 
 from t2t_keras.tasks.parsing.trees import NAME, TOP, Tree, leaf
 
-UNKNOWN = "XX"  # the part of speech of each word, since a model writes none
-OPENING = rf"\({NAME}"  # a regular expression of the tokens that open a constituent
+UNKNOWN = "XX"  # the part of speech of all words, because a model writes none
+OPENING = rf"\({NAME}"  # a regular expression that matches tokens that open a constituent
 
 
 def linearised(tree: Tree) -> str:
-    """A tree without its `TOP` and parts of speech, depth first: "(S (NP The dog )NP (VP barks )VP )S"."""
+    """Linearises a tree, without its `TOP` and parts of speech: "(S (NP The dog )NP (VP barks )VP )S"."""
     tokens: list[str] = []
     waiting: list[Tree | str] = list(reversed(tree.children if tree.label == TOP else (tree,)))
     while waiting:
@@ -31,15 +32,16 @@ def linearised(tree: Tree) -> str:
 
 
 def finished(words: Sequence[str], linear: str) -> Tree:
-    """The tree over these words that a linearised tree, perhaps a damaged one, comes closest to.
+    """Converts a linearised tree, which may be damaged, to a tree over the given words.
 
-    The written words are laid along the sentence's (`partners`), since a model may have left one out or have written it
-    twice. One that has no partner is left out. A word of the sentence that none stands for goes behind the word before
-    it, and those at the beginning in front of the first that one stands for; all are outermost if no word was written.
+    The written words are aligned with the words of the sentence (`partners`), because a model may omit or repeat words.
+    Written words without a partner are dropped. A word of the sentence that was not written goes after the word before
+    it, and at the beginning of a sentence in front of the first written word. If no word was written, all words go
+    directly below `TOP`.
 
-    A closing bracket closes the innermost constituent whatever its label says, and none does so where none is open.
-    Constituents that remain open close at the end; those without words are left out, and so are tokens that are
-    neither brackets nor words. Parts of speech are `UNKNOWN`.
+    A closing bracket closes the innermost open constituent, regardless of its label, and is dropped if none is open.
+    Constituents that are still open at the end are closed. Constituents without words are dropped, and so are tokens
+    that are neither brackets nor words. Parts of speech are `UNKNOWN`.
     """
     leaves = [leaf(UNKNOWN, word) for word in words]
     tokens = linear.split(" ")
@@ -65,14 +67,17 @@ def finished(words: Sequence[str], linear: str) -> Tree:
 
 
 def partners(written: Sequence[str], words: Sequence[str]) -> list[int | None]:
-    """For each written word the place of the word that it stands for, or None; places rise.
+    """Aligns written words with the words of a sentence by their edit distance.
 
-    As many as possible stand for a word that is the same; others stand for another word between those, the last ones
-    first. Words beyond twice as many as were written are not looked at, so that a short output to an endless text costs
-    little.
+    As many written words as possible are aligned with an equal word. Between these, written words are aligned with
+    unequal words, from the last one backwards. Only the first 2 * len(written) words of the sentence are considered, so
+    that a short output for a very long text costs little.
+
+    Returns:
+        For each written word, the index of its partner in the sentence, or None. The indices increase.
     """
     words = words[: 2 * len(written)]
-    # changes[i][j]: of the first i that were written to the first j words; one that is replaced counts as two.
+    # changes[i][j] is the distance of the first i written words to the first j words; a replacement counts as two.
     changes = [list(range(len(words) + 1))]
     for count, token in enumerate(written, 1):
         above, row = changes[-1], [count]

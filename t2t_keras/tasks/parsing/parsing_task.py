@@ -1,4 +1,4 @@
-"""Constituency parsing (section 6.3 of the paper): words become a tree over them."""
+"""The constituency parsing task (section 6.3 of the paper)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,15 +15,15 @@ _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
 
 
 class ParsingTask(Task):
-    """Words separated by blanks become a constituency tree in brackets, scored as EVALB does.
+    """Parses words separated by blanks into a constituency tree in brackets; scored as by EVALB.
 
-    Files hold trees in brackets, of one or several lines each. The model writes trees without parts of speech; see
+    Files contain trees in brackets, each on one or several lines. The model writes trees without parts of speech; see
     `linear_trees`.
     """
 
     name = "parsing"
     metric = "f1"
-    # A tree has more brackets than words. Search: section 6.3 of the paper.
+    # A tree can have many more brackets than words. The settings of the search are those of section 6.3 of the paper.
     data = {"max_length": 512, "max_length_ratio": 20.0, "target_language": "en"}
     decode = {
         **{"beam_size": 21, "length_penalty": 0.3, "max_length_offset": 300},
@@ -40,14 +40,17 @@ class ParsingTask(Task):
             yield " ".join(tree.words()), str(tree)
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        """As `Task.outputs`; where no tree goes on in another line, a line is an output, empty or of several trees."""
+        """Reads outputs or references; see `Task.outputs`.
+
+        If no tree extends over several lines, each line is an output, which may be empty or have several trees.
+        """
         lines = list(lines)
         if all(line.count("(") == line.count(")") for line in lines):
             return [str(simplified(tree_of_line(line, path, number))) for number, line in enumerate(lines, start=1)]
         return [str(simplified(tree)) for _, tree in read_trees(lines, path)]
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        """The brackets with their labels, and those that are words, so that each is one token."""
+        """Returns the labelled brackets, and the escapes of brackets that are words, so that each is a single token."""
         tokens = {token for reference in references for token in _linear(reference).split(" ")}
         return sorted(token for token in tokens if token[:1] in {"(", ")"} or token in ROUND)
 
@@ -76,7 +79,7 @@ class ParsingTask(Task):
         return [Score(name, value, _EVALB, _COMPARABLE_TO) for name, value in values.items()]
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        """How many sentences have other words than their references, or none; they count as wrong."""
+        """Describes trees whose words differ from the reference, or that have no words; they count as wrong."""
         kinds = {"words other than the reference's": "errors", "no words": "skipped"}
         counts = [(n, compared(*pair)) for n, pair in enumerate(_trees(hypotheses, references), start=1)]
         lines = []
@@ -92,7 +95,7 @@ def _linear(reference: str) -> str:
 
 
 def _trees(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[tuple[Tree, Tree]]:
-    """Each tree, with the parts of speech of its reference, and the reference."""
+    """Yields each tree, with the parts of speech of its reference, and the reference."""
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         expected = tree_of_line(reference)
         yield with_tags(tree_of_line(hypothesis), expected), expected

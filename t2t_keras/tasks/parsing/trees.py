@@ -1,4 +1,4 @@
-"""Constituency trees: read, written in brackets, made simple as parsers are trained on them."""
+"""Constituency trees: reads and writes them in brackets, and simplifies them for training."""
 
 import dataclasses
 import re
@@ -8,12 +8,12 @@ from t2t_keras.errors import InputError
 from t2t_keras.text.repair import repair
 
 TOP = "TOP"  # the bracket around a whole tree
-_TOPS = (TOP, "ROOT", "S1")  # its names in treebanks and in outputs of other parsers
-TRACE = "-NONE-"  # the tag of what is not in the text
+_TOPS = (TOP, "ROOT", "S1")  # names of this bracket in treebanks and in the outputs of other parsers
+TRACE = "-NONE-"  # the tag of traces, which are not in the text
 
-NAME = r"[^ \t\r\n\f\v()]+"  # what a label or a word may be, as a regular expression
+NAME = r"[^ \t\r\n\f\v()]+"  # a regular expression that matches labels and words
 _ATOM = re.compile(rf"[()]|{NAME}")
-# How the Penn Treebank writes brackets that are words; others than round ones need it no more than other words.
+# The escapes of brackets that are words in the Penn Treebank. Only round brackets need to be escaped here.
 _BRACKETS = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 ROUND = {"-LRB-": "(", "-RRB-": ")"}
 
@@ -23,9 +23,9 @@ class Tree:
     """A constituent, or a word with its part of speech.
 
     Attributes:
-        label: of the constituent, or the part of speech.
-        children: constituents and words, in order; none in a word.
-        word: the word, as treebanks write it; None in a constituent.
+        label: label of the constituent, or the part of speech.
+        children: constituents and words, in order; empty for a word.
+        word: the word, as treebanks spell it; None for a constituent.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Tree:
     word: str | None = None
 
     def leaves(self) -> list["Tree"]:
-        """The words with their parts of speech, in order."""
+        """Returns the words with their parts of speech, in order."""
         found, waiting = [], [self]
         while waiting:
             tree = waiting.pop()
@@ -43,11 +43,11 @@ class Tree:
         return found
 
     def words(self) -> list[str]:
-        """The words as a text has them: "(" for "-LRB-"."""
+        """Returns the words as text spells them: "(" for "-LRB-"."""
         return [_unescaped(leaf.word or "") for leaf in self.leaves()]
 
     def __str__(self) -> str:
-        """The tree in brackets, on one line."""
+        """Returns the tree in brackets, on one line."""
         written: list[str] = []
         waiting: list[Tree | str] = [self]
         while waiting:
@@ -63,28 +63,33 @@ class Tree:
 
 
 def leaf(part_of_speech: str, word: str) -> Tree:
-    """A word as a text has it, with its part of speech."""
+    """Returns the tree of a word, which is spelled as in text, and its part of speech."""
     for escaped, bracket in ROUND.items():
         word = word.replace(bracket, escaped)
     return Tree(part_of_speech, word=word)
 
 
 def _unescaped(word: str) -> str:
-    """A word of a treebank as a text has it: round brackets wherever they stand in it, others where they are it."""
+    """Unescapes round brackets anywhere in a word of a treebank, and other brackets if they are the whole word."""
     for escaped, bracket in ROUND.items():
         word = word.replace(escaped, bracket)
     return _BRACKETS.get(word, word)
 
 
 def read_trees(lines: Iterable[str], source: str = "", first: int = 1) -> Iterator[tuple[int, Tree]]:
-    """Reads trees in brackets, of one or several lines each, with the number of the line where each begins.
+    """Yields trees in brackets, each with the number of the line where it begins.
 
-    A tree's outermost bracket may lack a label, as in the Penn Treebank; it is then `TOP`. The first line has the
-    number `first`.
+    A tree may extend over several lines. If its outermost bracket has no label, as in the Penn Treebank, the label is
+    `TOP`.
+
+    Args:
+        lines: the lines.
+        source: name of the file, for messages, which then also have the line; "" for none.
+        first: number of the first line.
 
     Raises:
-        InputError: brackets that are not balanced, text outside of them, or a bracket with words and constituents; with
-            a `source`, a file's name, it names that and the line.
+        InputError: brackets are not balanced, there is text outside of them, a bracket other than the outermost one has
+            no label, or a bracket has a word and something else.
     """
     reader = _Reader(source)
     for number, line in enumerate(lines, first):
@@ -96,24 +101,34 @@ def read_trees(lines: Iterable[str], source: str = "", first: int = 1) -> Iterat
 
 
 def tree_of_line(line: str, source: str = "", number: int = 1) -> Tree:
-    """All trees of a line below one `TOP`, which has no children if there is none; raises as `read_trees`.
+    """Reads all trees of a line, and returns them below a single `TOP`, which has no children for a blank line.
 
-    `number` is that of the line, for messages.
+    Args:
+        line: the line.
+        source: name of the file, for messages.
+        number: number of the line, for messages.
+
+    Raises:
+        InputError: see `read_trees`.
     """
     trees = tuple(tree for _, tree in read_trees([line], source, number))
     return trees[0] if len(trees) == 1 and trees[0].label == TOP and trees[0].word is None else Tree(TOP, trees)
 
 
 class _Reader:
-    """Puts brackets together."""
+    """Builds trees from brackets, labels and words.
+
+    Attributes:
+        began: number of the line where the current tree begins.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self.began = self._line = 1
-        self._open: list[list] = []  # of each open bracket: its label or None, what it contains
+        self._open: list[list] = []  # for each open bracket, its label or None, and its contents
 
     def read(self, atom: str, line: int) -> Tree | None:
-        """Takes the next bracket, label or word; returns a tree if that completes it."""
+        """Reads the next bracket, label or word; returns a tree if it is complete."""
         self._line = line
         if atom == "(":
             if not self._open:
@@ -134,7 +149,7 @@ class _Reader:
         return None
 
     def end(self) -> None:
-        """Raises an error if a tree is not complete."""
+        """Raises an InputError if a tree is not complete."""
         if self._open:
             raise self._error(f"{len(self._open)} brackets of this tree never close", self.began)
 
@@ -142,7 +157,7 @@ class _Reader:
         label, inside = self._open.pop()
         if not self._open:
             label = label or TOP
-        elif label is None and not inside:  # "(())" is what some parsers write who found nothing
+        elif label is None and not inside:  # some parsers write "(())" if they find no tree
             return None
         if label is None:
             raise self._error("a bracket without a label")
@@ -162,7 +177,17 @@ class _Reader:
 def transformed(
     root: Tree, of_word: Callable[[Tree], Tree | None], of_constituent: Callable[[Tree], Tree | None]
 ) -> Tree | None:
-    """A tree of any depth with each part replaced, or removed by None; a constituent after its children."""
+    """Replaces each word and each constituent of a tree, which may have any depth.
+
+    Args:
+        root: the tree.
+        of_word: returns the replacement of a word, or None to remove it.
+        of_constituent: returns the replacement of a constituent, whose children are already replaced, or None to remove
+            it.
+
+    Returns:
+        The new tree, or None if the root was removed.
+    """
     finished: list[list[Tree]] = [[]]
     waiting: list[tuple[Tree, bool]] = [(root, False)]
     while waiting:
@@ -179,10 +204,11 @@ def transformed(
 
 
 def simplified(tree: Tree) -> Tree:
-    """The tree below one `TOP`, without traces, what is empty without them, and the functions of labels.
+    """Simplifies a tree for training.
 
-    "NP-SBJ=2" becomes "NP", and an outermost "ROOT" or "S1" is a `TOP`. Words become what a repaired text has, without
-    blanks: a no-break space in a word becomes "_". A tree of traces alone becomes a `TOP` without children.
+    The result has a single `TOP`, which replaces an outermost "ROOT" or "S1". Traces, and constituents that contain
+    only traces, are removed; a tree of traces becomes a `TOP` without children. Functions are removed from labels:
+    "NP-SBJ=2" becomes "NP". Words are spelled as in repaired text, with "_" instead of blanks such as a no-break space.
     """
     below = tree.children if tree.label in _TOPS and tree.word is None else (tree,)
     return transformed(Tree(TOP, below), _plain_word, _plain) or Tree(TOP)

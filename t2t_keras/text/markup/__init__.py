@@ -1,1 +1,1 @@
-"""Text with tags and placeholders: what of it is translated, and the tags' places in the translation."""
+"""Documents with tags and placeholders: extracts the text to translate, and places the markup in translations."""

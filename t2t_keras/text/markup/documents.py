@@ -1,4 +1,4 @@
-"""Documents with markup: what of them is translated, and the documents that translations make."""
+"""Splits documents with markup into segments to translate, and fills in the translations."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -13,20 +13,25 @@ Markup = Literal["html", "xml", "placeholders"]
 
 @dataclasses.dataclass(frozen=True)
 class MarkedDocument:
-    """A document cut into what stays as it is and what is translated.
+    """A document, split into segments to translate and text that stays unchanged.
 
     Attributes:
-        pieces: both, in order.
+        pieces: the segments, and the unchanged text as strings, in order.
     """
 
     pieces: tuple[str | Segment, ...]
 
     @classmethod
     def parsed(cls, text: str, markup: Markup, name: str) -> "MarkedDocument":
-        """The document of a text: HTML, XML, or a line that has nothing but placeholders.
+        """Parses a document.
+
+        Args:
+            text: the document.
+            markup: "html", "xml", or "placeholders" for a line of text with placeholders but without tags.
+            name: name of the document, for messages.
 
         Raises:
-            InputError: XML that is not well-formed; names the document, called `name`, and the line.
+            InputError: the XML is not well-formed; names the document and the line.
         """
         if markup == "placeholders":
             return cls(tuple(segments([Part("text", text)], is_escaped=False)))
@@ -35,10 +40,10 @@ class MarkedDocument:
 
     @property
     def segments(self) -> list[Segment]:
-        """What is translated."""
+        """The segments to translate."""
         return [piece for piece in self.pieces if isinstance(piece, Segment)]
 
     def filled(self, translations: Sequence[AlignedText]) -> str:
-        """The document with a translation in place of each segment."""
+        """Returns the document with each segment replaced by its translation."""
         remaining: Iterator[AlignedText] = iter(translations)
         return "".join(piece if isinstance(piece, str) else placed(piece, next(remaining)) for piece in self.pieces)

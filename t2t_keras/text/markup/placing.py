@@ -1,4 +1,4 @@
-"""Puts a sentence's tags and placeholders into its translation, each once, where the words beside them went."""
+"""Places the tags and placeholders of a sentence in its translation, each once, according to the word alignment."""
 
 import bisect
 import collections
@@ -16,12 +16,12 @@ from t2t_keras.text.words import is_of_word, units
 
 @dataclasses.dataclass(frozen=True)
 class AlignedText:
-    """A translation and where it comes from.
+    """A translation and its alignment with the source.
 
     Attributes:
         text: the translation.
-        links: (start, end, start, end) of characters: a piece of the translation, and the one of the source that it
-            comes from.
+        links: (start, end, source start, source end) of aligned pieces, as character positions in the translation and
+            in the source.
     """
 
     text: str
@@ -30,12 +30,12 @@ class AlignedText:
 
 @dataclasses.dataclass(frozen=True)
 class _Unit:
-    """A word of the translation, or a character of none.
+    """A word of the translation, or a character that is not part of a word.
 
     Attributes:
-        text: it.
-        source: the number of the source's unit that it comes from, or -1.
-        blank: the blank that stands before it, or "".
+        text: the word or character.
+        source: index of the source unit that it is aligned with, or -1.
+        blank: the blank before it, or "".
     """
 
     text: str
@@ -45,7 +45,7 @@ class _Unit:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """A mark and the units that it has in the translation, which are none for what has no text."""
+    """A mark and the range of units of the translation that it encloses, which is empty for a mark without text."""
 
     mark: Mark
     start: int
@@ -53,14 +53,14 @@ class _Place:
 
 
 def placed(segment: Segment, translation: AlignedText) -> str:
-    """The translation of a sentence with all its markup; nesting is that of the source, whatever the links are."""
+    """Returns the translation of a sentence with all its markup; tags are always nested as in the source."""
     own = _units(segment, translation)
     num_sources = len(units(segment.text))
     pieces = list(_written(segment.marks, own, (0, len(own)), (0, num_sources)))
     text, last, pending = "", None, ""
     for piece in pieces:
         if isinstance(piece, str):
-            # A blank comes after the end tags and before the start tags.
+            # A blank goes after the end tags and before the start tags.
             pending += piece
             continue
         blank = (getattr(piece, "blank", "") or " ") if last is not None and _has_blank(last, piece) else ""
@@ -72,7 +72,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
 
 
 def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
-    """The units of a translation, without placeholders: the model was given none."""
+    """Returns the units of a translation, except for placeholders, which the model must have invented."""
     text = translation.text
     sources, targets = units(segment.text), units(text)
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
@@ -91,9 +91,14 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
 
 
 def _shared(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The numbers of those places, which are disjoint and in order, that share characters with a range, and how many.
+    """Yields the index of each place that overlaps a range, and the number of common characters.
 
-    A text may have thousands of places and of ranges, so that these are found and not searched for.
+    Uses binary search, because a text may have thousands of places and of ranges.
+
+    Args:
+        places: disjoint ranges (start, end) in order.
+        start: start of the range.
+        end: end of the range.
     """
     for number in range(bisect.bisect_right(places, start, key=lambda place: place[1]), len(places)):
         first, last = places[number]
@@ -105,7 +110,14 @@ def _shared(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator
 def _written(
     marks: Sequence[Mark], own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
 ) -> Iterator[str | _Unit | Mark]:
-    """Tags, as strings, and units and single marks of a range, in order."""
+    """Yields the tags (as strings), the units, and the marks without text of a range, in order.
+
+    Args:
+        marks: the marks in the range.
+        own: the units of the translation.
+        target: the range of units of the translation.
+        source: the corresponding range of units of the source.
+    """
     points: dict[int, list[Mark]] = collections.defaultdict(list)
     elements: dict[int, _Place] = {}
     for each in _places(marks, own, target, source):
@@ -132,7 +144,10 @@ def _written(
 def _places(
     marks: Sequence[Mark], own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
 ) -> list[_Place]:
-    """The places of marks, in their order; elements get disjoint ranges, those of most words first."""
+    """Returns the places of marks, in the order of the marks; arguments as in `_written`.
+
+    Elements get disjoint ranges, and those with the most words in the source are placed first.
+    """
     found: dict[int, _Place] = {}
     is_free = [True] * len(own)
     elements = [number for number, mark in enumerate(marks) if mark.closing and mark.end > mark.start]
@@ -155,9 +170,10 @@ def _places(
 
 
 def _span(mark: Mark, own: Sequence[_Unit], target: tuple[int, int], is_free: Sequence[bool]) -> tuple[int, int]:
-    """The free units, next to each other, that are an element's most of all, and the fewest others; (0, 0) if none are.
+    """Returns the range of free units that fits an element best; (0, 0) if no free unit comes from the element.
 
-    This is the range of the largest sum where its own units count 1 and others -1, found in one pass.
+    In this range, the sum of weights is largest: units from the element have the weight 1, other units -1, and
+    punctuation half of that. It is found in one pass (Kadane's algorithm).
     """
     best, span = 0.0, (0, 0)
     total, start = 0.0, target[0]
@@ -176,10 +192,16 @@ def _span(mark: Mark, own: Sequence[_Unit], target: tuple[int, int], is_free: Se
 
 
 def _point(mark: Mark, own: np.ndarray, source: tuple[int, int], allowed: np.ndarray) -> int:
-    """Where a mark without text stands: by the word after it or, where it is attached to that, the one before it.
+    """Returns the position of a mark without text: before the unit that follows it in the source, if possible.
 
-    `own` are the sources of a range of units, of those that come from `source`; `allowed` are places among them, of
-    which one is returned. A sentence may have thousands of marks: what is done for each is done by arrays.
+    A mark that is attached only to the unit before it goes after this unit instead. The computation is vectorised,
+    because a sentence may have thousands of marks.
+
+    Args:
+        mark: the mark.
+        own: source indices of the units in a range of the translation, int [units].
+        source: the corresponding range of units of the source.
+        allowed: possible positions in the range, int [positions].
     """
     before = 1 + np.flatnonzero(own == mark.start - 1) if mark.start > source[0] else own[:0]
     after = np.flatnonzero(own == mark.end) if mark.end < source[1] else own[:0]
@@ -188,7 +210,8 @@ def _point(mark: Mark, own: np.ndarray, source: tuple[int, int], allowed: np.nda
         choices = [*before[-1:], *after[:1]]
     if choices:
         return int(allowed[np.abs(allowed - choices[0]).argmin()])
-    # Units that would stand on the wrong side of it: each that is passed, and is from behind the mark, is one more.
+    # The number of units on the wrong side of each position, up to a constant: each unit before the position adds 1 if
+    # it comes from after the mark, and -1 otherwise.
     misplaced = np.concatenate([[0], np.cumsum(np.where(own >= mark.start, 1, -1))])
     return int(allowed[misplaced[allowed].argmin()])
 

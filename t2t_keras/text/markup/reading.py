@@ -1,4 +1,4 @@
-"""Cuts documents into text and markup; joined again, the parts are the document, character by character."""
+"""Splits documents into text and markup; the joined parts are exactly the document."""
 
 import collections
 import dataclasses
@@ -34,11 +34,11 @@ class Part:
     """A piece of a document.
 
     Attributes:
-        kind: "text"; "start" or "end", a tag; or "whole", anything that stays as it is, such as a comment.
-        raw: its characters.
-        name: the element's name, of a tag.
-        is_inline: whether it may stand within a sentence.
-        is_kept: whether its element stays as it is, of a start tag.
+        kind: "text"; "start" or "end" for a tag; or "whole" for anything that stays unchanged, such as a comment.
+        raw: characters of the piece.
+        name: name of the element, for a tag.
+        is_inline: whether the piece may stand within a sentence.
+        is_kept: whether the whole element stays unchanged, for a start tag.
     """
 
     kind: Literal["text", "start", "end", "whole"]
@@ -49,7 +49,11 @@ class Part:
 
 
 class _HtmlReader(HTMLParser):
-    """Notes where each tag, comment or text begins."""
+    """Records where each tag, comment or text begins.
+
+    Attributes:
+        begun: character position and part, without its `raw` text, in order.
+    """
 
     def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -92,7 +96,10 @@ class _HtmlReader(HTMLParser):
     handle_pi = unknown_decl = handle_comment
 
     def parse_marked_section(self, i: int, report: int = 1) -> int:
-        """The place after "<![...", which is a comment for HTML5 unless it is CDATA; Python refuses most of it."""
+        """Returns the end of a section "<![...", which in HTML5 is a comment unless it is CDATA.
+
+        The method of the base class raises an error for most other sections.
+        """
         if not self.rawdata.startswith("<![CDATA[", i):
             return self.parse_bogus_comment(i)
         end = self.rawdata.find("]]>", i)
@@ -103,15 +110,21 @@ class _HtmlReader(HTMLParser):
 
 
 def html_parts(document: str) -> list[Part]:
-    """The parts of an HTML document, or of a piece of one."""
+    """Returns the parts of an HTML document or fragment."""
     return _with_kept(_merged(_HtmlReader(document).begun, document))
 
 
 def xml_parts(document: str, name: str) -> list[Part]:
-    """The parts of an XML document; an element is inline if it stands beside text.
+    """Returns the parts of an XML document.
+
+    An element is inline if its parent contains text or is inline.
+
+    Args:
+        document: the document.
+        name: name of the document, for messages.
 
     Raises:
-        InputError: it is not well-formed; names the document and the line.
+        InputError: the document is not well-formed; names the document and the line.
     """
     encoded = document.encode("utf-8")
     parser = xml.parsers.expat.ParserCreate("utf-8")
@@ -151,7 +164,7 @@ def xml_parts(document: str, name: str) -> list[Part]:
         "StartCdataSectionHandler": lambda: data(True),
         "EndCdataSectionHandler": lambda: data(False),
         "EndDoctypeDeclHandler": after_doctype,
-        "DefaultHandler": default,  # with it, no entity is expanded
+        "DefaultHandler": default,  # prevents the expansion of entities
         "XmlDeclHandler": lambda *_: add(Part("whole", "", is_inline=False)),
     }
     for handler, function in handlers.items():
@@ -165,8 +178,8 @@ def xml_parts(document: str, name: str) -> list[Part]:
 
 
 def _merged(begun: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
-    """The parts that begin at these characters of a document, or bytes of an encoded one."""
-    if document and (not begun or begun[0][0]):  # what no part begins with
+    """Returns parts with their `raw` text, from the positions (of characters or bytes) at which they begin."""
+    if document and (not begun or begun[0][0]):  # the document begins with text that no part covers
         begun = [(0, Part("whole", "", is_inline=False)), *begun]
     places = [place for place, _ in begun]
     pieces = [document[a:b] for a, b in itertools.pairwise([*places, len(document)])]
@@ -175,7 +188,7 @@ def _merged(begun: Sequence[tuple[int, Part]], document: str | bytes) -> list[Pa
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
-    """Joins pieces of text that are side by side, and the two halves of an empty tag."""
+    """Joins adjacent parts of text, and the start and end of an empty-element tag."""
     joined: list[Part] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -189,7 +202,7 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
 
 
 def _with_levels(parts: Sequence[Part]) -> list[Part]:
-    """Makes those elements of an XML document inline whose parents have text themselves."""
+    """Makes the elements of an XML document inline whose parents contain text or are inline, and no others."""
     parents: list[int] = [-1]
     has_text: set[int] = set()
     parent_of = []
@@ -212,10 +225,10 @@ def _with_levels(parts: Sequence[Part]) -> list[Part]:
 
 
 def _with_kept(parts: Sequence[Part]) -> list[Part]:
-    """Makes one part of each element that stays as it is.
+    """Merges each element that stays unchanged into one part.
 
-    One that is never closed goes to the end of the document, as in browsers, if its content is no text; of a paragraph
-    or another element whose end HTML lets be left out, only the start tag stays.
+    As in browsers, an element of `_KEPT` without an end tag extends to the end of the document. For other elements
+    without one, such as paragraphs, whose end tag is optional in HTML, only the start tag stays unchanged.
     """
     opened: dict[str, list[int]] = collections.defaultdict(list)
     ends: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The sentences of a document: their text as a model reads it, and the tags and placeholders that it does not see."""
+"""Extracts the segments of a document: the text that a model reads, and the tags and placeholders that it does not."""
 
 import bisect
 import collections
@@ -13,28 +13,28 @@ from t2t_keras.text.words import is_of_word, units
 
 _BRACES = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _CONVERSION = r"(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
-# After a digit it is a percent sign, as in the German "10%ige", and before a hyphen without a width, as in the Swedish
-# "3 %-enheter".
+# After a digit, "%" is a percent sign, as in the German "10%ige". So it is before a hyphen without a width, as in the
+# Swedish "3 %-enheter".
 PLACEHOLDER = re.compile(rf"[$%]?{_BRACES}|%\(\w+\){_CONVERSION}|(?<!\d)%(?:\d+\$)?{_CONVERSION}|%%")
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _ITEM = re.compile(f"(?P<entity>{_ENTITY.pattern})|(?P<placeholder>{PLACEHOLDER.pattern})")
 _BLANKS = " \t\n\r\f"
-# Elements within each other; tags further inside are cut at, as those without a partner are.
+# The deepest nesting of elements in a segment. Deeper tags end a segment, as tags without a partner do.
 _DEEPEST = 100
 
 
 @dataclasses.dataclass
 class Mark:
-    """An element, or a single tag or placeholder, in a sentence.
+    """An element, a single tag, or a placeholder in a segment.
 
     Attributes:
-        opening: its start tag, or all of it.
-        closing: its end tag; "" if it has none.
-        start: the first unit of the source within it, or the one that it stands before.
-        end: the unit after the last one within it.
-        children: what else is within it.
-        blank_before: whether a blank stands before it; None at the beginning of the sentence.
-        blank_after: likewise.
+        opening: the start tag of an element, or a whole single tag or placeholder.
+        closing: the end tag; "" if there is none.
+        start: index of the first source unit within the mark, or after it if the mark has no text.
+        end: index after the last source unit within the mark.
+        children: marks within the mark.
+        blank_before: whether a blank precedes the mark; None at the beginning of the segment.
+        blank_after: whether a blank follows a mark without text; None at the end of the segment.
     """
 
     opening: str
@@ -47,22 +47,22 @@ class Mark:
 
     @property
     def raw(self) -> str:
-        """It and what is within it, without text."""
+        """The markup of the mark and its children, without text."""
         return self.opening + "".join(child.raw for child in self.children) + self.closing
 
 
 @dataclasses.dataclass
 class Segment:
-    """A sentence, or several.
+    """One or more sentences that are translated together.
 
     Attributes:
-        text: what is translated.
-        marks: what the text is without.
-        before: blanks that stood before it.
-        after: blanks that stood after it.
-        entities: how the document spells characters that it does not have as they are.
-        line: the document's line in which it begins, from 1.
-        is_escaped: whether text is written with entities.
+        text: the text to translate, without marks.
+        marks: the marks that were removed from the text.
+        before: blanks before the segment.
+        after: blanks after the segment.
+        entities: spelling of characters that the document writes as entities.
+        line: line of the document in which the segment begins, from 1.
+        is_escaped: whether the document uses entities.
     """
 
     text: str
@@ -75,7 +75,12 @@ class Segment:
 
 
 def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Segment]:
-    """What stays as it is and what is translated, in order; `is_escaped` says whether text has entities."""
+    """Divides a document into segments to translate and strings that stay unchanged, in order.
+
+    Args:
+        parts: parts of the document.
+        is_escaped: whether the text uses entities.
+    """
     done: list[str | Segment] = []
     run: list[Part] = []
     line = 1
@@ -101,10 +106,10 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
 
 
 def _of_run(run: Sequence[Part]) -> list[list[Part]]:
-    """Cuts inline parts at tags without a partner among them, and at what stands before or after all text."""
+    """Splits a run of inline parts at tags without a partner in the run, and around parts outside of the text."""
     partners: dict[int, int] = {}
     opened: list[int] = []
-    names: collections.Counter[str] = collections.Counter()  # of those that are open
+    names: collections.Counter[str] = collections.Counter()  # of the open elements
     for number, part in enumerate(run):
         if part.kind == "start":
             opened.append(number)
@@ -116,7 +121,7 @@ def _of_run(run: Sequence[Part]) -> list[list[Part]]:
             if len(opened) < _DEEPEST:
                 partners[first] = number
     alone = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
-    # What is cut at a tag cannot be within an element.
+    # An element must not extend over a cut, so its tags become cuts too.
     while cut := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in alone)}:
         for first, last in cut:
             del partners[first]
@@ -131,7 +136,7 @@ def _of_run(run: Sequence[Part]) -> list[list[Part]]:
 
 
 def _trimmed(piece: Sequence[Part]) -> list[list[Part]]:
-    """What stands before the first text or element, this, and what stands after the last."""
+    """Separates the parts before the first text or element and after the last one; leaves out empty lists."""
     inner = [n for n, part in enumerate(piece) if part.kind != "whole" and (part.kind != "text" or part.raw.strip())]
     if not inner:
         return [list(piece)]
@@ -140,17 +145,17 @@ def _trimmed(piece: Sequence[Part]) -> list[list[Part]]:
 
 
 class _Builder:
-    """Collects a sentence's text and marks."""
+    """Collects the text and the marks of a segment."""
 
     def __init__(self, is_escaped: bool) -> None:
         self.text, self.before = "", ""
         self.entities: dict[str, str] = {}
         self._is_escaped = is_escaped
         self._blanks, self._after_point = "", False
-        self._is_apart = False  # what comes next is another word for the model, whatever stands between
+        self._is_apart = False  # whether the model should see the next character as the start of a new word
         self.top = Mark("")
         self._open = [self.top]
-        self._points: list[Mark] = []  # that nothing came after yet
+        self._points: list[Mark] = []  # marks without text that nothing follows yet
 
     def add_text(self, raw: str) -> None:
         place = 0
@@ -198,7 +203,7 @@ class _Builder:
         self._open[-1].children.append(point)
         self._points.append(point)
         self._after_point = True
-        # The model should see two words where a placeholder is between them.
+        # If a placeholder separates two words, the model should not see them as one.
         self._is_apart = self._is_apart or bool(self._blanks) or not (joins or is_first)
         self._blanks = ""
 
@@ -211,7 +216,7 @@ class _Builder:
     def close(self, raw: str) -> None:
         mark = self._open.pop()
         mark.closing, mark.end = raw, len(self.text)
-        if mark.start == mark.end:  # without text it stands like a single tag
+        if mark.start == mark.end:  # an element without text is placed like a single tag
             self._points.append(mark)
 
 
@@ -221,7 +226,7 @@ def _segment(piece: Sequence[Part], line: int, is_escaped: bool) -> Segment:
     for number, part in enumerate(piece):
         if part.kind == "text":
             raw = part.raw
-            if number == len(piece) - 1:  # blanks at the end stay where they are
+            if number == len(piece) - 1:  # blanks at the end are not part of the text
                 trailing = raw[len(raw.rstrip(_BLANKS)) :]
                 raw = raw.rstrip(_BLANKS)
             builder.add_text(raw)
@@ -240,7 +245,7 @@ def _segment(piece: Sequence[Part], line: int, is_escaped: bool) -> Segment:
 
 
 def _count_units(mark: Mark, middles: Sequence[float]) -> None:
-    """Makes numbers of units of positions in the text."""
+    """Converts positions in the text to indices of units, in place; `middles` are the middle positions of all units."""
     for name in ("start", "end"):
         setattr(mark, name, bisect.bisect_left(middles, getattr(mark, name)))
     for child in mark.children:
