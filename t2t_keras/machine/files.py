@@ -11,7 +11,7 @@ import socket
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -124,13 +124,24 @@ def write_json(path: Path, values: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path) -> Any:
-    """Reads a JSON file, or returns None if it does not exist; raises an InputError if the contents are not JSON."""
+def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values) -> Any:
+    """Reads a JSON file and converts its contents.
+
+    Args:
+        path: the file.
+        made: converts the JSON values.
+
+    Returns:
+        The result of `made`, or None if the file does not exist.
+
+    Raises:
+        InputError: the contents are not JSON, or `made` rejects them.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return made(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from error
 
 
