@@ -124,12 +124,13 @@ def write_json(path: Path, values: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values) -> Any:
+def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
     """Reads a JSON file and converts its contents.
 
     Args:
         path: the file.
         made: converts the JSON values.
+        advice: text at the end of the error message.
 
     Returns:
         The result of `made`, or None if the file does not exist.
@@ -142,7 +143,7 @@ def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values) ->
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error!r}") from error
+        raise InputError(f"{path} is damaged: {error!r}{advice}") from error
 
 
 def read_note(path: Path) -> dict[str, Any]:
