@@ -28,7 +28,6 @@ from . import program, remote_paths, remote_training
 from .flag_groups import extensions
 
 if TYPE_CHECKING:
-    from t2t_keras.training.devices.micro_batch import MicroBatch
     from t2t_keras.training.trainer import Outcome
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
@@ -50,13 +49,6 @@ _MODEL_PARALLEL = flags.DEFINE_integer(
     "model_parallel",
     1,
     "Devices of a replica, which share one copy of the weights; more than 1 with Keras on JAX alone.",
-)
-
-_FIT_TO_MEMORY = flags.DEFINE_bool(
-    "fit_to_memory",
-    False,
-    "Try, in processes of their own, which power of two of tokens a device can take at once, and run its share of the "
-    "global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
 )
 flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}
@@ -84,18 +76,14 @@ def _train(run: Run) -> "Outcome":
         if not _may_have_company():
             _beginning(run)  # raises before TensorFlow is imported, which takes seconds
     from t2t_keras.training.backends import make_devices, make_workers, need_static_shapes
-    from t2t_keras.training.devices.micro_batch import fit_to_memory
     from t2t_keras.training.trainer import Trainer
 
-    found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
     strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value, _MODEL_PARALLEL.value)
     workers = make_workers(strategy)
     with remote_training.held(run.path, workers):
         run = Run(run.path)  # as it was fetched
         with workers.raising_worker_lost(), workers.fail_together():
             data, config, init_from = _beginning(run, need_static_shapes(strategy))
-        if found:
-            config = fit_to_memory(run, config, found, workers)
         trainer = Trainer(run, config, data, strategy, init_from)
         if workers.is_chief:
             tell(*map(remote.with_urls, trainer.account))
@@ -112,25 +100,6 @@ def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, 
     """The data, the settings (see `_config`), and the run to begin from; raises where flags and files are wrong."""
     data = PreparedData.open(_data_dir(run))
     return data, _config(run, data, on_static_shapes), _init_from(run)
-
-
-def _find_micro_batch(run: Run) -> "MicroBatch":
-    """Finds how much of a batch fits into the memory of this machine's devices."""
-    from t2t_keras.training.backends import is_on_jax
-    from t2t_keras.training.devices.micro_batch import find_micro_batch
-    from t2t_keras.training.devices.strategy import find_devices
-
-    if is_on_jax():
-        raise InputError("--fit_to_memory: not with Keras on JAX; set train.accumulation_steps")
-    if _MODEL_PARALLEL.value != 1:
-        raise InputError("--fit_to_memory and --model_parallel exclude each other")
-    if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
-        raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")
-    remote_training.fetch_settings(run.path)
-    data = PreparedData.open(_data_dir(run))
-    devices = find_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
-    config = _config(run, data)
-    return find_micro_batch(run, config, data, devices, tell)
 
 
 def _data_dir(run: Run) -> str:

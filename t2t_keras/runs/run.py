@@ -7,7 +7,6 @@
     tensorboard/      scalars
     metrics.jsonl     one JSON object per line
     curves.svg        plots of these metrics
-    micro_batch.json  how much of a batch fits on a device, if it was measured
     .lock             held by the process that trains the run
 
 Translation needs no other files. An exported model (`t2t_keras.export`) arranges its configuration, vocabulary and
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError, named
 from t2t_keras.machine import remote
-from t2t_keras.machine.files import local_path, read_note, replacing
+from t2t_keras.machine.files import local_path, replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_version
@@ -78,7 +77,6 @@ class Run:
         self.checkpoints_path = self.path / "checkpoints"
         self.tensorboard_path = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"
-        self.micro_batch_path = self.path / "micro_batch.json"
         self.curves_path = self.path / "curves.svg"
 
     @property
@@ -194,16 +192,6 @@ class Run:
             if contents is not None:
                 _write(path, contents)
 
-    @property
-    def micro_batch(self) -> dict[str, Any]:
-        """The values recorded by `note_micro_batch`; empty if there are none."""
-        return read_note(self.micro_batch_path)
-
-    def note_micro_batch(self, note: Mapping[str, Any]) -> None:
-        """Records how much of a batch fits on a device."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.micro_batch_path, (json.dumps(note, indent=2) + "\n").encode("utf-8"))
-
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps other training processes out of the directory; see `machine.locking.locked`."""
         return locked(self.path, verb="train", participle="trained", flag="--model_dir")
@@ -211,7 +199,7 @@ class Run:
     def remove_leftovers(self) -> None:
         """Removes the temporary files of a killed process; the caller must hold the lock."""
         vocabularies = self.vocab_path, source_vocabulary(self.vocab_path)
-        for path in (self.config_path, *vocabularies, self.metrics_path, self.micro_batch_path, self.curves_path):
+        for path in (self.config_path, *vocabularies, self.metrics_path, self.curves_path):
             for leftover in self.path.glob(f".{path.name}.*.tmp"):
                 leftover.unlink()
 

@@ -145,13 +145,11 @@ def results(folder, stopped):
         "weights of corpora": [new, data_dir, tiny, "--set=train.corpus_weights=1,2"],
         "frozen nothing": [new, data_dir, tiny, "--set=train.frozen=encodr/*"],
         "small batch": [new, data_dir, tiny, "--set=train.tokens_per_batch=3"],
-        "automatic and not": [new, data_dir, tiny, "--fit_to_memory", "--set=train.accumulation_steps=2"],
         "a file": [f"--model_dir={folder / 'a_file'}", data_dir, tiny],
-        "an export": [f"--model_dir={folder / 'export'}", data_dir, tiny, "--fit_to_memory"],
+        "an export": [f"--model_dir={folder / 'export'}", data_dir, tiny],
         "a bucket": ["--model_dir=s3:/mine/run", data_dir, tiny],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "split weights": [new, data_dir, tiny, "--model_parallel=2"],
-        "split weights and memory": [new, data_dir, tiny, "--model_parallel=2", "--fit_to_memory"],
         "no model_dir": [data_dir, tiny],
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
         # Settings and data are those of the other run.
@@ -296,13 +294,11 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("weights of corpora", ["train.corpus_weights has 2 values", "corpora: 1"]),
         ("frozen nothing", ["train.frozen: no weight's name fits 'encodr/*'"]),
         ("small batch", ["train.tokens_per_batch=3", "at least"]),
-        ("automatic and not", ["--fit_to_memory", "train.accumulation_steps", "exclude"]),
         ("a file", ["a_file"]),
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),
         ("a bucket", ["--model_dir=s3:/mine/run is no path of this machine's file system"]),
         ("negative replicas", ["--replicas", "-1"]),
         ("split weights", ["--model_parallel=2", "KERAS_BACKEND=jax"]),
-        ("split weights and memory", ["--fit_to_memory", "--model_parallel", "exclude"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

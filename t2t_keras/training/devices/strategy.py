@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -73,45 +73,6 @@ def _tpu_strategy() -> tf.distribute.Strategy:
     except (ValueError, OSError, tf.errors.OpError) as error:
         raise InputError(f"TPU_NAME={place}: no TPU can be reached: {' '.join(str(error).split())[:200]}") from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-class LocalDevices(NamedTuple):
-    """The devices of this machine that `make_strategy` would use.
-
-    Attributes:
-        strategy: name of a strategy for only this machine's devices.
-        replicas: number of replicas on this machine.
-        all_replicas: number of replicas of all workers.
-        worker: this worker's index.
-    """
-
-    strategy: str
-    replicas: int
-    all_replicas: int
-    worker: int
-
-
-def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> LocalDevices:
-    """Returns the devices that `make_strategy` would use, without allocating their memory.
-
-    Args:
-        name: see `make_strategy`.
-        replicas: see `make_strategy`.
-        cluster: see `make_strategy`.
-
-    Raises:
-        InputError: as `make_strategy`, and for a TPU, which only one process at a time can use.
-    """
-    if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
-        raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
-    _check(name, replicas)
-    workers = _find_workers(name, cluster)
-    gpus = 0 if name == "cpu" else len(tf.config.list_physical_devices("GPU"))
-    if workers is None or len(workers.addresses) == 1:
-        _check_gpus(name, replicas, gpus)
-    here = replicas or max(gpus, 1)
-    count, index = (len(workers.addresses), workers.index) if workers else (1, 0)
-    return LocalDevices("mirrored" if gpus else "cpu", here, here * count, index)
 
 
 def is_tpu(strategy: Any) -> bool:

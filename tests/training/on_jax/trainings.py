@@ -80,7 +80,7 @@ def main(data_dir: str, folder: str, last: str) -> None:
     (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     flags = launch_flags(path / "refused", data)
-    (path / "refused_program.json").write_text(json.dumps(ended([*flags, "--fit_to_memory"])))
+    (path / "refused_program.json").write_text(json.dumps(ended([*flags, "--model_parallel=0"])))
     uninterrupted, killed = path / "uninterrupted", path / "killed"
     assert train(uninterrupted, data, **SPLIT, **WITH_DROPOUT).step == 4
     shutil.copytree(uninterrupted, killed)
