@@ -52,7 +52,7 @@ def main() -> None:
         for step in range(args.rounds):
             for name, save in ways.items():
                 first, *rest = _gaps(training, batches, functools.partial(save, 2 * step))
-                writer.finish(lambda: False)
+                writer.wait()
                 usual = statistics.median(rest[-4:])
                 stalls[name].append(first - usual)
                 others[name].append(sum(gap - usual for gap in rest))

@@ -12,7 +12,7 @@ from t2t_keras.machine import remote_exports
 from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import Mirror, files_of
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.checkpoint_files import STEP_NAME
+from t2t_keras.runs.checkpoints import STEP_NAME
 
 _Role = Callable[[str], contextlib.AbstractContextManager[str]]
 

@@ -1,39 +1,132 @@
-"""Saves, finds and deletes the checkpoints of a run.
+"""The checkpoints of a run: each is written atomically, and verified when it is read.
 
-The run's directory `checkpoints` contains a directory per step, such as `step_00001000` (see `checkpoint_files`),
-directories of averages, such as `averaged_last5`, and `best.json`, which names the best step.
+A checkpoint is a directory in the run's `checkpoints` directory: `step_00001000` for a step, or another name, such as
+`averaged_last5`. It is renamed to its final name once all its files are on disk:
+
+    weights.npz     arrays by name
+    optimizer.npz   arrays by name; absent if only weights were saved
+    ema.npz         arrays by name; only if moving averages of the weights are kept
+    state.json      format, step, the trainer's state, the SHA-256 of each file, and a checksum of these values
+
+The state has a record of each validation so far. The best checkpoint follows from the records of the newest one.
 """
 
+import contextlib
 import dataclasses
+import hashlib
+import json
 import logging
+import os
 import re
-from collections.abc import Mapping
+import shutil
+import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.errors import InputError
-from t2t_keras.machine.files import read_json, read_note, write_json
-from t2t_keras.machine.locking import locked
-from t2t_keras.runs import checkpoint_files
-from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
+import numpy as np
 
-_BEST = "best.json"
+from t2t_keras.errors import InputError, explained
+from t2t_keras.machine.files import DAMAGED_NPZ, read_note, sha256, write_json
+from t2t_keras.machine.locking import locked
+
+Arrays = Mapping[str, np.ndarray]
+
+STATE = "state.json"
+STEP_NAME = re.compile(r"step_(\d{8,})")
+VALIDATIONS = "validations"  # key in the state of a step, for the records of the validations so far
+
+_TEMPORARY = ".tmp_"  # prefix of a directory that is being written or deleted
+_DELETED = ".deleted"
+_EVERY_STEP = "step_*"
+_FORMAT = 2
+_WEIGHTS_FILES = ("weights.npz", "ema.npz")
 _ORDER = "order"  # key in the state of an average, for a number that grows with each new average
 
 
 @dataclasses.dataclass(frozen=True)
-class Best:
-    """The best checkpoint so far.
+class Checkpoint:
+    """A checkpoint on disk that `load` has verified; its arrays are read from disk on each access.
 
     Attributes:
-        step: step of the checkpoint.
+        path: directory of the checkpoint.
+        step: number of updates before it was saved.
+        state: the state that it was saved with; JSON values.
+    """
+
+    path: Path
+    step: int
+    state: dict[str, Any]
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The model's weights by name."""
+        return read_arrays(self.path / "weights.npz")
+
+    @property
+    def optimizer(self) -> dict[str, np.ndarray]:
+        """The optimizer's arrays by name; raises an InputError if only weights were saved."""
+        return read_arrays(self.path / "optimizer.npz")
+
+    @property
+    def ema(self) -> dict[str, np.ndarray] | None:
+        """The moving averages of the weights by name, or None if none were saved."""
+        path = self.path / "ema.npz"
+        return read_arrays(path) if path.exists() else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """The record of a validation.
+
+    Attributes:
+        step: step of the validated checkpoint.
         metric: "loss", or the task's score, such as "bleu".
         value: value of the metric.
+        is_scheduled: whether the validation was due at this step; False if a limit ended the training there.
     """
 
     step: int
     metric: str
     value: float
+    is_scheduled: bool = True
+
+    @property
+    def gain(self) -> float:
+        """The value as a number of which larger is better."""
+        return -self.value if self.metric == "loss" else self.value
+
+
+def best_of(validations: Sequence[Validation]) -> Validation | None:
+    """Returns the first of the best validations, or None if there are none."""
+    return max(validations, key=lambda validation: validation.gain, default=None)
+
+
+def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
+    """Opens a checkpoint and verifies its files.
+
+    Args:
+        path: directory of the checkpoint.
+        weights_only: whether to skip verifying the optimizer's file, which is the largest.
+
+    Raises:
+        InputError: the directory is not a checkpoint, its format is unknown, or a file is missing or damaged.
+    """
+    path = Path(path)
+    document = _read_document(path)
+    for name, expected in document["sha256"].items():
+        if weights_only and name not in _WEIGHTS_FILES:
+            continue
+        with explained(f"{path / name} cannot be read"):
+            actual = sha256(path / name)
+        if actual != expected:
+            raise InputError(f"{path / name} is damaged: it does not match its checksum")
+    return Checkpoint(path, document["step"], document["state"])
+
+
+def step_name(step: int) -> str:
+    """Returns the name of the directory for a step."""
+    return f"step_{step:08d}"
 
 
 def save(
@@ -63,7 +156,7 @@ def save(
     files = {"weights.npz": weights, "optimizer.npz": optimizer}
     if ema is not None:
         files["ema.npz"] = ema
-    return checkpoint_files.write(Path(directory), step_name(step), step, files, state)
+    return _write(Path(directory), step_name(step), step, files, state)
 
 
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
@@ -83,7 +176,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
         InputError: the name is reserved or not a valid file name, the checkpoint cannot be written, or another process
             is saving weights in the directory.
     """
-    is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest", _BEST) or name.isdigit()
+    is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest") or name.isdigit()
     if is_taken or not re.fullmatch(r"\w[\w.+-]*", name):
         raise InputError(
             f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
@@ -92,7 +185,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
     with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
         others = [Path(directory) / other / STATE for other in _other_names(Path(directory)) if other != name]
         state = {**state, _ORDER: 1 + max((_order(read_note(path).get("state")) for path in others), default=0)}
-        return checkpoint_files.write(Path(directory), name, step, {"weights.npz": weights}, state)
+        return _write(Path(directory), name, step, {"weights.npz": weights}, state)
 
 
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
@@ -102,7 +195,7 @@ def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | No
 
     Args:
         directory: the run's `checkpoints` directory.
-        weights_only: as in `checkpoint_files.load`.
+        weights_only: as in `load`.
 
     Raises:
         InputError: all checkpoints are damaged.
@@ -131,7 +224,7 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
             the path of a checkpoint. None means the newest average, or "latest" if there is a later step.
 
     Raises:
-        InputError: the checkpoint does not exist (lists the existing ones), `best.json` is damaged, or all checkpoints
+        InputError: the checkpoint does not exist (lists the existing ones), or all checkpoints
             are damaged.
     """
     directory = Path(directory)
@@ -171,7 +264,7 @@ def exist(directory: str | Path) -> bool:
 
 
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
-    """Deletes the checkpoints of all steps except for the newest ones and the best one.
+    """Deletes all checkpoints of steps except the newest and the best.
 
     Args:
         directory: the run's `checkpoints` directory.
@@ -182,58 +275,70 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
         The deleted steps, in ascending order.
 
     Raises:
-        InputError: `best.json` is damaged.
         ValueError: `keep` is less than 1.
         OSError: a checkpoint cannot be deleted.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
-    directory = Path(directory)
-    pointer = best(directory)
     saved_steps = steps(directory)
-    kept = [step for step in saved_steps if newest is None or step <= newest][-keep:]
-    deleted = [step for step in saved_steps if step not in kept and (pointer is None or step != pointer.step)]
+    good_steps = [step for step in saved_steps if newest is None or step <= newest]
+    best_so_far = best(directory, newest)
+    kept = {*good_steps[-keep:], *([best_so_far.step] if best_so_far else [])}
+    deleted = [step for step in saved_steps if step not in kept]
     for step in deleted:
-        checkpoint_files.discard(directory / step_name(step))
+        discard(directory, step)
     return deleted
+
+
+def best(directory: str | Path, newest: int | None = None) -> Validation | None:
+    """Returns the best validation so far, or None if there is none.
+
+    Args:
+        directory: the run's `checkpoints` directory.
+        newest: step of the checkpoint whose records are read; None means the newest that can be read.
+    """
+    for step in reversed(steps(directory)):
+        if newest is None or step <= newest:
+            with contextlib.suppress(InputError):
+                state = _read_document(Path(directory) / step_name(step))["state"]
+                return best_of([Validation(**record) for record in state.get(VALIDATIONS, [])])
+    return None
+
+
+def discard(directory: str | Path, step: int) -> None:
+    """Deletes the checkpoint of a step if it exists; renames it first, so that it is never visible with missing files.
+
+    On file systems such as NFS, files that another process has open may remain. `remove_leftovers` tries again.
+
+    Raises:
+        OSError: the checkpoint cannot be renamed.
+    """
+    path = Path(directory) / step_name(step)
+    if path.exists():
+        doomed = _doomed(path)
+        os.rename(path, doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
+    """Replaces the state of a step's checkpoint atomically, and leaves its arrays unchanged.
+
+    Args:
+        directory: the run's `checkpoints` directory.
+        step: step of the checkpoint.
+        state: the new state, JSON values.
+
+    Raises:
+        InputError: there is no such checkpoint, or its state.json is damaged.
+        OSError: the state cannot be written; the old state is left unchanged.
+    """
+    path = Path(directory) / step_name(step)
+    _write_document(path, {**_read_document(path), "state": dict(state)})
 
 
 def remove_leftovers(directory: str | Path) -> None:
     """Removes what a killed trainer has only partly written or deleted; the caller must hold the run's lock."""
-    checkpoint_files.remove_leftovers(Path(directory), checkpoint_files.EVERY_STEP)
-    for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
-        stale.unlink()
-
-
-def discard(directory: str | Path, step: int) -> None:
-    """Deletes the checkpoint of a step if it exists; raises an OSError if that fails."""
-    path = Path(directory) / step_name(step)
-    if path.exists():
-        checkpoint_files.discard(path)
-
-
-def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
-    """Replaces the state in the checkpoint of a step; see `checkpoint_files.replace_state`."""
-    checkpoint_files.replace_state(Path(directory) / step_name(step), state)
-
-
-def set_best(directory: str | Path, step: int, metric: str, value: float) -> None:
-    """Records in `best.json` that a saved checkpoint is the best so far, so that `prune` keeps it.
-
-    Raises:
-        ValueError: the step has no checkpoint.
-        OSError: the file cannot be written.
-    """
-    path = Path(directory) / step_name(step)
-    if not path.is_dir():
-        raise ValueError(f"step must have a checkpoint to be the best, got {step} without {path}")
-    write_json(Path(directory) / _BEST, dataclasses.asdict(Best(step, metric, float(value))))
-
-
-def best(directory: str | Path) -> Best | None:
-    """Returns the best checkpoint that `set_best` recorded, or None; raises an InputError if the file is damaged."""
-    advice = "; delete it to go on without a best checkpoint"
-    return read_json(Path(directory) / _BEST, lambda noted: Best(**noted), advice)
+    _remove_leftovers(Path(directory), _EVERY_STEP)
 
 
 def _latest_path(directory: Path) -> Path | None:
@@ -274,4 +379,148 @@ def _other_names(directory: Path) -> list[str]:
     if not directory.is_dir():
         return []
     names = (entry.parent.name for entry in directory.glob(f"*/{STATE}"))
-    return sorted(name for name in names if not name.startswith(TEMPORARY) and not STEP_NAME.fullmatch(name))
+    return sorted(name for name in names if not name.startswith(_TEMPORARY) and not STEP_NAME.fullmatch(name))
+
+
+def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], state: Mapping[str, Any]) -> Path:
+    """Writes a checkpoint under a temporary name, and then renames it, replacing a checkpoint with the same name.
+
+    No other process may write a checkpoint with this name at the same time.
+
+    Args:
+        directory: the run's `checkpoints` directory; created if missing.
+        name: name of the checkpoint.
+        step: number of updates so far.
+        files: arrays by name for each file name.
+        state: JSON values.
+
+    Returns:
+        The directory of the checkpoint.
+
+    Raises:
+        InputError: the checkpoint cannot be written; earlier checkpoints are left unchanged.
+        ValueError: an array has an unsupported dtype, see `write_arrays`.
+    """
+    path = directory / name
+    temporary = directory / f"{_TEMPORARY}{name}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Not the leftovers of all names, because another process may be writing an average at the same time.
+        _remove_leftovers(directory, _EVERY_STEP if STEP_NAME.fullmatch(name) else name)
+        temporary.mkdir()
+        checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}
+        document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
+        _write_document(temporary, document)
+        sync_directory(temporary)
+        doomed = _doomed(path)
+        if path.exists():  # a recomputed average, or a step that was repeated after resuming
+            os.rename(path, doomed)
+        # Renamed before the old checkpoint is deleted, because deleting takes time.
+        os.rename(temporary, path)
+        shutil.rmtree(doomed, ignore_errors=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot save checkpoint {path}: {error.strerror or error}; the earlier ones are as they were"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync_directory(directory)
+    return path
+
+
+def _doomed(path: Path) -> Path:
+    """Returns the path of a checkpoint while it is being deleted."""
+    return path.with_name(f"{_TEMPORARY}{path.name}{_DELETED}")
+
+
+def _remove_leftovers(directory: Path, name: str) -> None:
+    """Removes the leftovers of interrupted writes and deletions.
+
+    Args:
+        directory: the run's `checkpoints` directory.
+        name: name of the checkpoint, or `_EVERY_STEP` for the checkpoints of all steps.
+    """
+    for pattern in (f"{_TEMPORARY}{name}", f"{_TEMPORARY}{name}{_DELETED}"):
+        for leftover in directory.glob(pattern):
+            shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in directory.glob(f"{name}/.{STATE}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _write_document(path: Path, document: Mapping[str, Any]) -> None:
+    write_json(path / STATE, {**document, "checksum": _checksum(document)})
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    """Reads and verifies the state.json of a checkpoint.
+
+    Raises:
+        InputError: the file is missing, damaged, or in a different format.
+    """
+    try:
+        document = json.loads((path / STATE).read_text(encoding="utf-8"))
+        file_format, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
+        is_damaged = file_format == _FORMAT and document.pop("checksum") != _checksum(document)
+    except FileNotFoundError:
+        raise InputError(f"{path} is not a checkpoint: it has no {STATE}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path / STATE} is damaged: {error}") from error
+    if file_format != _FORMAT:
+        raise InputError(f"{path / STATE} has format {file_format!r}; this version of t2t_keras reads {_FORMAT}")
+    if is_damaged:
+        raise InputError(f"{path / STATE} is damaged: it does not match its checksum")
+    return document
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    """Computes a checksum of the values, independent of JSON formatting."""
+    as_read = json.loads(json.dumps(document))
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Writes an .npz file and syncs it to disk.
+
+    Args:
+        path: the file to write.
+        arrays: arrays by name, of Boolean, integer or floating-point NumPy dtypes. Unlike `np.savez`, allows any name.
+
+    Returns:
+        The SHA-256 of the file.
+
+    Raises:
+        ValueError: an array has a different dtype.
+        OSError: the file cannot be written.
+    """
+    with open(path, "wb") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays.items():
+                values = np.asanyarray(array)
+                if values.dtype.kind not in "biuf":
+                    raise ValueError(f"arrays must be of NumPy's own number types, got {values.dtype} for {name!r}")
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, values, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    return sha256(path)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Reads all arrays of an .npz file by name; raises an InputError if the file is missing or damaged."""
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (OSError, *DAMAGED_NPZ) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+
+
+def sync_directory(directory: Path) -> None:
+    """Syncs a directory to disk, so that renamed files survive a power failure, if the file system supports that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

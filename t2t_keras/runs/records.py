@@ -2,19 +2,19 @@
 
 import io
 import json
-import logging
 import math
 import os
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.machine.files import is_full, replacing
+from t2t_keras.errors import explained
+from t2t_keras.machine.files import replacing
 
 Record = dict[str, Any]
 
 
 class RecordFile:
-    """Appends records as whole lines; if the disk is full, they wait in memory until there is space.
+    """Appends records as whole lines.
 
     Args:
         path: the file, which need not exist.
@@ -32,10 +32,6 @@ class RecordFile:
         self._lines = "".join(map(_line, self.kept))
         self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
         self._path = path
-        self._waiting: list[bytes] = []
-        self._unsynced: list[bytes] = []
-        self._synced_size = 0
-        self._is_full = False
         self._file: io.FileIO | None = None
 
     def open(self) -> None:
@@ -45,7 +41,6 @@ class RecordFile:
             with replacing(self._path) as file:
                 file.write(self._lines)
         self._file = io.FileIO(self._path, "ab")
-        self._synced_size = os.fstat(self._opened.fileno()).st_size
 
     @property
     def is_closed(self) -> bool:
@@ -58,53 +53,25 @@ class RecordFile:
         return self._file
 
     def append(self, record: Record) -> None:
-        """Writes a record after the waiting ones; readers see them at once."""
-        self._waiting.append(_line(record).encode())
-        self._write()
+        """Writes a record, which readers see at once; raises an InputError if it cannot be written."""
+        with explained(f"{self._path} cannot be written"):
+            size = os.fstat(self._opened.fileno()).st_size
+            left = _line(record).encode()
+            try:
+                while left:
+                    left = left[self._opened.write(left) :]
+            except OSError:
+                self._opened.truncate(size)  # leaves no partial line
+                raise
 
     def sync(self) -> None:
-        """Syncs the appended records to disk, as far as there is space for them."""
-        self._write()
-        try:
+        """Syncs the records to disk; raises an InputError if that fails."""
+        with explained(f"{self._path} cannot be written"):
             os.fsync(self._opened.fileno())
-        except OSError as error:
-            if not is_full(error):
-                raise
-            # A network file system may report a full disk only now. How much was written is unknown.
-            self._opened.truncate(self._synced_size)
-            self._waiting = self._unsynced + self._waiting
-            self._unsynced = []
-            self._warn(error)
-            return
-        self._synced_size, self._unsynced = os.fstat(self._opened.fileno()).st_size, []
 
     def close(self) -> None:
-        """Writes the waiting records if there is space by now, and closes the file."""
-        try:
-            self._write()
-        finally:
-            self._opened.close()
-
-    def _write(self) -> None:
-        size = os.fstat(self._opened.fileno()).st_size
-        left = b"".join(self._waiting)
-        try:
-            while left:
-                left = left[self._opened.write(left) :]
-        except OSError as error:
-            if not is_full(error):
-                raise
-            self._opened.truncate(size)  # leaves no partial line
-            self._warn(error)
-            return
-        self._is_full = False
-        self._unsynced += self._waiting
-        self._waiting = []
-
-    def _warn(self, error: OSError) -> None:
-        if not self._is_full:
-            logging.getLogger(__name__).warning("%s: %s; its lines wait in memory", self._path, error.strerror)
-        self._is_full = True
+        """Closes the file."""
+        self._opened.close()
 
 
 def read_metrics(path: str | Path) -> list[Record]:

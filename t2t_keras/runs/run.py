@@ -3,7 +3,7 @@
     config.json       resolved configuration, directory of the data, fingerprint of the training text, and origin of
                       the initial weights
     vocab.model       SentencePiece model; also vocab.source.model if sources have a separate vocabulary
-    checkpoints/      step_00001000/ ..., best.json, averaged_...
+    checkpoints/      step_00001000/ ..., averaged_...
     tensorboard/      scalars
     metrics.jsonl     one JSON object per line
     curves.svg        plots of these metrics

@@ -1,6 +1,7 @@
 """The training loop."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import signal
@@ -130,10 +131,7 @@ class Trainer:
             self.workers,
         )
         self.step, self.position, self.interval = 0, Position(), Interval()
-        self.best: float | None = None
-        self.best_step: int | None = None
-        self.best_on_time: float | None = None
-        self.validations_without_gain = 0
+        self.validations: list[checkpoints.Validation] = []
         self.decay_end: int | None = None  # last step, once the time limit has started the learning rate's decay
         self.is_validation_on_time = True  # False for an additional validation at a limit
         self.is_validation_due = False  # whether the newest checkpoint is still to be validated
@@ -251,7 +249,7 @@ class Trainer:
                 saved = time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.fail_together():  # no worker ends before everything is written
-            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or stopped_by))
+            self.writer.wait()
         return Outcome(self.step, reason, stopped_by)
 
     def _steps_to_next_event(self) -> int:
@@ -302,7 +300,9 @@ class Trainer:
 
     def _lack_of_progress(self) -> str:
         patience = self.config.train.patience
-        if patience and self.validations_without_gain >= patience:
+        # An additional validation at a limit must not count towards `patience`.
+        gains = [validation.gain for validation in self.validations if validation.is_scheduled]
+        if patience and gains and len(gains) - 1 - gains.index(max(gains)) >= patience:
             return f"no better validation {self.config.train.best_metric} in {patience} validations"
         return ""
 
@@ -321,24 +321,14 @@ class Trainer:
                 if self.workers.is_chief:
                     self.writer.withdraw(self.step)
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
-        by_loss = self.config.train.best_metric == "loss"
-        gain = self._gain(validation.loss if by_loss else cast(float, validation.score))
-        improved = self.best is None or gain > self.best
-        self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
-        if self.is_validation_on_time:  # an additional validation at a limit must not count towards `patience`
-            is_gain = self.best_on_time is None or gain > self.best_on_time
-            self.best_on_time = gain if is_gain else self.best_on_time
-            self.validations_without_gain = 0 if is_gain else self.validations_without_gain + 1
+        metric = self.config.train.best_metric
+        value = validation.loss if metric == "loss" else cast(float, validation.score)
+        self.validations.append(checkpoints.Validation(self.step, metric, float(value), self.is_validation_on_time))
         self.is_validation_due = False
         with self.workers.fail_together():
             monitor.sync()
             if self.workers.is_chief:
-                best = checkpoints.Best(self.step, self.config.train.best_metric, abs(gain)) if improved else None
-                self.writer.complete(self.step, self._state(), best)
-
-    def _gain(self, value: float) -> float:
-        """Converts a value of `train.best_metric` so that larger is better."""
-        return -value if self.config.train.best_metric == "loss" else value
+                self.writer.complete(self.step, self._state())
 
     def _save(self, monitor: Monitor | SilentMonitor) -> None:
         """Starts to save a checkpoint, before validation, which may take long and need more memory than training."""
@@ -347,10 +337,6 @@ class Trainer:
             if not self.workers.is_chief:
                 return
             self.writer.wait()  # so that memory holds only one copy of the state at a time
-            # If the best checkpoint could not be written, the best one on disk is the best again.
-            if self.best_step is not None and self.best_step == self.writer.given_up:
-                best = self.writer.best()
-                self.best, self.best_step = (self._gain(best.value), best.step) if best else (None, None)
             state = self.training.read()
             moments = {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()}
             self.writer.save(
@@ -370,7 +356,9 @@ class Trainer:
             "seed": self.config.train.seed,
             "interval": self.interval.sums(),
             "decay_end": self.decay_end,
-            **{name: getattr(self, name) for name in _PROGRESS},
+            "is_validation_due": self.is_validation_due,
+            "is_validation_on_time": self.is_validation_on_time,
+            checkpoints.VALIDATIONS: [dataclasses.asdict(validation) for validation in self.validations],
             "config": self.config.to_dict(),
             "computed_with": computed_with(self.training.model),
         }
@@ -392,19 +380,13 @@ class Trainer:
         self._restored = [f"goes on from step {saved.step:,} (checkpoint of {written})"]
         self.position = Position(saved.state["epoch"], saved.state["batch"])
         self.interval = Interval(*saved.state.get("interval", []))
-        for name in _PROGRESS:  # checkpoints of earlier versions lack some
-            usual = saved.state["best"] if name == "best_on_time" else getattr(self, name)
-            setattr(self, name, saved.state.get(name, usual))
+        self.is_validation_due = saved.state.get("is_validation_due", False)
+        self.is_validation_on_time = saved.state.get("is_validation_on_time", True)
+        self.validations = [checkpoints.Validation(**each) for each in saved.state.get(checkpoints.VALIDATIONS, [])]
         self._resume_decay(saved.state)
         by_loss, before = self.config.train.best_metric == "loss", saved.state.get("config")
         if before and not by_loss and scores_differ(Config.from_dict(before), self.config):
-            self.best = self.best_step = self.best_on_time = None
-            self.validations_without_gain = 0
-        with self.workers.fail_together():
-            if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
-                # Repeated, because the process may have been killed before, or the file may be damaged.
-                metric = self.config.train.best_metric
-                checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
+            self.validations = []
 
     def _resume_decay(self, state: dict[str, Any]) -> None:
         """Resumes a decay of the learning rate that the time limit started, unless `train.decay_steps` has changed."""
@@ -458,15 +440,6 @@ class Trainer:
 
 
 _MOMENTS = ("first_moments", "second_moments")
-# Attributes of the trainer that are saved in checkpoints.
-_PROGRESS = [
-    "best",
-    "best_step",
-    "best_on_time",
-    "validations_without_gain",
-    "is_validation_due",
-    "is_validation_on_time",
-]
 _LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache the contents of a directory for up to a minute
 
 

@@ -264,7 +264,6 @@ def assert_same_run(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: i
     folder = Run(model_dir).checkpoints_path
     best = tiny_training.best_step(model_dir)
     assert {entry.name for entry in folder.iterdir()} == {
-        "best.json",
         *map(checkpoints.step_name, {*checkpoints.steps(folder)[-SETTINGS["train.keep_checkpoints"] :], best}),
     }
 

@@ -12,6 +12,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import source_vocabulary
 from tests import programs
 from tests.programs import assert_refused
+from tests.training.checkpoint_arrays import note_validation
 
 pytestmark = pytest.mark.integration
 
@@ -74,7 +75,7 @@ def test_an_average_is_the_newest_though_a_later_step_is_not_in_it(make_run):
 
 def test_a_checkpoint_with_several_names_counts_once(make_run):
     run = make_run("run", [20, 30])
-    checkpoints.set_best(run.checkpoints_path, 30, "loss", 1.0)
+    note_validation(run.checkpoints_path, 30)
     done = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [

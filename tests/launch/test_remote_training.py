@@ -25,7 +25,7 @@ OLDER = {name: name for name in ("checkpoints/step_00000004/state.json", "checkp
 NEWEST = {
     f"checkpoints/step_00000008/{name}": name for name in ("ema.npz", "optimizer.npz", "state.json", "weights.npz")
 }
-OTHERS = {"checkpoints/best.json": "b", "checkpoints/averaged_last2/weights.npz": "a", "metrics.jsonl": "m"}
+OTHERS = {"checkpoints/averaged_last2/weights.npz": "a", "metrics.jsonl": "m"}
 
 
 class Meeting:
@@ -124,7 +124,7 @@ def add_step(mirror: Mirror, workers: Workers) -> None:
 
 def test_each_worker_fetches_what_it_needs_and_the_chief_publishes(url):
     old = {name: text for name, text in OLDER.items() if not name.endswith(".npz")}
-    all_but_arrays = {**SETTINGS, **old, **NEWEST, "checkpoints/best.json": "b", "metrics.jsonl": "m"}
+    all_but_arrays = {**SETTINGS, **old, **NEWEST, "metrics.jsonl": "m"}
     assert together(url, add_step) == [all_but_arrays, {**SETTINGS, **NEWEST}]
     new = {"checkpoints/step_00000012/state.json": "of worker 0"}
     assert published(url) == {**SETTINGS, **OLDER, **NEWEST, **OTHERS, **new} and lease(url) is None

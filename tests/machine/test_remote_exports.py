@@ -89,7 +89,7 @@ def test_an_export_is_not_read_as_the_run_that_had_its_url_before(store, version
     remote_exports.publish_version(store, version)
     mirror = Mirror(URL)
     (mirror.path / "checkpoints").mkdir(parents=True)
-    for name in ("config.json", "vocab.model", "checkpoints/best.json"):
+    for name in ("config.json", "vocab.model", "checkpoints/note.json"):
         (mirror.path / name).touch()
     remote_paths._fetch(mirror, lambda folders: [])
     assert files(mirror.path) == [f"1/{name}" for name in listed(version)]

@@ -9,7 +9,7 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
-from t2t_keras.runs import checkpoint_files, checkpoints
+from t2t_keras.runs import checkpoints
 from tests.training.checkpoint_arrays import arrays, assert_equal, save, truncate
 
 
@@ -42,14 +42,14 @@ def test_the_same_step_again_replaces(tmp_path):
 
 def test_a_checkpoint_takes_its_name_once_its_files_have_theirs_on_the_disk(tmp_path, monkeypatch):
     events = []
-    sync, rename = checkpoint_files.sync_directory, os.rename
+    sync, rename = checkpoints.sync_directory, os.rename
 
     def synced(directory):
         events.append(("sync", directory.name, sorted(path.name for path in directory.iterdir())))
         sync(directory)
 
-    monkeypatch.setattr(checkpoint_files, "sync_directory", synced)
-    monkeypatch.setattr(checkpoint_files.os, "rename", lambda *paths: (events.append("rename"), rename(*paths)))
+    monkeypatch.setattr(checkpoints, "sync_directory", synced)
+    monkeypatch.setattr(checkpoints.os, "rename", lambda *paths: (events.append("rename"), rename(*paths)))
     save(tmp_path, 1)
     assert events == [
         ("sync", ".tmp_step_00000001", ["optimizer.npz", "state.json", "weights.npz"]),
@@ -65,7 +65,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path, monkeypatch, error):
     def interrupted(*arguments):
         raise error
 
-    monkeypatch.setattr(checkpoint_files.os, "rename", interrupted)
+    monkeypatch.setattr(checkpoints.os, "rename", interrupted)
     with pytest.raises(error):
         save(tmp_path, 2)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
@@ -113,7 +113,7 @@ def test_what_a_killed_average_left_goes_with_the_next(tmp_path):
 def test_two_averages_of_one_name_do_not_meet(tmp_path, monkeypatch):
     """The second is made while the first one has written its weights, and not yet what goes with them."""
     path = checkpoints.save_weights(tmp_path, "averaged", 1, arrays(1), {})
-    write_arrays, refusals = checkpoint_files.write_arrays, []
+    write_arrays, refusals = checkpoints.write_arrays, []
 
     def average_again(*arguments):
         checksum = write_arrays(*arguments)
@@ -125,7 +125,7 @@ def test_two_averages_of_one_name_do_not_meet(tmp_path, monkeypatch):
         return checksum
 
     monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoint_files, "write_arrays", average_again)
+    monkeypatch.setattr(checkpoints, "write_arrays", average_again)
     checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
     assert f"{tmp_path} is being written already, by process {os.getpid()} on " in refusals[0]
     assert checkpoints.load(path).step == 2
@@ -141,19 +141,19 @@ def test_an_average_goes_once_the_new_one_has_its_name(tmp_path, monkeypatch):
             steps.append(checkpoints.load(path).step)
         delete(doomed, **options)
 
-    monkeypatch.setattr(checkpoint_files.shutil, "rmtree", deleted)
+    monkeypatch.setattr(checkpoints.shutil, "rmtree", deleted)
     checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
     assert steps == [2]
 
 
 def test_a_file_that_cannot_go_yet(tmp_path, monkeypatch):
     """Nothing ends for want of deleting something; the next save tries again."""
-    path = save(tmp_path, 1)
+    save(tmp_path, 1)
     with monkeypatch.context() as patch:
         patch.setattr(
             shutil.os, "unlink", lambda *a, **k: (_ for _ in ()).throw(OSError(16, "Device or resource busy"))
         )
-        checkpoint_files.discard(path)
+        checkpoints.discard(tmp_path, 1)
     assert [entry.name for entry in tmp_path.iterdir()] == [".tmp_step_00000001.deleted"]
     assert checkpoints.steps(tmp_path) == []
     save(tmp_path, 2)

@@ -5,12 +5,11 @@ import os
 import resource
 import shutil
 
-import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
-from tests.training.checkpoint_arrays import arrays, assert_equal, save, truncate
+from tests.training.checkpoint_arrays import arrays, assert_equal, note_validation, save, truncate
 
 
 def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
@@ -95,22 +94,40 @@ def test_no_checkpoint_at_all(tmp_path):
 def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     for step in range(1, 7):
         save(tmp_path, step)
-    checkpoints.set_best(tmp_path, 2, "bleu", np.float32(31.5))
-    assert checkpoints.best(tmp_path) == checkpoints.Best(2, "bleu", 31.5)
+    for step, score in ((1, 30.0), (2, 31.5), (4, 31.5)):
+        note_validation(tmp_path, step, "bleu", score)
+    assert checkpoints.best(tmp_path) == checkpoints.Validation(2, "bleu", 31.5)
     assert checkpoints.prune(tmp_path, keep=2) == [1, 3, 4]
     assert checkpoints.steps(tmp_path) == [2, 5, 6]
-    checkpoints.set_best(tmp_path, 6, "bleu", 32.0)
+    note_validation(tmp_path, 6, "bleu", 32.0)
     assert checkpoints.prune(tmp_path, keep=2) == [2]
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["best.json", "step_00000005", "step_00000006"]
+    assert checkpoints.steps(tmp_path) == [5, 6]
+
+
+def test_the_best_follows_from_the_records_of_the_newest_that_can_be_read(tmp_path):
+    assert checkpoints.best(tmp_path) is None
+    save(tmp_path, 1)
+    assert checkpoints.best(tmp_path) is None
+    note_validation(tmp_path, 1, "loss", 3.0)
+    state = checkpoints.load(save(tmp_path, 2)).state
+    records = [{"step": 1, "metric": "loss", "value": 3.0}, {"step": 2, "metric": "loss", "value": 2.0}]
+    checkpoints.replace_state(tmp_path, 2, {**state, checkpoints.VALIDATIONS: records})
+    assert checkpoints.best(tmp_path) == checkpoints.Validation(2, "loss", 2.0)
+    assert checkpoints.best(tmp_path, newest=1) == checkpoints.Validation(1, "loss", 3.0)
+    truncate(tmp_path / "step_00000002" / "state.json")
+    assert checkpoints.best(tmp_path) == checkpoints.Validation(1, "loss", 3.0)
 
 
 def test_pruning_takes_what_was_passed_over_too(tmp_path):
     """Damaged ones must not count as the newest: with one to keep, they would be all that is left."""
-    for step in (4, 6, 8, 9):
+    for step in (2, 4, 6):
         save(tmp_path, step)
-    checkpoints.set_best(tmp_path, 9, "loss", 1.0)  # stays until it is made again
-    assert checkpoints.prune(tmp_path, keep=1, newest=6) == [4, 8]
-    assert checkpoints.steps(tmp_path) == [6, 9]
+    note_validation(tmp_path, 2)
+    for step in (8, 9):
+        save(tmp_path, step)
+    note_validation(tmp_path, 9)
+    assert checkpoints.prune(tmp_path, keep=1, newest=6) == [4, 8, 9]
+    assert checkpoints.steps(tmp_path) == [2, 6]
 
 
 def test_leftovers_of_a_killed_trainer_go(tmp_path):
@@ -118,7 +135,6 @@ def test_leftovers_of_a_killed_trainer_go(tmp_path):
     path = save(tmp_path, 1)
     for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
         shutil.copytree(path, tmp_path / name)
-    (tmp_path / ".best.json.123.tmp").write_text("{")
     (path / ".state.json.123.tmp").write_text("{")
     checkpoints.remove_leftovers(tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp_averaged_last10", "step_00000001"]
@@ -144,14 +160,6 @@ def test_a_state_is_replaced_and_nothing_else(tmp_path):
 def test_misuse_is_named(tmp_path):
     with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
         checkpoints.prune(tmp_path, 0)
-    with pytest.raises(ValueError, match="step must have a checkpoint to be the best, got 9"):
-        checkpoints.set_best(tmp_path, 9, "loss", 1.0)
-
-
-def test_a_damaged_note_of_the_best(tmp_path):
-    (tmp_path / "best.json").write_text('{"step": 1')
-    with pytest.raises(InputError, match=r"best\.json is damaged"):
-        checkpoints.best(tmp_path)
 
 
 def test_an_average_is_a_checkpoint(tmp_path):
@@ -183,7 +191,7 @@ def test_any_checkpoint_counts(tmp_path):
     assert checkpoints.exist(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "best.json", "latest", "10"])
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest", "10"])
 def test_names_that_cannot_be_an_average(tmp_path, name):
     with pytest.raises(InputError, match="cannot name a checkpoint"):
         checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})
@@ -194,7 +202,7 @@ def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
     folder = tmp_path / "run" / "checkpoints"
     for step in (10, 20, 30):
         save(folder, step)
-    checkpoints.set_best(folder, 20, "loss", 2.0)
+    note_validation(folder, 20)
     average = checkpoints.save_weights(folder, "averaged_last2", 20, arrays(1), {})
     elsewhere = save(tmp_path / "other", 40)
     monkeypatch.chdir(tmp_path)
@@ -237,7 +245,7 @@ def test_names_that_stand_for_nothing(tmp_path, name):
     if name in ("25", "averaged_last9"):
         for step in (10, 20):
             save(tmp_path, step)
-        checkpoints.set_best(tmp_path, 10, "loss", 1.0)
+        note_validation(tmp_path, 10)
         checkpoints.save_weights(tmp_path, "averaged_last2", 20, arrays(1), {})
         with pytest.raises(
             InputError, match=f"no checkpoint '{name}' in .*steps there: 10, 20; .*best, averaged_last2"

@@ -17,6 +17,7 @@ from t2t_keras.studies.performing import answer_of_phase
 from t2t_keras.studies.states import state, write_record
 from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
 from t2t_keras.training.trainer import Outcome
+from tests.training.checkpoint_arrays import note_validation
 
 CONFIG = Config(model=TransformerConfig(vocab_size=9), train=TrainConfig(max_steps=20))
 FIRST = TrainingJob(name="one/seed_1", config=CONFIG, data_dir="/data", vocabulary="a")
@@ -121,7 +122,7 @@ def test_an_average_is_around_the_best_checkpoint_where_training_ends_for_want_o
     run = Run(tmp_path)
     for step in (10, 60, 70, 77, 80, 90, 100, 103, 110, 120):  # the others are deleted by now
         checkpoints.save(run.checkpoints_path, step, {"w": np.full(1, step, np.float32)}, {}, {})
-    checkpoints.set_best(run.checkpoints_path, best, "loss", 1.0)
+    note_validation(run.checkpoints_path, best)
     train = TrainConfig(checkpoint_steps=10, keep_checkpoints=3, validation_steps=20, patience=2)
     job = changed(FIRST, **dataclasses.asdict(train))
     assert phases._average(run, job.config, job.average) == best

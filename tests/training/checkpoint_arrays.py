@@ -1,5 +1,7 @@
 """Checkpoints of a few made-up arrays."""
 
+import dataclasses
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -31,3 +33,12 @@ def assert_equal(found, expected):
     for name, array in expected.items():
         assert found[name].dtype == np.asarray(array).dtype
         np.testing.assert_array_equal(found[name], array)
+
+
+def note_validation(directory, step: int, metric: str = "loss", value: float = 1.0) -> None:
+    """Adds the record of a validation to the newest checkpoint."""
+    newest = checkpoints.steps(directory)[-1]
+    state = checkpoints.load(pathlib.Path(directory) / checkpoints.step_name(newest)).state
+    record = dataclasses.asdict(checkpoints.Validation(step, metric, float(value)))
+    records = [*state.get(checkpoints.VALIDATIONS, []), record]
+    checkpoints.replace_state(directory, newest, {**state, checkpoints.VALIDATIONS: records})

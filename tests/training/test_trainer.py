@@ -258,28 +258,6 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     assert not half_written.exists()
 
 
-@pytest.mark.integration
-def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
-    scripted(3.0, 2.0, 1.0)
-    train(tmp_path, data, max_steps=8)
-    checkpoints.set_best(Run(tmp_path).checkpoints_path, 4, "loss", 3.0)  # as it was when step 8 had just been saved
-    scripted(9.0)
-    train(tmp_path, data)
-    assert best_step(tmp_path) == 8
-
-
-@pytest.mark.integration
-def test_a_damaged_note_of_the_best_is_written_anew(tmp_path, data, scripted):
-    scripted(3.0, 4.0)
-    train(tmp_path, data, max_steps=8)
-    note = Run(tmp_path).checkpoints_path / "best.json"
-    before = note.read_bytes()
-    note.write_text("{")
-    train(tmp_path, data, keep_checkpoints=1)
-    assert note.read_bytes() == before
-    assert saved_steps(tmp_path) == [4, 12]
-
-
 def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
     del scripted
     send_at(monkeypatch, signal.SIGINT, 3)

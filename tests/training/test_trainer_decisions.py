@@ -192,4 +192,4 @@ def test_best_by_bleu(monkeypatch, tmp_path, data, scripted):
     assert (noted.step, noted.metric, noted.value) == (8, "bleu", 30.0)
     assert [line["bleu"] for line in records(tmp_path, "valid")] == [10.0, 30.0, 20.0]
     last = json.loads((Run(tmp_path).checkpoints_path / "step_00000012" / "state.json").read_text(encoding="utf-8"))
-    assert last["state"]["validations_without_gain"] == 1
+    assert [record["value"] for record in last["state"][checkpoints.VALIDATIONS]] == [10.0, 30.0, 20.0]

@@ -11,44 +11,38 @@ import pytest
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
-from t2t_keras.runs import background, checkpoint_files, checkpoints
+from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.training import trainer as trainer_module
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.monitor import Monitor
-from t2t_keras.training.trainer import Trainer
 from tests.training.tiny_training import make_trainer, records, saved_steps, send_at, train
 
 
 def failing_at(monkeypatch, step: int, error: int) -> None:
     """The checkpoint of a step cannot be written."""
-    save = checkpoint_files.write_arrays
+    save = checkpoints.write_arrays
 
     def write(path, arrays):
         if f"step_{step:08}" in str(path):
             raise OSError(error, os.strerror(error), str(path))
         return save(path, arrays)
 
-    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+    monkeypatch.setattr(checkpoints, "write_arrays", write)
 
 
 @pytest.mark.integration
-def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
-    del scripted
-    failing_at(monkeypatch, 8, errno.ENOSPC)
-    assert train(tmp_path, data).step == 12
-    assert saved_steps(tmp_path) == [4, 12]
-    assert "step_00000008: No space left on device; the earlier ones" in caplog.text
-    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
-
-
-@pytest.mark.integration
-def test_a_best_checkpoint_that_found_no_room_is_no_longer_the_best(monkeypatch, tmp_path, data, scripted):
+def test_a_full_disk_ends_the_training_and_the_same_command_resumes_it(monkeypatch, tmp_path, data, scripted):
     scripted(5.0, 3.0, 3.5)
-    failing_at(monkeypatch, 8, errno.ENOSPC)
-    train(tmp_path, data)
-    assert saved_steps(tmp_path) == [4, 12]
-    assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.Best(12, "loss", 3.5)
+    with monkeypatch.context() as patch:
+        failing_at(patch, 8, errno.ENOSPC)
+        with pytest.raises(InputError, match="step_00000008: No space left on device; the earlier ones"):
+            train(tmp_path, data)
+    assert saved_steps(tmp_path) == [4]
+    scripted(3.0, 3.5)
+    assert train(tmp_path, data).step == 12
+    assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.Validation(8, "loss", 3.0)
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
 
 
 @pytest.mark.integration
@@ -93,25 +87,6 @@ def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_p
     monkeypatch.setattr(Workers, "fail_together", watched)
     monkeypatch.setattr(Monitor, "sync", sync)
     with pytest.raises(OSError, match="Input/output error"):
-        train(tmp_path, data)
-
-
-def test_a_signal_to_another_worker_ends_waiting_for_room_too(monkeypatch, tmp_path, data, scripted):
-    """Of which this one knows by what all decided."""
-    del scripted
-    decide = Trainer._decide
-    monkeypatch.setattr(Trainer, "_decide", lambda *args: decide(*args)._replace(signal=signal.SIGTERM))
-    monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.001)
-    tries = []
-
-    def full(path, arrays):
-        tries.append(path)
-        if len(tries) > 5:
-            raise OSError(errno.EIO, "waited for too long")
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
-
-    monkeypatch.setattr(checkpoint_files, "write_arrays", full)
-    with pytest.raises(InputError, match="step_00000001: No space left on device"):
         train(tmp_path, data)
 
 
