@@ -69,7 +69,12 @@ class LayerSettings:
         Args:
             settings: layer settings, or a configuration that inherits their fields; None means the defaults.
             changes: values for some of the fields.
+
+        Raises:
+            ValueError: `settings` is of another type, such as a dict.
         """
+        if settings is not None and not isinstance(settings, LayerSettings):
+            raise ValueError(f"`settings` must be a LayerSettings, got {settings!r}; pass fields as keyword arguments")
         given = {} if settings is None else {name: getattr(settings, name) for name in FIELDS}
         return LayerSettings(**{**given, **changes})
 

@@ -188,17 +188,7 @@ def prepare(
     for name, value in (("processes", processes), ("shard_pairs", shard_pairs)):
         if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
-    if config.lowercase and not task(config.task).writes_text:
-        flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
-        raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
-    if config.lowercase and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
-        raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
-    if any(config.tags) and not task(config.task).takes_tags:
-        raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
-    if config.source_vocab_size and task(config.task).writes_source:
-        raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
-    if config.extend_vocab and not vocab_from:
-        raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
+    _check_settings(config, vocab_from)
     if vocab_from:
         vocabularies = {"vocab_from": local_path(vocab_from, "vocab_from")}
         if (beside := source_vocabulary(vocab_from)).exists():
@@ -216,6 +206,21 @@ def prepare(
             return _reopened(corpus, config, data_dir, report)
         workers = Processes(processes) if isinstance(processes, int) else processes
         return _prepared(corpus, config, data_dir, report, workers, shard_pairs)
+
+
+def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
+    """Raises an InputError for settings that the task does not support or that contradict each other."""
+    if config.lowercase and not task(config.task).writes_text:
+        flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
+        raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
+    if config.lowercase and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
+        raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
+    if any(config.tags) and not task(config.task).takes_tags:
+        raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
+    if config.source_vocab_size and task(config.task).writes_source:
+        raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
+    if config.extend_vocab and not vocab_from:
+        raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
 
 
 def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:

@@ -105,7 +105,7 @@ def test_somebody_elses_functional_model_is_not_touched_by_it(x):
 @pytest.mark.parametrize("window", [None, (1, 1)])
 def test_weights_of_attention_are_those_before_dropout_by_sentence_and_head(window):
     layer, x = (
-        MultiHeadAttention(4, 3, dropout_rate=0.5, window=window),
+        MultiHeadAttention(4, 3, 3, dropout_rate=0.5, window=window),
         np.random.default_rng(1).normal(size=(2, 5, 6)),
     )
     with AttentionWeights() as collector:

@@ -1,5 +1,7 @@
 """Mixtures of experts against NumPy: gates, load, balance loss, and that each position costs its own experts alone."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -227,8 +229,15 @@ def test_dropout_acts_on_the_inner_activations(rng):
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_stacks_of_layers_with_experts(rng, stack):
     """Experts stand where the feed-forward network stood, and the losses of the layers are added up."""
-    settings = {"num_heads": 1, "d_key": 4, "d_ff": 9, "num_experts": 3, "experts_per_token": 1, "d_expert": 4}
-    layer = (Encoder if stack == "encoder" else Decoder)(2, settings)
+    settings: dict[str, Any] = {
+        "num_heads": 1,
+        "d_key": 4,
+        "d_ff": 9,
+        "num_experts": 3,
+        "experts_per_token": 1,
+        "d_expert": 4,
+    }
+    layer = (Encoder if stack == "encoder" else Decoder)(2, **settings)
     x, others = example(rng), () if stack == "encoder" else (example(rng), causal_mask(4))
     expected = layer(x, *others)
     outputs, loss = with_loss(layer, x, *others, token_mask=MASK)
@@ -238,7 +247,7 @@ def test_stacks_of_layers_with_experts(rng, stack):
         assert isinstance(part.feed_forward, MixtureOfExperts) and part.feed_forward.d_expert == 4
         part.feed_forward.balance_weight = 0.0
     np.testing.assert_array_equal(with_loss(layer, x, *others)[1], 0)
-    plain = type(layer)(1, {**settings, "num_experts": 0})
+    plain = type(layer)(1, **{**settings, "num_experts": 0})
     assert isinstance(plain.layers[0].feed_forward, FeedForward) and plain(x, *others).shape == x.shape
     assert float(with_loss(plain, x, *others)[1]) == 0
 

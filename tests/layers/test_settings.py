@@ -45,6 +45,10 @@ def test_every_layer_takes_and_stores_all_of_them(layer):
 
 def test_arguments_replace_fields_of_given_settings():
     assert EncoderLayer(SETTINGS, d_ff=32).settings == dataclasses.replace(SETTINGS, d_ff=32)
+    with pytest.raises(
+        ValueError, match="`settings` must be a LayerSettings, got {'d_ff': 32}; pass fields as keyword"
+    ):
+        EncoderLayer({"d_ff": 32})
     with pytest.raises(ValueError, match="d_inner"):
         EncoderLayer(SETTINGS, d_inner=16)
 

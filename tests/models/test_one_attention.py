@@ -52,8 +52,7 @@ def test_an_export(calls):
     pipeline = Pipeline(translator, Weights(translator.single_model), (tiny.tokenizer().graph_tokenizer(),) * 2)
     traced = tf.function(lambda texts: pipeline.search(pipeline.parts(texts).sentences, only_best=True))
     traced.get_concrete_function(tf.TensorSpec([None], tf.string))
-    passes, others = divmod(len(calls) - ENCODER, DECODER)
-    assert passes > 0 and others == 0
+    assert calls and len(calls) % (ENCODER + DECODER) == 0  # some parts are traced twice
 
 
 def test_graphs_for_other_runtimes(calls):

@@ -115,16 +115,9 @@ def html_parts(document: str) -> list[Part]:
 
 
 def xml_parts(document: str, name: str) -> list[Part]:
-    """Returns the parts of an XML document.
+    """Returns the parts of an XML document, in which an element is inline if its parent contains text or is inline.
 
-    An element is inline if its parent contains text or is inline.
-
-    Args:
-        document: the document.
-        name: name of the document, for messages.
-
-    Raises:
-        InputError: the document is not well-formed; names the document and the line.
+    `name` is that of the document, for messages. Raises an InputError with the line if the XML is not well-formed.
     """
     encoded = document.encode("utf-8")
     parser = xml.parsers.expat.ParserCreate("utf-8")

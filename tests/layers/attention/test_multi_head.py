@@ -111,7 +111,7 @@ def test_self_attention_equals_the_formula(rng, d_value):
 def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     query, memory = (rng.standard_normal((2, length, 8)).astype("float32") for length in (4, 5))
     mask = rng.random(shape) < 0.6
-    layer = MultiHeadAttention(3, 4)
+    layer = MultiHeadAttention(3, 4, 4)
     layer.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(layer, rng)
     with_heads = mask[:, None] if mask.ndim == 3 else mask  # as Keras's own layer has it
@@ -131,7 +131,7 @@ def test_attending_to_projected_memory_equals_the_call(rng, score):
 
 
 def test_an_initializer_begins_each_kernel_with_numbers_of_its_own(rng):
-    layer = MultiHeadAttention(3, 4, query_key_initializer=keras.initializers.LecunUniform())
+    layer = MultiHeadAttention(3, 4, 4, query_key_initializer=keras.initializers.LecunUniform())
     layer.build((None, None, 8), (None, None, 8))
     assert np.abs(layer.query_kernel - layer.key_kernel).max() > 0.01
     copy = MultiHeadAttention.from_config(layer.get_config())
@@ -150,7 +150,7 @@ def test_within_a_window_keys_that_are_missing_get_no_attention(rng):
 def test_a_mask_of_floats_is_refused():
     x = np.zeros((2, 4, 8), "float32")
     with pytest.raises(ValueError, match="an attention mask must be bool, True = may attend, got float32"):
-        MultiHeadAttention(3, 4)(x, x, np.zeros((2, 1, 4, 4), "float32"))
+        MultiHeadAttention(3, 4, 4)(x, x, np.zeros((2, 1, 4, 4), "float32"))
 
 
 @pytest.mark.parametrize("name", ["query", "memory"])
@@ -159,7 +159,7 @@ def test_inputs_of_another_rank_are_refused(name):
     inputs[name] = inputs[name][0]
     words = rf"`{name}` must be \[batch, length, 8\], as .*, got the shape \(4, 8\)"
     with pytest.raises(ValueError, match=words if name == "memory" else "inputs must have 3 axes, got the shape"):
-        MultiHeadAttention(3, 4)(**inputs)
+        MultiHeadAttention(3, 4, 4)(**inputs)
 
 
 def test_fully_masked_rows_and_their_gradients_are_finite(rng):
