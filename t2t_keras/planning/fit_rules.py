@@ -26,7 +26,7 @@ _WORK_FOR_TWO_LAYERS, _WORK_FOR_FOUR_LAYERS = 1_000, 3_500
 # With more work than this, the preset's recipe (larger batches, longer warm-up) is better.
 _WORK_FOR_THE_PRESET = 12_000
 _PEAK_RATE = 0.0039  # of the short recipe: learning_rate_scale / sqrt(d_model * warmup_steps), with d_model 128
-_FEW_PASSES, _MANY_PASSES, _VERY_MANY_PASSES = 5, 30, 150
+_FEW_PASSES, _MANY_PASSES, _VERY_MANY_PASSES = 10, 30, 150
 _FASTER_IN_BFLOAT16 = ("tiny", "base")  # as `benchmarks.train_step` measures it
 
 
@@ -74,17 +74,17 @@ def choose(
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
     work = minutes * updates_per_minute
-    passes = work * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
     values = {choice.name: choice.value for choice in given}
     vocabulary = _vocabulary(pairs, work)
     chosen = [vocabulary, _held_out(pairs)]
     rule = _preset(pairs, minutes, has_accelerator)
     preset = values.get(rule.name, rule.value)
     chosen.append(rule)
-    if preset == "tiny":
-        chosen += [*_recipe(work, {vocabulary.name: vocabulary.value, **values}), _dropout(passes)]
-    else:
-        chosen.append(_updates(work))
+    recipe = _recipe(work, {vocabulary.name: vocabulary.value, **values}) if preset == "tiny" else [_updates(work)]
+    # Only the short recipe has batches of the unit of work.
+    batches = work if len(recipe) == 1 else {choice.name: choice.value for choice in recipe}["updates"]
+    passes = batches * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
+    chosen += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
         chosen.append(
             Choice("train.mixed_bfloat16", True, "this processor computes in it, and makes more updates a minute")

@@ -14,6 +14,8 @@ from t2t_keras.data.encoded import write_encoded
 from t2t_keras.models import presets
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.planning.forecast import KINDS, Devices, activation_memory, forecast, pair_bytes, step
+from t2t_keras.training.objectives.objective import Rows
+from t2t_keras.training.objectives.weighted_model import Pairs
 from t2t_keras.training.step import TrainingStep
 
 MODEL = TransformerConfig(
@@ -128,9 +130,10 @@ def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
     )
 
     @tf.function(input_signature=[ids, ids, number, seed], autograph=False)
-    def gradients(*rows):
-        weights = map(tf.convert_to_tensor, training.weights)
-        return training._sums_and_gradients(*weights, *rows, tf.constant(0, tf.int64))
+    def gradients(source, target, scale, seed):
+        weights = [tf.convert_to_tensor(matrix) for matrix in training.weights]
+        rows = Rows(Pairs(source, target), scale, seed, tf.constant(0, tf.int64))
+        return training.objective(training._weighted, weights, rows)
 
     graph = gradients.get_concrete_function().graph
     kept = {}

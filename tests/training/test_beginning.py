@@ -147,7 +147,9 @@ def test_stopping_and_going_on_changes_nothing(tmp_path, data, other):
     whole, parts = (
         checkpoints.load(checkpoints.resolve(Run(tmp_path / name).checkpoints_path, "6")) for name in ("whole", "parts")
     )
-    assert whole.state == parts.state
+    for saved in (whole, parts):  # each end of a training adds a validation
+        saved.state[checkpoints.VALIDATIONS] = [v for v in saved.state[checkpoints.VALIDATIONS] if v["is_scheduled"]]
+    assert whole.state == parts.state and whole.state[checkpoints.VALIDATIONS]
     for name, array in whole.weights.items():
         np.testing.assert_array_equal(parts.weights[name], array, err_msg=name)
     before = saved_weights(other, "8")
