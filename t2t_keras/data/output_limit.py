@@ -88,7 +88,7 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
         corpora: lengths of the training pairs of each corpus, in parts.
 
     Returns:
-        The settings by name. Empty, so that the defaults apply, if the task has limits of its own, or if sources are
+        The settings by name. Empty, so that the defaults apply, if the task sets its limits itself, or if sources are
         masked anew in each epoch.
     """
     kind = task(config.task)

@@ -61,7 +61,7 @@ def training_dataset(
         num_replicas: number of replicas of all workers.
         replica_ids: replicas of this worker.
         rows_multiple: the number of rows of a share is a multiple of this, for gradient accumulation.
-        on_error: called with an exception of reading, before TensorFlow replaces it with an error of its own.
+        on_error: called with an exception raised by reading, before TensorFlow replaces the exception.
 
     Returns:
         A dataset of {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}.

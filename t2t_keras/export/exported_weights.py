@@ -18,7 +18,7 @@ class Weights:
     """The weights of a built model, under the names that they have in a checkpoint.
 
     A SavedModel of the Keras model itself could be loaded only in Python, because TensorFlow's C++ loader does not find
-    its variables. The model is therefore traced with these variables in place of its own. This class is not a
+    its variables. The model is therefore traced with these variables instead of the model's. This class is not a
     `tf.Module`, which would save the model's own variables too; assign `variables` to the module that is saved.
 
     Attributes:

@@ -14,15 +14,11 @@ if TYPE_CHECKING:
     from t2t_keras.training.backends import Step
 
 
-class OutOfMemoryError(InputError):
-    """The largest batch of a training does not fit in memory."""
-
-
 def try_largest_batch(training: "Step", plans: EpochPlans, epoch: int) -> None:
     """Runs one step on each of the largest batches of an epoch's plan, and then restores the training's state.
 
     Raises:
-        OutOfMemoryError: a batch does not fit in memory; names the settings to change.
+        InputError: a batch does not fit in memory; names the settings to change.
     """
     state, step = training.read(), training.num_updates
     config, strategy = training.config, training.strategy
@@ -34,7 +30,7 @@ def try_largest_batch(training: "Step", plans: EpochPlans, epoch: int) -> None:
         except Exception as error:
             if not training.is_out_of_memory(error):
                 raise
-            raise OutOfMemoryError(
+            raise InputError(
                 f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
                 f"tokens on each replica): lower train.tokens_per_batch={config.tokens_per_batch} or "
                 f"raise train.accumulation_steps={config.accumulation_steps} ({str(error).splitlines()[0][:120]})"
