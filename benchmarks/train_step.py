@@ -3,6 +3,7 @@
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=conv_tiny --tokens_per_batch=4096
+    python -m benchmarks.train_step --data_dir=data/multi30k --engines=ours,ours_simcut,ours_rdrop
 
 A family other than the Transformer meets the network of benchmarks/FAMILY_in_keras.py, the same one in keras.layers.
 An engine whose packages are missing is left out with a note. `--python marian=PATH`

@@ -31,8 +31,8 @@ def shifted(target: np.ndarray) -> np.ndarray:
     return np.pad(target, ((0, 0), (1, 0)))[:, :-1]
 
 
-def ours(batches: list, sizes: dict, dtype_policy: str = "float32") -> tuple:
-    """t2t_keras: its trainer's step."""
+def ours(batches: list, sizes: dict, dtype_policy: str = "float32", **settings: Any) -> tuple:
+    """t2t_keras: its trainer's step; `settings` are fields of `TrainConfig`."""
     from t2t_keras.config import TrainConfig
     from t2t_keras.config.model_config import model_config_class
     from t2t_keras.data.pipeline import dataset_of
@@ -46,7 +46,7 @@ def ours(batches: list, sizes: dict, dtype_policy: str = "float32") -> tuple:
     if "num_layers" in fields:
         fields["num_encoder_layers"] = fields["num_decoder_layers"] = fields.pop("num_layers")
     model: Any = make_model(family(**fields), dtype_policy)
-    step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING), strategy)
+    step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING, **settings), strategy)
 
     elements = itertools.cycle({"source": source, "target": target} for source, target in batches)
     iterator = distributed(strategy, dataset_of(elements).prefetch(2))
@@ -60,6 +60,16 @@ def ours(batches: list, sizes: dict, dtype_policy: str = "float32") -> tuple:
 def ours_bfloat16(batches: list, sizes: dict) -> tuple:
     """The same with `train.mixed_bfloat16`."""
     return ours(batches, sizes, "mixed_bfloat16")
+
+
+def ours_simcut(batches: list, sizes: dict) -> tuple:
+    """The same with a second prediction of each target, some of whose tokens are hidden."""
+    return ours(batches, sizes, consistency="simcut")
+
+
+def ours_rdrop(batches: list, sizes: dict) -> tuple:
+    """The same with a second prediction of each target."""
+    return ours(batches, sizes, consistency="rdrop")
 
 
 def _keras_fit(model, batches: list, *, mapped: bool) -> tuple:
@@ -283,7 +293,18 @@ def matrix(batches: list, sizes: dict) -> tuple:
 ENGINES = {
     engine.__name__: engine
     for engine in (
-        *(ours, ours_bfloat16, keras_layers, keras_layers_mapped, keras_hub, keras_hub_mapped, marian, matrix),
+        *(
+            ours,
+            ours_bfloat16,
+            ours_simcut,
+            ours_rdrop,
+            keras_layers,
+            keras_layers_mapped,
+            keras_hub,
+            keras_hub_mapped,
+            marian,
+            matrix,
+        ),
     )
 }
 

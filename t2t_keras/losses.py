@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy, as a sum with a token count and as a Keras loss."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -28,6 +28,64 @@ def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) 
     target_logits = ops.squeeze(ops.take_along_axis(logits, targets[..., None], axis=-1), -1)  # --> [...]
     mean_logits = ops.mean(logits, axis=-1)  # --> [...]
     return log_normaliser - (1.0 - label_smoothing) * target_logits - label_smoothing * mean_logits
+
+
+class PairTerms(NamedTuple):
+    """The terms of the loss of two predictions p1 and p2 of the same token, and their factors.
+
+    Attributes:
+        first: factor on the cross-entropy of p1.
+        second: factor on the cross-entropy of p2.
+        forward: factor on KL(p1 || p2).
+        backward: factor on KL(p2 || p1).
+    """
+
+    first: float
+    second: float
+    forward: float
+    backward: float
+
+    @classmethod
+    def simcut(cls, alpha: float) -> "PairTerms":
+        """SimCut: p2 is computed with hidden tokens. Gradients flow through both predictions.
+
+        Reference: Gao et al., "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", 2022.
+        """
+        return cls(1.0, 0.0, alpha, 0.0)
+
+    @classmethod
+    def rdrop(cls, alpha: float) -> "PairTerms":
+        """R-Drop: p1 and p2 are computed with different dropout. All factors are half of the published ones.
+
+        The loss thus has the scale of a single cross-entropy.
+
+        Reference: Wu et al., "R-Drop: Regularized Dropout for Neural Networks", 2021.
+        """
+        return cls(0.5, 0.5, alpha / 4, alpha / 4)
+
+
+def pair_losses(
+    targets: Tensor, logits: tuple[Tensor, Tensor], terms: PairTerms, label_smoothing: float = 0.0
+) -> Tensor:
+    """Loss of each token from two predictions of it: cross-entropies as in `token_losses`, and divergences.
+
+    Args:
+        targets: token ids, int [...].
+        logits: of the two predictions, float [..., vocab] each.
+        terms: the factors of the terms.
+        label_smoothing: epsilon, in [0, 1).
+
+    Returns:
+        float32 [...].
+    """
+    log_p1, log_p2 = (ops.log_softmax(ops.cast(each, "float32")) for each in logits)  # --> [..., vocab]
+    difference = log_p1 - log_p2
+    return (
+        terms.first * token_losses(targets, logits[0], label_smoothing)
+        + terms.second * token_losses(targets, logits[1], label_smoothing)
+        + terms.forward * ops.sum(ops.exp(log_p1) * difference, axis=-1)
+        - terms.backward * ops.sum(ops.exp(log_p2) * difference, axis=-1)
+    )
 
 
 def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

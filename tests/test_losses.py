@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.losses import SmoothedCrossEntropy, loss_sum_and_count, token_losses
+from t2t_keras.losses import PairTerms, SmoothedCrossEntropy, loss_sum_and_count, pair_losses, token_losses
 
 VOCAB = 7
 TARGETS = np.array([[3, 6, 1, 0], [2, 1, 0, 0]])
@@ -138,3 +138,15 @@ def test_weights_of_samples_are_those_of_their_tokens():
 def test_a_dtype_that_rounds_ids_is_refused():
     with pytest.raises(ValueError, match="`dtype` must be float32 or float64, got bfloat16"):
         SmoothedCrossEntropy(dtype="bfloat16")
+
+
+@pytest.mark.parametrize("kind", ["simcut", "rdrop"])
+def test_pair_losses_equal_the_published_formulas(kind, logits):
+    """SimCut: CE1 + alpha KL12. R-Drop: half of CE1 + CE2 + alpha / 2 (KL12 + KL21)."""
+    others = 2.0 * np.random.default_rng(4).standard_normal(logits.shape).astype("float32")
+    p1, p2 = (np.exp(each) / np.exp(each).sum(-1, keepdims=True) for each in (logits.astype("float64"), others))
+    kl12, kl21 = (p1 * np.log(p1 / p2)).sum(-1), (p2 * np.log(p2 / p1)).sum(-1)
+    ce1, ce2 = (dense_cross_entropy(smoothed(0.1), each) for each in (logits, others))
+    expected = ce1 + 3.0 * kl12 if kind == "simcut" else (ce1 + ce2 + 1.5 * (kl12 + kl21)) / 2
+    found = pair_losses(TARGETS, (logits, others), getattr(PairTerms, kind)(3.0), 0.1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

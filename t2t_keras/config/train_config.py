@@ -32,6 +32,10 @@ class TrainConfig:
             outputs.
         likelihood_weight: factor on the loss of the references in "risk", to which the sentences' costs are added.
         risk_samples: outputs sampled per sentence in "risk", at least 2.
+        consistency: a second prediction of each target, which must agree with the first: with different dropout
+            ("rdrop"), with different dropout and some tokens hidden ("simcut"), or "none".
+        consistency_weight: factor alpha on the divergence between the two predictions.
+        cutoff_rate: share of the tokens that "simcut" hides in the second pass, on both sides.
         frozen: patterns of the names of weights that are not trained, such as "encoder/*"; * matches any characters.
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
         accumulation_steps: number of parts in which each replica processes its share of a batch; the result differs
@@ -73,6 +77,9 @@ class TrainConfig:
     objective: Literal["likelihood", "risk"] = "likelihood"
     likelihood_weight: float = 0.017
     risk_samples: int = 5
+    consistency: Literal["none", "simcut", "rdrop"] = "none"
+    consistency_weight: float = 3.0
+    cutoff_rate: float = 0.05
     frozen: tuple[str, ...] = ()
     clip_norm: float = 0.0
     accumulation_steps: int = 1
@@ -98,7 +105,8 @@ class TrainConfig:
             *("tokens_per_batch", "max_steps", "learning_rate_scale", "warmup_steps", "adam_epsilon"),
             *("accumulation_steps", "steps_per_call", "log_steps", "checkpoint_steps", "keep_checkpoints"),
         )
-        check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
+        check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay", "cutoff_rate")
+        check_positive(self, "consistency_weight")
         check_seed(self)
         check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
         check_not_negative(self, "hold_steps", "decay_steps", "validation_steps", "validation_sentences")
@@ -115,21 +123,30 @@ class TrainConfig:
     def passes(self) -> float:
         """Forward and backward passes over each pair per update; drawing an output counts as a third of a pass."""
         if self.objective == "likelihood":
-            return 1.0
+            return 1.0 if self.consistency == "none" else 2.0
         return (self.likelihood_weight > 0) + self.risk_samples * (1 + 1 / 3)
 
     def _check_objective(self) -> None:
-        """Checks that the other settings are compatible with the objective."""
-        if self.objective == "risk":
-            if self.risk_samples < 2:
-                raise InputError(f"train.risk_samples must be at least 2, got {self.risk_samples}")
-            for name in ("static_shapes", "jit_compile"):
-                if getattr(self, name):
-                    raise InputError(
-                        f"train.{name}=true does not go together with train.objective=risk: no shape is known before "
-                        "the outputs are drawn"
-                    )
+        """Checks that the other settings are compatible with the objective and with each other."""
+        is_risk, is_consistent = self.objective == "risk", self.consistency != "none"
+        self._check_used(("likelihood_weight", "risk_samples"), is_risk, "train.objective=risk")
+        self._check_used(("consistency_weight",), is_consistent, "train.consistency=simcut or rdrop")
+        self._check_used(("cutoff_rate",), self.consistency == "simcut", "train.consistency=simcut")
+        if not is_risk:
             return
+        if is_consistent:
+            raise InputError(f"train.consistency={self.consistency} needs train.objective=likelihood")
+        if self.risk_samples < 2:
+            raise InputError(f"train.risk_samples must be at least 2, got {self.risk_samples}")
+        for name in ("static_shapes", "jit_compile"):
+            if getattr(self, name):
+                raise InputError(
+                    f"train.{name}=true does not go together with train.objective=risk: no shape is known before "
+                    "the outputs are drawn"
+                )
+
+    def _check_used(self, names: tuple[str, ...], is_used: bool, needed: str) -> None:
+        """Checks that settings that are not used have their default values; `needed` is a setting that uses them."""
         for field in dataclasses.fields(self):
-            if field.name in ("likelihood_weight", "risk_samples") and getattr(self, field.name) != field.default:
-                raise InputError(f"train.{field.name}={getattr(self, field.name)} needs train.objective=risk")
+            if field.name in names and not is_used and getattr(self, field.name) != field.default:
+                raise InputError(f"train.{field.name}={getattr(self, field.name)} needs {needed}")

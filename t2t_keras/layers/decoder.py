@@ -77,8 +77,8 @@ class DecoderLayer(ConfiguredLayer):
             nonlocal past
             if past is None:
                 return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
-            past = past.followed_by(self.self_attention.keys_and_values(x))
-            return self.self_attention(x, past, self_attention_mask, seed=fold_in(seed, 1))
+            x, past = self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), past=past)
+            return x
 
         x = self.self_attention_residual(inputs, sublayer=attend_to_targets, seed=fold_in(seed, 0))
         x = self.cross_attention_residual(

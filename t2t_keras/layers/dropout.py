@@ -7,6 +7,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.layer import Layer
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.tensor import Tensor
 
 
@@ -21,6 +22,28 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
 def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
     """Draws the generator's next seed, int32 [2]."""
     return ops.cast(ops.bitwise_and(generator.next(), 0x7FFFFFFF), "int32")
+
+
+def token_cutoff(token_ids: Tensor, rate: float, seed: Tensor) -> Tensor:
+    """Hides random tokens: their embeddings become zero, but they stay visible to masks and keep their positions.
+
+    A hidden token is written as its negative id. Padding, the start symbol and end symbols are never hidden.
+
+    Args:
+        token_ids: int [...].
+        rate: probability that a token is hidden, in [0, 1).
+        seed: int32 [2].
+
+    Returns:
+        The ids, int in the shape of `token_ids`.
+
+    Reference: token cutoff in Shen et al., "A Simple but Tough-to-Beat Data Augmentation Approach for Natural Language
+    Understanding and Generation", 2020.
+    """
+    if not rate:
+        return token_ids
+    is_hidden = ops.equal(kernels.dropout(ops.ones(ops.shape(token_ids), "float32"), rate, seed), 0)
+    return ops.where(ops.logical_and(is_hidden, ops.not_equal(token_ids, EOS_ID)), -token_ids, token_ids)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -15,7 +15,8 @@ from t2t_keras.tensor import Tensor
 class TiedEmbedding(Layer):
     """One matrix that embeds tokens and, transposed, projects hidden states to logits (section 3.4).
 
-    Id 0, which is padding and the start symbol, is embedded as zeros, as in T2T.
+    Id 0, which is padding and the start symbol, is embedded as zeros, as in T2T. So are negative ids, which stand for
+    hidden tokens (`layers.dropout.token_cutoff`).
 
     Args:
         vocab_size: number of rows of the matrix.
@@ -25,7 +26,7 @@ class TiedEmbedding(Layer):
         initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model), as in T2T.
 
     Call arguments:
-        inputs: token ids, int [...], in [0, vocab_size); or hidden states, float [..., d_model], if `reverse`.
+        inputs: token ids, int [...], below vocab_size; or hidden states, float [..., d_model], if `reverse`.
         reverse: whether to project hidden states to logits instead of embedding tokens.
 
     Returns:
@@ -79,9 +80,10 @@ class TiedEmbedding(Layer):
         # Narrower integers are valid ids too, and Keras builds loaded models with float placeholders.
         is_index = keras.backend.standardize_dtype(inputs.dtype) in ("int32", "int64")
         token_ids = inputs if is_index else ops.cast(inputs, "int32")
-        vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
+        vectors = kernels.embedding_lookup(self.table, ops.maximum(token_ids, 0))
+        vectors = ops.cast(vectors, self.compute_dtype)  # --> [..., d_model]
         scale = self.d_model**0.5 if self.scale is None else self.scale
-        scales = scale * ops.cast(ops.not_equal(token_ids, 0), vectors.dtype)
+        scales = scale * ops.cast(ops.greater(token_ids, 0), vectors.dtype)
         return vectors * ops.expand_dims(scales, -1)
 
     def logits(self, states: Tensor) -> Tensor:

@@ -59,27 +59,54 @@ def fused_loss(
         The `FusedLoss`.
     """
     head = Head(tf.convert_to_tensor(head.table), head.bias)
-    chunks = _Chunks(head, label_smoothing, hidden.dtype, for_cpu)
-    rows = tf.reshape(hidden, [-1, head.table.shape[1]])  # --> [batch * target_len, d_model]
-    labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
-    scales = tf.reshape(tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets)), [-1])
-    if skip_padding:
-        kept = tf.where(labels != 0)  # --> [tokens, 1]
-        loss_sum, d_rows, d_head = chunks.loss(*(tf.gather_nd(values, kept) for values in (rows, labels, scales)))
-        d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
-    else:
-        loss_sum, d_rows, d_head = chunks.static_loss(rows, labels, scales)
-    return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(hidden)), d_head)
+    chunks = Chunks(head, label_smoothing, hidden.dtype, for_cpu)
+    return chunks.fused_loss(hidden, targets, scale, skip_padding)
 
 
-class _Chunks:
-    """Computes losses and gradients in chunks of rows; `dtype` is the dtype of the rows."""
+class Prediction(NamedTuple):
+    """The predictions of a chunk of rows, float32.
+
+    Attributes:
+        logits: [chunk, vocab].
+        probabilities: softmax of the logits, [chunk, vocab].
+        label_logits: the labels' logits, [chunk].
+        normalisers: log of the sum of exp(logits), [chunk].
+    """
+
+    logits: Tensor
+    probabilities: Tensor
+    label_logits: Tensor
+    normalisers: Tensor
+
+
+class Chunks:
+    """Computes losses and gradients in chunks of rows.
+
+    Args:
+        head: weights of the output head.
+        label_smoothing: epsilon, in [0, 1).
+        dtype: dtype of the rows.
+        for_cpu: as in `fused_loss`.
+    """
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool) -> None:
         self._head, self._smoothing, self._for_cpu = head, label_smoothing, for_cpu
         self._matrix = tf.cast(head.table, dtype)
         elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
         self._chunk_rows = max(elements // head.table.shape[0], 64)
+
+    def fused_loss(self, hidden: Tensor, targets: Tensor, scale: Tensor | float, skip_padding: bool) -> FusedLoss:
+        """Computes the loss of whole targets; the arguments are those of the function `fused_loss`."""
+        rows = tf.reshape(hidden, [-1, hidden.shape[-1]])  # --> [batch * target_len, d_model]
+        labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
+        scales = tf.reshape(tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets)), [-1])
+        if skip_padding:
+            kept = tf.where(labels != 0)  # --> [tokens, 1]
+            loss_sum, d_rows, d_head = self.loss(*(tf.gather_nd(values, kept) for values in (rows, labels, scales)))
+            d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
+        else:
+            loss_sum, d_rows, d_head = self.static_loss(rows, labels, scales)
+        return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(hidden)), d_head)
 
     def loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
         """Returns the sum of the losses, and the scaled gradients of `rows` and of the head.
@@ -150,6 +177,15 @@ class _Chunks:
         Returns losses without the uniform part, unscaled gradients of `h`, and scaled gradients of the head's weights.
         """
         gold = 1.0 - self._smoothing
+        prediction = self._prediction(h, y)
+        losses = prediction.normalisers - gold * prediction.label_logits
+        with tf.control_dependencies([losses]):  # so that the probabilities can be updated in place
+            errors = subtracted(prediction.probabilities, y, gold)
+        d_h, d_head = self._gradients(h, errors, scales)
+        return losses, d_h, d_head
+
+    def _prediction(self, h: Tensor, y: Tensor) -> Prediction:
+        """Projects hidden states `h`, [chunk, d_model], with labels `y`, int32 [chunk], to the vocabulary."""
         logits = tf.cast(tf.matmul(h, self._matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         if self._head.bias is not None:
             logits += self._head.bias
@@ -159,17 +195,23 @@ class _Chunks:
             normalisers = _log_normalisers(logits, probabilities, label_logits, y)  # --> [chunk]
         else:
             normalisers = tf.reduce_logsumexp(logits, -1)  # --> [chunk]
-        losses = normalisers - gold * label_logits
-        with tf.control_dependencies([losses]):  # so that the probabilities can be updated in place
-            places = tf.stack([tf.range(tf.size(y)), y], axis=1)  # --> [chunk, 2]
-            errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
+        return Prediction(logits, probabilities, label_logits, normalisers)
+
+    def _gradients(self, h: Tensor, errors: Tensor, scales: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Returns unscaled gradients of `h`, and scaled gradients of the head's weights.
+
+        Args:
+            h: hidden states, [chunk, d_model].
+            errors: gradients of the logits, float32 [chunk, vocab].
+            scales: float32 [chunk].
+        """
         d_bias = []
         if self._head.bias is not None:
             d_bias = [tf.linalg.matvec(errors, scales, transpose_a=True)]  # --> [vocab]
         errors = tf.cast(errors, h.dtype)
         d_table = tf.matmul(errors, _scaled(h, scales), transpose_a=True)  # --> [vocab, d_model]
         d_table = tf.cast(d_table, tf.float32)
-        return losses, tf.matmul(errors, self._matrix), [d_table, *d_bias]
+        return tf.matmul(errors, self._matrix), [d_table, *d_bias]
 
     def _smoothed(
         self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, scales: Tensor
@@ -177,11 +219,11 @@ class _Chunks:
         """Adds the uniform part of the smoothed target, and scales the gradients of the rows."""
         table, bias = self._head
         mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
-        rows = tf.cast(rows, tf.float32)
-        losses -= self._smoothing * tf.linalg.matvec(rows, mean_row)  # --> [rows]
-        d_rows = _scaled(d_rows - tf.cast(self._smoothing * mean_row, d_rows.dtype), scales)
+        states, d_states = self._smoothed_states(tf.cast(rows, tf.float32), self._smoothing * mean_row)
+        losses -= self._smoothing * tf.linalg.matvec(states, mean_row)  # --> [rows]
+        d_rows = _scaled(d_rows - tf.cast(d_states, d_rows.dtype), scales)
         share = self._smoothing / table.shape[0]
-        d_table = d_head.table - share * tf.linalg.matvec(rows, scales, transpose_a=True)
+        d_table = d_head.table - share * tf.linalg.matvec(states, scales, transpose_a=True)
         if bias is None:
             return losses, d_rows, Head(d_table)
         return (
@@ -189,6 +231,24 @@ class _Chunks:
             d_rows,
             Head(d_table, d_head.bias - share * tf.reduce_sum(scales)),
         )
+
+    def _smoothed_states(self, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the hidden states in the rows, to which the uniform part applies, and its gradient of a row.
+
+        Args:
+            rows: float32 [rows, width of a row].
+            gradient: gradient of a hidden state, float32 [d_model].
+
+        Returns:
+            float32 [rows, d_model] and [width of a row].
+        """
+        return rows, gradient
+
+
+def subtracted(values: Tensor, labels: Tensor, amount: float) -> Tensor:
+    """Subtracts `amount` from each row's value at its label: float32 [chunk, vocab], int32 [chunk]."""
+    places = tf.stack([tf.range(tf.size(labels)), labels], axis=1)  # --> [chunk, 2]
+    return tf.tensor_scatter_nd_sub(values, places, tf.fill(tf.shape(labels), amount))
 
 
 def _scaled(rows: Tensor, scales: Tensor) -> Tensor:

@@ -167,6 +167,11 @@ def test_settings_apply_in_order_and_together():
         ("train.objective=bleu", "train.objective must be one of likelihood, risk; got 'bleu'"),
         ("train.risk_samples=9", "train.risk_samples=9 needs train.objective=risk"),
         ("train.likelihood_weight=1", "train.likelihood_weight=1.0 needs train.objective=risk"),
+        ("train.consistency=drop", "train.consistency must be one of none, simcut, rdrop; got 'drop'"),
+        ("train.consistency_weight=1", "train.consistency_weight=1.0 needs train.consistency=simcut or rdrop"),
+        ("train.cutoff_rate=0.1", "train.cutoff_rate=0.1 needs train.consistency=simcut"),
+        ("train.cutoff_rate=1", "train.cutoff_rate must be in [0, 1), got 1.0"),
+        ("train.consistency_weight=0", "train.consistency_weight must be positive, got 0.0"),
         ("train.learning_rate_scale=nan", "train.learning_rate_scale must be a finite number, got nan"),
         ("train.max_minutes=nan", "train.max_minutes must be a finite number, got nan"),
         ("train.adam_epsilon=inf", "train.adam_epsilon must be a finite number, got inf"),
@@ -204,6 +209,8 @@ def test_risk_needs_two_samples_and_free_shapes():
         TrainConfig(objective="risk", risk_samples=1)
     with pytest.raises(InputError, match=r"train\.likelihood_weight must not be negative, got -1"):
         TrainConfig(objective="risk", likelihood_weight=-1)
+    with pytest.raises(InputError, match=r"train\.consistency=rdrop needs train\.objective=likelihood"):
+        TrainConfig(objective="risk", consistency="rdrop")
     for name in ("static_shapes", "jit_compile"):
         with pytest.raises(InputError, match=f"train.{name}=true does not go together with train.objective=risk"):
             TrainConfig(objective="risk", **{name: True})

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras.layers import Dropout
-from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.dropout import fold_in, token_cutoff
 
 
 def seed(*words: int):
@@ -115,3 +115,14 @@ def test_seeds_of_all_sites_layers_replicas_and_steps_differ():
 def test_a_scalar_is_dropped_or_scaled():
     values = {float(Dropout(0.5)(tf.constant(1.0), seed=seed(i, 1), training=True)) for i in range(20)}
     assert values == {0.0, 2.0}
+
+
+def test_token_cutoff_hides_tokens_but_neither_padding_nor_ends():
+    token_ids = np.random.default_rng(0).integers(0, 30, (200, 50)).astype("int32")
+    cut = np.array(token_cutoff(token_ids, 0.05, seed(1, 2)))
+    is_hidden = cut < 0
+    np.testing.assert_array_equal(np.abs(cut), token_ids)
+    assert not is_hidden[token_ids <= 1].any()
+    assert is_hidden[token_ids > 1].mean() == pytest.approx(0.05, abs=0.01)
+    assert (is_hidden != (np.array(token_cutoff(token_ids, 0.05, seed(1, 3))) < 0)).any()
+    np.testing.assert_array_equal(token_cutoff(token_ids, 0.0, seed(1, 2)), token_ids)

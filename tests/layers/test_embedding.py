@@ -91,6 +91,17 @@ def test_id_0_embeds_to_zero_and_learns_nothing():
     assert np.all(gradient[3] != 0)
 
 
+def test_negative_ids_are_hidden_tokens():
+    """They embed to zero and learn nothing, even if there is no such row."""
+    layer = TiedEmbedding(11, 4)
+    with tf.GradientTape() as tape:
+        vectors = layer(tf.constant([[-3, 3, -10]]))
+        loss = tf.reduce_sum(tf.square(vectors - 1.0))
+    assert np.all(np.array(vectors)[0, [0, 2]] == 0) and np.all(np.array(vectors)[0, 1] != 0)
+    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value))
+    assert np.flatnonzero(np.any(gradient != 0, axis=1)).tolist() == [3]
+
+
 def test_logits_are_products_with_every_row_of_the_same_matrix(rng):
     layer = TiedEmbedding(11, 4)  # whose logits may be asked for first
     states = rng.standard_normal((2, 3, 4)).astype("float32")

@@ -90,6 +90,15 @@ def test_risk_takes_a_pass_for_each_output_and_one_to_draw_it(likelihood_weight,
     assert found.sent == plain.sent
 
 
+def test_consistency_takes_two_passes():
+    settings = {"tokens_per_batch": 1000}
+    found, plain = (
+        step(Config(MODEL, train=TrainConfig(**settings, **changes)), DEVICES, 10)
+        for changes in ({"consistency": "simcut"}, {})
+    )
+    assert found.flops == pytest.approx(2 * plain.flops)
+
+
 def test_one_device_sends_nothing():
     assert step(Config(MODEL), dataclasses.replace(DEVICES, count=1), 10).sent == 0
 

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from t2t_keras.config import TrainConfig, TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.losses import loss_sum_and_count
+from t2t_keras.losses import PairTerms, loss_sum_and_count, pair_losses
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import frozen_names, weight_names
+from t2t_keras.training import consistency
 from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.objectives.weighted_model import WeightedModel
 from t2t_keras.training.step import TrainingStep
@@ -44,8 +45,8 @@ def make(dtype: str = "float32"):
     return model
 
 
-def gradients_of(model, rows: slice, frozen: tuple[str, ...] = ()) -> list[np.ndarray]:
-    training = TrainingStep(model, TrainConfig(frozen=frozen), tf.distribute.get_strategy())
+def gradients_of(model, rows: slice, frozen: tuple[str, ...] = (), **settings: Any) -> list[np.ndarray]:
+    training = TrainingStep(model, TrainConfig(frozen=frozen, **settings), tf.distribute.get_strategy())
     weights = map(tf.convert_to_tensor, training.weights)
     others = tf.constant(0.5), tf.constant([1, 2], tf.int32), tf.constant(0, tf.int64)
     (loss,), matrices = training.row_gradients(*weights, SOURCE[rows], TARGET[rows], *others)
@@ -61,6 +62,27 @@ def test_an_auxiliary_loss_is_added_and_trained():
     variables = [variable.value for variable in model.trainable_variables]
     expected = [loss.numpy(), *map(tf.convert_to_tensor, tape.gradient(loss, variables))]
     assert float(states.auxiliary_loss) > 0.1
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["simcut", "rdrop"])
+def test_a_second_prediction_is_added_and_trained(kind, monkeypatch):
+    """Against the plain formula of two passes, of which the second has hidden tokens (here also with R-Drop)."""
+    model = make()
+    monkeypatch.setattr(consistency, "token_cutoff", lambda ids, *_: tf.where(ids % 4 == 1, -ids, ids))
+    found = gradients_of(model, slice(None), consistency=kind, consistency_weight=2.0)
+    hidden_source, hidden_target = (np.where(ids % 4 == 1, -ids, ids) for ids in (SOURCE, TARGET))
+    with tf.GradientTape() as tape:
+        one = model.states({"source": SOURCE, "target": TARGET})
+        two = model.states({"source": hidden_source, "target": hidden_target})
+        logits = model.logits(one.hidden), model.logits(two.hidden)
+        token_losses = pair_losses(TARGET, logits, getattr(PairTerms, kind)(2.0), 0.1)
+        auxiliary = (one.auxiliary_loss + two.auxiliary_loss) / 2
+        loss = 0.5 * (tf.reduce_sum(token_losses * tf.cast(TARGET != 0, tf.float32)) + auxiliary)
+    variables = [variable.value for variable in model.trainable_variables]
+    expected = [loss.numpy(), *map(tf.convert_to_tensor, tape.gradient(loss, variables))]
+    assert np.abs(logits[0] - logits[1]).max() > 0.1
     for actual, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
 

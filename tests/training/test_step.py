@@ -35,6 +35,8 @@ EVERYTHING = {"clip_norm": 0.5, "ema_decay": 0.9}
 FEW = {"tokens_per_batch": 24}  # so that some replicas have nothing
 RISK = {**EVERYTHING, "objective": "risk", "risk_samples": 3, "likelihood_weight": 0.2, "learning_rate_scale": 0.3}
 
+SIMCUT = {**EVERYTHING, **FEW, "consistency": "simcut", "learning_rate_scale": 0.3}
+
 
 def one_replica() -> tf.distribute.Strategy:
     return make_strategy("cpu", 1)
@@ -62,6 +64,11 @@ def one_replica_with_risk() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
+def one_replica_with_simcut() -> dict[str, np.ndarray]:
+    return trajectory(steps=4, train=SIMCUT)
+
+
+@pytest.fixture(scope="module")
 def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
     """Results of programs with logical devices."""
     folder = tmp_path_factory.mktemp("replicas")
@@ -71,6 +78,7 @@ def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
         "": {
             "two": {**two, "train": {**EVERYTHING, **FEW, "accumulation_steps": 2}},
             "risk": {**two, "train": RISK, "steps": 4},
+            "simcut": {**two, "train": SIMCUT, "steps": 4},
         },
     }
     results: dict[str, np.ndarray] = {}
@@ -122,10 +130,10 @@ def test_loss_falls(plain):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["four", "two", "risk"])
+@pytest.mark.parametrize("name", ["four", "two", "risk", "simcut"])
 def test_many_replicas_equal_one(name, many_replicas, request):
     """With clipping and moving averages; four take several steps a call, two accumulate; of risk there are two."""
-    one = request.getfixturevalue("one_replica_with_risk" if name == "risk" else "one_replica_with_everything")
+    one = request.getfixturevalue(f"one_replica_with_{name if name in ('risk', 'simcut') else 'everything'}")
     many = {key.partition(":")[2]: array for key, array in many_replicas.items() if key.startswith(f"{name}:")}
     assert_same(many, one)
 
@@ -136,6 +144,14 @@ def test_risk_does_not_depend_on_parts_and_streams(one_replica_with_risk, monkey
     assert (one_replica_with_risk["sampled_gleu"] > 0).all()
     monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
     assert_same(trajectory(steps=4, train={**RISK, "accumulation_steps": 3}), one_replica_with_risk)
+
+
+@pytest.mark.integration
+def test_simcut_does_not_depend_on_parts_and_streams(one_replica_with_simcut, monkeypatch):
+    plain = trajectory(steps=4, train={**SIMCUT, "consistency": "none"})
+    assert (one_replica_with_simcut["loss"] > plain["loss"]).all()  # by the divergence
+    monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
+    assert_same(trajectory(steps=4, train={**SIMCUT, "accumulation_steps": 3}), one_replica_with_simcut)
 
 
 @pytest.mark.integration

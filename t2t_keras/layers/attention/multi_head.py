@@ -77,9 +77,10 @@ class MultiHeadAttention(Layer):
             axes is [batch, query_len, key_len]. With a window, it must be the same for all queries, as `padding_mask`
             is: its query_len axis must have length 1.
         seed: int32 [2], for dropout; None draws a seed.
+        past: in self-attention, the keys and values of earlier positions; a window is then ignored.
 
     Returns:
-        float [batch, query_len, d_model].
+        float [batch, query_len, d_model]. If `past` is given, a tuple of that and the past extended by these positions.
 
     Raises:
         ValueError: an invalid argument, inputs of the wrong shape, or a mask that does not fit.
@@ -142,14 +143,17 @@ class MultiHeadAttention(Layer):
         memory: Tensor | KeysAndValues,
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
-    ) -> Tensor:
+        past: KeysAndValues | None = None,
+    ) -> Any:
         if query is memory:
-            queries, keys, values = self._project(query, "query", "key", "value")
+            queries, *projected = self._project(query, "query", "key", "value")
+            pair = KeysAndValues(*projected)
         else:
             (queries,) = self._project(query, "query")
-            keys, values = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
+            pair = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
+        keys, values = pair = pair if past is None else past.followed_by(pair)
         attention_mask = self._checked_mask(queries, keys, attention_mask)
-        is_step = isinstance(memory, KeysAndValues)
+        is_step = past is not None or isinstance(memory, KeysAndValues)
         attend = functools.partial(
             self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
         )
@@ -164,7 +168,8 @@ class MultiHeadAttention(Layer):
             heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
                 collector.weights.append(weights)  # [batch, heads, query_len, key_len]
-        return self._concatenated(heads)
+        outputs = self._concatenated(heads)
+        return outputs if past is None else (outputs, pair)
 
     def keys_and_values(self, memory: Tensor) -> KeysAndValues:
         """Projects a memory, float [batch, key_len, d_memory], so that several calls can reuse it."""

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 import tensorflow as tf
 
 from t2t_keras.tensor import Tensor
+from t2t_keras.training.consistency import Consistency
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 
 
@@ -48,13 +49,22 @@ class Objective(Protocol):
 
 
 class Likelihood:
-    """The label-smoothed cross-entropy (section 5.4) plus the model's auxiliary loss; an `Objective`."""
+    """The label-smoothed cross-entropy (section 5.4) plus the model's auxiliary loss; an `Objective`.
+
+    Args:
+        label_smoothing: epsilon, in [0, 1).
+        consistency: a second prediction, whose divergence from the first is added; None for none.
+    """
 
     measures: tuple[str, ...] = ()
 
-    def __init__(self, label_smoothing: float) -> None:
-        self._label_smoothing = label_smoothing
+    def __init__(self, label_smoothing: float, consistency: Consistency | None = None) -> None:
+        self._label_smoothing, self._consistency = label_smoothing, consistency
 
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
-        loss, gradients = model.likelihood(matrices, rows.pairs, rows.scale, self._label_smoothing, rows.seed)
+        settings = rows.scale, self._label_smoothing, rows.seed
+        if self._consistency is None:
+            loss, gradients = model.likelihood(matrices, rows.pairs, *settings)
+        else:
+            loss, gradients = model.pair_likelihood(matrices, rows.pairs, *settings, self._consistency)
         return tf.expand_dims(loss * rows.scale, 0), gradients

@@ -14,8 +14,10 @@ from t2t_keras.search.hoisting import HoistedWeights
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
+from t2t_keras.training.consistency import Consistency
 from t2t_keras.training.fused_loss import FusedLoss, fused_loss
 from t2t_keras.training.layout import MatrixLayout
+from t2t_keras.training.pair_loss import fused_pair_loss
 from t2t_keras.training.updates import Head
 
 # Added to the logit of padding, so that its probability is exactly 0. Finite, because it is multiplied by 0.
@@ -89,6 +91,30 @@ class WeightedModel:
             states = self._model.states(pairs._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
+        results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
+        return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
+
+    def pair_likelihood(
+        self,
+        matrices: Sequence[Tensor],
+        pairs: Pairs,
+        scale: Tensor,
+        label_smoothing: float,
+        seed: Tensor,
+        consistency: Consistency,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Like `likelihood`, with a second prediction of each target.
+
+        The auxiliary loss is the mean over both predictions. `consistency` says how the second one is computed.
+        """
+        weights = self.layout.split(matrices)
+        both = Pairs(*consistency.doubled(*pairs, seed))
+        with self._scope(weights):
+            states = self._model.states(both._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
+        auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32) / 2.0
+        options = {"scale": scale, "skip_padding": self._skip_padding, "for_cpu": self._for_cpu}
+        terms = consistency.terms, label_smoothing
+        loss = fused_pair_loss(states.hidden, self._head(weights), pairs.target, *terms, **options)
         results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
         return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
 

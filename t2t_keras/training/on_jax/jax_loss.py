@@ -1,7 +1,7 @@
 """Fuses the output projection, softmax and label-smoothed loss on JAX, without storing all logits.
 
 This is the counterpart of `training/fused_loss.py`: gradients are computed in the forward pass, one chunk of rows at a
-time. The loss equals `t2t_keras.losses.token_losses`; tests compare the two.
+time. The loss equals `t2t_keras.losses.token_losses` and `pair_losses`; tests compare them.
 """
 
 import functools
@@ -9,6 +9,7 @@ import functools
 import jax
 from jax import numpy as jnp
 
+from t2t_keras.losses import PairTerms
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.updates import Head
@@ -18,39 +19,59 @@ _CHUNK_ELEMENTS = 2**27
 _TILE = 64
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def scaled_loss(hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float) -> Tensor:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def scaled_loss(
+    hidden: Tensor,
+    head: Head,
+    targets: Tensor,
+    scale: Tensor,
+    label_smoothing: float,
+    terms: PairTerms | None = None,
+) -> Tensor:
     """Computes `scale` times the sum of the token losses; differentiable with respect to `hidden` and `head`.
 
     Args:
-        hidden: float [batch, target_len, d_model].
+        hidden: float [batch, target_len, d_model]; with `terms`, [2 * batch, target_len, d_model], whose second half
+            belongs to the second prediction of the same targets.
         head: weights of the output head; products are computed in the dtype of `hidden`.
         targets: int32 [batch, target_len], padded with 0.
         scale: float32 scalar.
         label_smoothing: epsilon, in [0, 1).
+        terms: the factors of the terms of the loss of two predictions; None for a single prediction.
 
     Returns:
         A float32 scalar.
     """
-    return _forward(hidden, head, targets, scale, label_smoothing)[0]
+    return _forward(hidden, head, targets, scale, label_smoothing, terms)[0]
 
 
 def _forward(
-    hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float
+    hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float, terms: PairTerms | None
 ) -> tuple[Tensor, tuple[Tensor, Head]]:
     """Returns the scaled loss, and its gradients with respect to `hidden` and `head`."""
+    if terms is not None:
+        pairs = jnp.concatenate(jnp.split(hidden, 2), axis=2)  # --> [batch, target_len, 2 * d_model]
+        loss, (d_pairs, d_head) = _of_rows(pairs, head, targets, scale, label_smoothing, terms)
+        return loss, (jnp.concatenate(jnp.split(d_pairs, 2, axis=2)), d_head)
+    return _of_rows(hidden, head, targets, scale, label_smoothing, terms)
+
+
+def _of_rows(
+    hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float, terms: PairTerms | None
+) -> tuple[Tensor, tuple[Tensor, Head]]:
+    """Like `_forward`, with both predictions of a target in one row: [batch, target_len, 2 * d_model]."""
     rows = hidden.reshape(-1, hidden.shape[-1])  # --> [batch * target_len, d_model]
     labels, count = targets.reshape(-1), rows.shape[0]
     size = max(_CHUNK_ELEMENTS // head.table.shape[0] // _TILE, 1) * _TILE
     if count <= size:
-        loss, d_head, d_rows = _chunk(rows, labels, head, scale, label_smoothing)
+        loss, d_head, d_rows = _chunk(rows, labels, head, scale, label_smoothing, terms)
         return loss, (d_rows.reshape(hidden.shape), d_head)
     missing = -count % size  # rows of padding, without loss and gradient
     rows = jnp.pad(rows, [(0, missing), (0, 0)]).reshape(-1, size, rows.shape[1])  # --> [chunks, size, d_model]
     labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)
 
     def add(sums: tuple[Tensor, Head], part: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Head], Tensor]:
-        *found, d_rows = _chunk(*part, head, scale, label_smoothing)
+        *found, d_rows = _chunk(*part, head, scale, label_smoothing, terms)
         return jax.tree.map(jnp.add, sums, tuple(found)), d_rows
 
     # `scan`, because XLA would merge the matrix products of unrolled chunks, and so undo the chunking.
@@ -60,33 +81,69 @@ def _forward(
 
 
 def _chunk(
-    rows: Tensor, labels: Tensor, head: Head, scale: Tensor, label_smoothing: float
+    rows: Tensor, labels: Tensor, head: Head, scale: Tensor, label_smoothing: float, terms: PairTerms | None
 ) -> tuple[Tensor, Head, Tensor]:
-    """Computes the scaled loss of `rows`, [rows, d_model], with labels, int32 [rows].
+    """Computes the scaled loss of `rows`, [rows, d_model] or pairs of them, with labels, int32 [rows].
 
     Returns the loss, and its gradients with respect to the head and to the rows.
     """
     table = head.table.astype(rows.dtype)  # --> [vocab, d_model]
-    logits = (rows @ table.T).astype("float32")  # --> [rows, vocab]
-    if head.bias is not None:
-        logits += head.bias
-    normalisers = jax.nn.logsumexp(logits, axis=1, keepdims=True)  # --> [rows, 1]
+    states = [rows] if terms is None else jnp.split(rows, 2, axis=1)  # --> [rows, d_model] each
+    log_probs = [_log_probabilities(state, table, head.bias) for state in states]  # --> [rows, vocab] each
     # A comparison instead of a scatter, so that XLA can fuse the following operations.
     is_label = jnp.arange(table.shape[0]) == labels[:, None]  # --> [rows, vocab]
     expected = (1.0 - label_smoothing) * is_label + label_smoothing / table.shape[0]
+    if terms is None:
+        losses, errors = -_row_sums(expected * log_probs[0]), [jnp.exp(log_probs[0]) - expected]
+    else:
+        losses, errors = _pair(log_probs, expected, terms)
     scales = scale * (labels != PAD_ID)[:, None]  # --> [rows, 1]
-    loss = jnp.sum(scales * (normalisers - jnp.sum(expected * logits, axis=1, keepdims=True)))
-    errors = scales * (jnp.exp(logits - normalisers) - expected)  # --> [rows, vocab]
-    d_bias = None if head.bias is None else jnp.sum(errors, axis=0)
-    errors = errors.astype(rows.dtype)
-    d_table = jax.lax.dot_general(errors, rows, (((0,), (0,)), ((), ())), preferred_element_type="float32")
-    return loss, Head(d_table, d_bias), errors @ table
+    errors = [scales * error for error in errors]  # --> [rows, vocab] each
+    d_bias = None if head.bias is None else sum(jnp.sum(error, axis=0) for error in errors)
+    errors = [error.astype(rows.dtype) for error in errors]
+    transposed = (((0,), (0,)), ((), ()))
+    d_table = sum(
+        jax.lax.dot_general(error, state, transposed, preferred_element_type="float32")
+        for error, state in zip(errors, states, strict=True)
+    )
+    return jnp.sum(scales * losses), Head(d_table, d_bias), jnp.concatenate([error @ table for error in errors], axis=1)
+
+
+def _log_probabilities(states: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
+    """Projects hidden states, [rows, d_model], to the log of the softmax, float32 [rows, vocab]."""
+    logits = (states @ table.T).astype("float32")  # --> [rows, vocab]
+    if bias is not None:
+        logits += bias
+    return logits - jax.nn.logsumexp(logits, axis=1, keepdims=True)
+
+
+def _pair(log_probs: list[Tensor], expected: Tensor, terms: PairTerms) -> tuple[Tensor, list[Tensor]]:
+    """Returns the losses of two predictions, [rows, 1], and their gradients with respect to both rows of logits.
+
+    Args:
+        log_probs: float32 [rows, vocab] of each prediction.
+        expected: the smoothed targets, float32 [rows, vocab].
+        terms: the factors of the terms.
+    """
+    first, second, forward, backward = terms
+    log_p1, log_p2 = log_probs
+    p1, p2, difference = jnp.exp(log_p1), jnp.exp(log_p2), log_p1 - log_p2
+    kl12, kl21 = _row_sums(p1 * difference), -_row_sums(p2 * difference)
+    cross_entropies = first * _row_sums(expected * log_p1) + second * _row_sums(expected * log_p2)
+    d_z1 = first * (p1 - expected) + forward * p1 * (difference - kl12) + backward * (p1 - p2)
+    d_z2 = second * (p2 - expected) - backward * p2 * (difference + kl21) + forward * (p2 - p1)
+    return forward * kl12 + backward * kl21 - cross_entropies, [d_z1, d_z2]
+
+
+def _row_sums(values: Tensor) -> Tensor:
+    """Sums each row: [rows, vocab] --> [rows, 1]."""
+    return jnp.sum(values, axis=1, keepdims=True)
 
 
 def _backward(
-    label_smoothing: float, gradients: tuple[Tensor, Head], upstream: Tensor
+    label_smoothing: float, terms: PairTerms | None, gradients: tuple[Tensor, Head], upstream: Tensor
 ) -> tuple[Tensor, Head, None, None]:
-    del label_smoothing
+    del label_smoothing, terms
     return *jax.tree.map(lambda gradient: upstream.astype(gradient.dtype) * gradient, gradients), None, None
 
 

@@ -23,6 +23,7 @@ from t2t_keras.models.contract import SequenceModel, States
 from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
+from t2t_keras.training.consistency import Consistency
 from t2t_keras.training.on_jax.jax_devices import BATCH, JaxDevices, in_host_memory, is_out_of_memory
 from t2t_keras.training.on_jax.jax_layout import weight_layout
 from t2t_keras.training.on_jax.jax_loss import scaled_loss
@@ -73,6 +74,7 @@ class JaxStep:
         places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
         head = model.output_head
         self._head_places = [places[id(head.table)], None if head.bias is None else places[id(head.bias)]]
+        self._consistency = Consistency.of(config)
         self._everywhere = NamedSharding(devices.mesh, PartitionSpec())
         self._shared_out = NamedSharding(devices.mesh, PartitionSpec(BATCH))
         self._num_local = len(devices.replicas_of(jax.process_index()))
@@ -240,10 +242,14 @@ class JaxStep:
         weights = list(weights)
         for index, weight in zip(self._trained, trained, strict=True):
             weights[index] = weight
-        states = self._states(weights, source, target, seed)
         head, smoothing = self._head(weights), self.config.label_smoothing
-        loss = scaled_loss(states.hidden, head, target, scale, smoothing)
-        return loss + scale * states.auxiliary_loss.astype("float32")
+        if self._consistency is None:
+            states = self._states(weights, source, target, seed)
+            loss = scaled_loss(states.hidden, head, target, scale, smoothing)
+            return loss + scale * states.auxiliary_loss.astype("float32")
+        states = self._states(weights, *self._consistency.doubled(source, target, seed), seed)
+        loss = scaled_loss(states.hidden, head, target, scale, smoothing, self._consistency.terms)
+        return loss + scale * states.auxiliary_loss.astype("float32") / 2.0  # the mean over both predictions
 
     def _replica_validation(self, weights: list[Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self._states(weights, source, target).hidden

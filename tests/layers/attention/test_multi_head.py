@@ -222,3 +222,15 @@ def test_dot_product_attention_equals_the_formula(rng):
     expected /= expected.sum(-1, keepdims=True)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
     np.testing.assert_allclose(outputs, expected @ values, atol=1e-5)
+
+
+def test_past_positions_are_attended_to_and_extended(rng):
+    """Two calls, the second with the past of the first, equal one causal call on all positions."""
+    x = rng.standard_normal((2, 5, 8)).astype("float32")
+    layer = MultiHeadAttention(num_heads=2)
+    expected = layer(x, x, causal_mask(5))
+    first, past = layer(x[:, :3], x[:, :3], causal_mask(3), past=layer.empty_keys_and_values(2))
+    second, past = layer(x[:, 3:], x[:, 3:], causal_mask(5)[..., 3:, :], past=past)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, rtol=1e-5, atol=1e-6)
+    for extended, whole in zip(past, layer.keys_and_values(x), strict=True):
+        np.testing.assert_allclose(extended, whole, rtol=1e-5, atol=1e-6)

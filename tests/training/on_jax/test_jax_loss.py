@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.losses import loss_sum_and_count
+from t2t_keras.losses import PairTerms, loss_sum_and_count, pair_losses
 
 jax = pytest.importorskip("jax")
 
@@ -77,3 +77,21 @@ def test_a_loss_without_gradients():
     hidden, head = jax.numpy.asarray(HIDDEN), Head(TABLE, BIAS)
     value = scaled_loss(hidden, head, TARGETS, np.float32(SCALE), 0.1)
     np.testing.assert_allclose(float(value), plain(0.1, True)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [2**27, 64 * VOCAB])
+@pytest.mark.parametrize("terms", [PairTerms.simcut(3.0), PairTerms.rdrop(2.0)])
+def test_two_predictions(monkeypatch, chunk, terms):
+    monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)
+    both = np.concatenate([HIDDEN, HIDDEN[::-1]])
+    hidden, table, bias = inputs = [tf.constant(each) for each in (both, TABLE, BIAS)]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        logits = tf.split(tf.matmul(hidden, table, transpose_b=True) + bias, 2)
+        loss = SCALE * tf.reduce_sum(pair_losses(TARGETS, tuple(logits), terms, 0.1) * tf.cast(TARGETS != 0, "float32"))
+    expected = [loss, *tape.gradient(loss, inputs)]
+    compute = jax.jit(
+        jax.value_and_grad(lambda h, head: scaled_loss(h, head, TARGETS, np.float32(SCALE), 0.1, terms), (0, 1))
+    )
+    for one, other in zip(jax.tree.leaves(compute(both, Head(TABLE, BIAS))), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6 * np.abs(other).max())

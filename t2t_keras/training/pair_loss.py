@@ -1,0 +1,100 @@
+"""Fuses the output projection with the loss of two predictions of each token, without storing all logits.
+
+Consistency training (SimCut, R-Drop) computes each target twice. The gradients of cross-entropies and divergences with
+respect to both rows of logits are known in the forward pass, as in `fused_loss.py`, whose chunks this module uses. The
+loss equals `t2t_keras.losses.pair_losses`; tests compare the two.
+"""
+
+import tensorflow as tf
+
+from t2t_keras.losses import PairTerms
+from t2t_keras.tensor import Tensor
+from t2t_keras.training.fused_loss import Chunks, FusedLoss, subtracted
+from t2t_keras.training.updates import Head
+
+
+def fused_pair_loss(
+    hidden: Tensor,
+    head: Head,
+    targets: Tensor,
+    terms: PairTerms,
+    label_smoothing: float,
+    *,
+    scale: Tensor | float = 1.0,
+    skip_padding: bool = True,
+    for_cpu: bool = True,
+) -> FusedLoss:
+    """Computes the loss of two predictions of each target, and its scaled gradients.
+
+    Args:
+        hidden: hidden states of the decoder, float [2 * batch, target_len, d_model]; the second half belongs to the
+            second prediction of the same targets.
+        head: weights of the output head.
+        targets: int32 [batch, target_len], padded with 0.
+        terms: the factors of the terms of the loss.
+        label_smoothing: epsilon, in [0, 1).
+        scale: as in `fused_loss`.
+        skip_padding: as in `fused_loss`.
+        for_cpu: as in `fused_loss`.
+
+    Returns:
+        The `FusedLoss`; `d_hidden` has the shape of `hidden`.
+    """
+    head = Head(tf.convert_to_tensor(head.table), head.bias)
+    chunks = _PairChunks(head, label_smoothing, hidden.dtype, for_cpu, terms)
+    pairs = tf.concat(tf.split(hidden, 2), axis=2)  # --> [batch, target_len, 2 * d_model]
+    loss = chunks.fused_loss(pairs, targets, scale, skip_padding)
+    return loss._replace(d_hidden=tf.concat(tf.split(loss.d_hidden, 2, axis=2), axis=0))
+
+
+class _PairChunks(Chunks):
+    """Chunks whose rows are pairs of hidden states, [rows, 2 * d_model]."""
+
+    def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool, terms: PairTerms) -> None:
+        super().__init__(head, label_smoothing, dtype, for_cpu)
+        self._terms = terms
+        self._chunk_rows = (self._chunk_rows + 1) // 2  # two rows of logits per row
+
+    def _chunk(self, h: Tensor, y: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Computes the gradients of both rows of logits, z1 and z2.
+
+        With d = log p1 - log p2 and the target q, the gradient of z1 is
+        first (p1 - q) + forward p1 (d - KL(p1 || p2)) + backward (p1 - p2), and that of z2 is symmetric.
+        """
+        first, second, forward, backward = self._terms
+        gold = 1.0 - self._smoothing
+        h1, h2 = tf.split(h, 2, axis=1)  # --> [chunk, d_model] each
+        one, two = self._prediction(h1, y), self._prediction(h2, y)
+        p1, p2 = one.probabilities, two.probabilities
+        offset = (two.normalisers - one.normalisers)[:, None]  # --> [chunk, 1]
+        difference = one.logits - two.logits  # --> [chunk, vocab]; d without the offset
+        kl12 = _row_products(p1, difference) + offset  # --> [chunk, 1]
+        losses = forward * kl12[:, 0]
+        d_z1 = p1 * (forward * difference + (first + backward + forward * (offset - kl12)))
+        d_z2 = (forward + backward + second) * p2 - forward * p1
+        if backward:
+            kl21 = -_row_products(p2, difference) - offset  # --> [chunk, 1]
+            losses += backward * kl21[:, 0]
+            d_z1 -= backward * p2
+            d_z2 -= backward * p2 * (difference + offset + kl21 + 1.0)
+        if first:
+            losses += first * (one.normalisers - gold * one.label_logits)
+            d_z1 = subtracted(d_z1, y, first * gold)
+        if second:
+            losses += second * (two.normalisers - gold * two.label_logits)
+            d_z2 = subtracted(d_z2, y, second * gold)
+        d_h1, d_head1 = self._gradients(h1, d_z1, scales)
+        d_h2, d_head2 = self._gradients(h2, d_z2, scales)
+        d_head = [one + two for one, two in zip(d_head1, d_head2, strict=True)]
+        return losses, tf.concat([d_h1, d_h2], axis=1), d_head
+
+    def _smoothed_states(self, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights the two hidden states of each row by the factors of their cross-entropies, which add up to 1."""
+        first, second = self._terms.first, self._terms.second
+        h1, h2 = tf.split(rows, 2, axis=1)  # --> [rows, d_model] each
+        return first * h1 + second * h2, tf.concat([first * gradient, second * gradient], axis=0)
+
+
+def _row_products(a: Tensor, b: Tensor) -> Tensor:
+    """Returns the scalar product of each row of `a` with that of `b`: float32 [rows, 1]."""
+    return tf.reduce_sum(a * b, axis=1, keepdims=True)

@@ -1,0 +1,78 @@
+"""The fused loss of two predictions, and its gradients, against the plain formula, differentiated by TensorFlow."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.losses import PairTerms, pair_losses
+from t2t_keras.training import fused_loss as module
+from t2t_keras.training.pair_loss import fused_pair_loss
+from t2t_keras.training.updates import Head
+from tests.training.test_fused_loss import VOCAB, assert_close, make_inputs
+
+TERMS = [PairTerms.simcut(3.0), PairTerms.rdrop(2.0), PairTerms(0.7, 0.3, 0.5, 1.5)]
+SCALE, EPSILON = 3.0, 0.1
+
+
+def make_pairs(has_bias: bool = True) -> tuple[np.ndarray, ...]:
+    """Hidden states of both predictions, a head, and targets with padding."""
+    states, *others = make_inputs(has_bias=has_bias)
+    return np.concatenate([states, make_inputs(seed=1)[0]]), *others
+
+
+def plain(terms: PairTerms, states: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
+    hidden, *head, targets = map(tf.constant, (states, *others))
+    with tf.GradientTape() as tape:
+        tape.watch([hidden, *head])
+        logits = tf.matmul(hidden, head[0], transpose_b=True) + (head[1] if len(head) == 2 else 0.0)
+        real = tf.cast(targets != 0, tf.float32)
+        loss = tf.reduce_sum(pair_losses(targets, tuple(tf.split(logits, 2)), terms, EPSILON) * real)
+        scaled = SCALE * loss
+    return [tensor.numpy() for tensor in (loss, *tape.gradient(scaled, [hidden, *head]))]
+
+
+def fused(
+    terms: PairTerms, inputs: tuple[np.ndarray, ...], dtype: str = "float32", **options: bool
+) -> list[np.ndarray]:
+    @tf.function(autograph=False, jit_compile=options.pop("jit_compile", None))
+    def computed() -> list[tf.Tensor]:
+        states, *head, targets = map(tf.constant, inputs)
+        hidden = tf.cast(states, dtype)
+        result = fused_pair_loss(hidden, Head(*head), targets, terms, EPSILON, scale=SCALE, **options)
+        return [result.loss_sum, result.d_hidden, *result.d_head[: len(head)]]
+
+    return [tf.cast(tensor, tf.float32).numpy() for tensor in computed()]
+
+
+@pytest.mark.parametrize("options", [{}, {"skip_padding": False}, {"skip_padding": False, "for_cpu": False}])
+@pytest.mark.parametrize("chunk_rows", [64, 6])
+@pytest.mark.parametrize("terms", TERMS)
+def test_equals_the_plain_formula(terms, chunk_rows, options, monkeypatch):
+    """In one chunk, and in several of which the last is not full."""
+    plain_init = module.Chunks.__init__
+    monkeypatch.setattr(module.Chunks, "__init__", lambda self, *a: (plain_init(self, *a), self.limit(chunk_rows))[0])
+    monkeypatch.setattr(module.Chunks, "limit", lambda self, rows: vars(self).update(_chunk_rows=rows), raising=False)
+    inputs = make_pairs()
+    assert_close(fused(terms, inputs, **options), plain(terms, *inputs), 3e-5)
+
+
+def test_without_a_bias_and_compiled():
+    inputs = make_pairs(has_bias=False)
+    expected = plain(TERMS[0], *inputs)
+    assert_close(fused(TERMS[0], inputs), expected, 3e-5)
+    assert_close(fused(TERMS[0], inputs, skip_padding=False, for_cpu=False, jit_compile=True), expected, 3e-5)
+
+
+def test_in_bfloat16():
+    inputs = make_pairs()
+    assert_close(fused(TERMS[1], inputs, "bfloat16"), plain(TERMS[1], *inputs), 3e-2)
+
+
+def test_equal_predictions_have_the_plain_loss_and_no_divergence():
+    states, *head, targets = make_inputs(has_bias=True)
+    pair = np.concatenate([states, states])
+    loss, d_hidden, *_ = fused(TERMS[0], (pair, *head, targets))
+    expected, d_states, *_ = plain(PairTerms(1.0, 0.0, 0.0, 0.0), pair, *head, targets)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(d_hidden, d_states, atol=1e-4)
+    assert d_hidden.shape == (6, 7, 8) and head[0].shape[0] == VOCAB
