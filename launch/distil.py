@@ -78,13 +78,16 @@ def _job(config: DecodeConfig) -> Distillation:
             f"--model_dir={model_flags.MODEL_DIR.value}: a teacher must translate; this is for {data.task}"
         )
     return Distillation(
-        *(pathlib.Path(each.value) for each in (_SOURCE, _TARGET, _OUTPUT_SOURCE, _OUTPUT_TARGET)),
-        _DIRECTION.value,
-        _CHOOSE.value,
-        _num_best(config),
-        data.target_language,
-        [weights_file(weights_path(Run(member.model_dir), member.checkpoint)) for member in model_flags.members()],
-        _search(config),
+        source=pathlib.Path(_SOURCE.value),
+        target=pathlib.Path(_TARGET.value),
+        output_source=pathlib.Path(_OUTPUT_SOURCE.value),
+        output_target=pathlib.Path(_OUTPUT_TARGET.value),
+        direction=_DIRECTION.value,
+        choose=_CHOOSE.value,
+        num_best=_num_best(config),
+        language=data.target_language,
+        teachers=[weights_file(weights_path(Run(each.model_dir), each.checkpoint)) for each in model_flags.members()],
+        settings=_search(config),
     )
 
 
