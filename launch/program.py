@@ -50,6 +50,7 @@ PATHS = (
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
     *("source", "target", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
     *("init_from", "hypotheses", "references", "vocab_from", "glossary"),
+    *("output_source", "output_target"),
     *("model_config_file", "tls_certificate", "tls_key", "api_key_file"),
 )
 
@@ -218,11 +219,11 @@ def _mirrored() -> contextlib.AbstractContextManager[None]:
     return remote_paths.mirrored(REMOTE)
 
 
-def refuse_replacing(output: str | None, *inputs: str | None) -> None:
-    """Raises an InputError if `--output` is a file that is read."""
+def refuse_replacing(output: str | None, *inputs: str | None, flag: str = "output") -> None:
+    """Raises an InputError if the file of the flag is one that is read."""
     for path in inputs:
         if path and output and os.path.isfile(output) and os.path.exists(path) and os.path.samefile(path, output):
-            raise InputError(f"--output={output} is what is read: the text would be lost; give another name")
+            raise InputError(f"--{flag}={output} is what is read: the text would be lost; give another name")
 
 
 def title(text: str) -> None:

@@ -40,6 +40,7 @@ BELOW_THE_LINE = {
     "tasks": GROUND | {"search", "text"},
     "inference": GROUND | {"config", "formats", "machine", "models", "runs", "search", "tasks", "text"},
     "pictures": GROUND | {"machine", "tasks", "text"},
+    "distillation": GROUND | {"data", "inference", "machine", "tasks", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "tasks", "text"},
     "training": GROUND
     | {

@@ -33,6 +33,20 @@ _SETTINGS = setting_flags.define(DecodeConfig, *SCORING)
 flags.adopt_module_key_flags(extensions)
 
 
+def decode_config(settings: Mapping[str, Any] | None = None) -> DecodeConfig:
+    """The decoding settings of the run, as far as neither the flags nor `settings`, by name, override them."""
+    given = {**setting_flags.given(_SETTINGS), **(settings or {})}
+    return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given)
+
+
+def members() -> list[RunCheckpoint]:
+    """The run or the members of the ensemble; an InputError if there is no such checkpoint."""
+    found = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
+    for member in found:
+        weights_path(Run(member.model_dir), member.checkpoint)
+    return found
+
+
 def load_translator(
     settings: Mapping[str, Any] | None = None,
     excluded: Sequence[str] = (),
@@ -45,12 +59,8 @@ def load_translator(
         raise InputError("--ensemble_mean goes with --ensemble")
     if ENSEMBLE.value and engine != "tensorflow":
         raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
-    config = dataclasses.replace(
-        Run(MODEL_DIR.value).config.decode, **setting_flags.given(_SETTINGS), **(settings or {})
-    )
-    members = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
-    for member in members:  # raises if there is none, before TensorFlow is imported, which takes seconds
-        weights_path(Run(member.model_dir), member.checkpoint)
+    config = decode_config(settings)
+    of_ensemble = members()  # raises if there is none, before TensorFlow is imported, which takes seconds
     import tensorflow as tf
 
     from t2t_keras.inference.translator import Translator
@@ -60,4 +70,4 @@ def load_translator(
         share_out_cores()
     if not ENSEMBLE.value:
         return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type, glossary)
-    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, glossary)
+    return Translator.load_ensemble(of_ensemble, ENSEMBLE_MEAN.value, config, excluded, glossary)

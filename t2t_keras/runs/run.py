@@ -259,6 +259,12 @@ def weights_path(run: Run, checkpoint: str | None = None) -> pathlib.Path:
     return run.exported
 
 
+def weights_file(path: pathlib.Path) -> pathlib.Path:
+    """Returns the file with the weights that `load_weights` reads, given a path from `weights_path`."""
+    names = ("variables/variables.data-00000-of-00001", "ema.npz")
+    return next((path / name for name in names if (path / name).exists()), path / "weights.npz")
+
+
 def vocabulary_bytes(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
     """Reads a vocabulary file, and the source vocabulary beside it; None if there is none."""
     beside = source_vocabulary(pathlib.Path(path))

@@ -83,6 +83,22 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     ]
 
 
+def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[float]:
+    """Returns the BLEU of each hypothesis, 0 to 100, smoothed and with effective order as in `sacrebleu.sentence_bleu`.
+
+    `target_language` selects the tokeniser as in `sacrebleu_scores`.
+
+    Raises:
+        InputError: there are no lines, the numbers of lines differ, or the tokeniser is not installed.
+    """
+    check_lines(hypotheses, references)
+    metric = _bleu_metric(target_language, effective_order=True)
+    return [
+        float(metric.sentence_score(hypothesis, [reference]).score)
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+
+
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
     """Returns BLEU of lowercased text: sacreBLEU's, and that of multi-bleu.perl on Moses-tokenised text.
 
@@ -159,11 +175,11 @@ def _score(
     return Score(name, float(value), before + str(metric.get_signature()), comparable_to)
 
 
-def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics.BLEU:
+def _bleu_metric(language: str, *, lowercase: bool = False, effective_order: bool = False) -> sacrebleu.metrics.BLEU:
     """Returns sacreBLEU's BLEU with the tokeniser for a language; raises an InputError if it is not installed."""
     code = east_asian(language) or ""
     try:
-        return sacrebleu.metrics.BLEU(lowercase=lowercase, trg_lang=code)
+        return sacrebleu.metrics.BLEU(lowercase=lowercase, effective_order=effective_order, trg_lang=code)
     except RuntimeError as error:
         raise InputError(
             f"BLEU of target language {language!r} needs a tokeniser that is not installed: "

@@ -26,6 +26,7 @@ MAKES = {
     "fit": ["output"],
     "export": ["export_dir"],
     "attention": ["output"],
+    "distil": ["output_source", "output_target"],
     "draw_trees": ["output_dir"],
     "evaluate": ["output_dir"],
     "translate": ["output"],

@@ -15,12 +15,15 @@ PROGRAMS = sorted(
     path.stem for path in (ROOT / "launch").glob("*.py") if "program.command(" in path.read_text(encoding="utf-8")
 )
 RUN = "tests/golden/run"
+OF_DISTIL = ["--direction=back", "--target=README.md", "--output_source=OUT", "--output_target=OUT.de"]
 MISSING = {
     "attention": ["--model_dir=missing", "--source=x", "--output=OUT"],
     "average_checkpoints": ["--model_dir=missing"],
     "convert from": ["--from=huggingface", "--input=missing", "--model_dir=OUT"],
     "convert to": ["--to=huggingface", "--model_dir=missing", "--output=OUT"],
     "describe": ["--model_dir=missing"],
+    "distil run": [*OF_DISTIL, "--model_dir=missing", "--source=README.md"],
+    "distil text": [*OF_DISTIL, f"--model_dir={RUN}", "--source=missing"],
     "draw_trees": ["--input=missing", "--output_dir=OUT"],
     "evaluate run": ["--model_dir=missing", "--split=test"],
     "evaluate text": [f"--model_dir={RUN}", "--source=missing", "--reference=README.md", "--output_dir=OUT"],
