@@ -210,14 +210,17 @@ def prepare(
 
 def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
     """Raises an InputError for settings that the task does not support or that contradict each other."""
-    if config.lowercase and not task(config.task).writes_text:
+    kind = task(config.task)
+    if config.lowercases_sources and not kind.writes_text:
         flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
         raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
-    if config.lowercase and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
+    if config.lowercase == "source" and kind.is_masked:
+        raise InputError(f"--lowercase=source: {config.task} makes its sources from its targets, which keep their case")
+    if config.lowercases_sources and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
         raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
-    if any(config.tags) and not task(config.task).takes_tags:
+    if any(config.tags) and not kind.takes_tags:
         raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
-    if config.source_vocab_size and task(config.task).writes_source:
+    if config.source_vocab_size and kind.writes_source:
         raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
@@ -348,11 +351,11 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
     def made(old: Tokenizer | None, size: int, sides: Sequence[int]) -> Tokenizer:
         text = training.sentences(step, sides)
         if old is None:
-            return trained_tokenizer(text, size, config.lowercase, config.vocab_type, symbols)
+            return trained_tokenizer(text, size, config.lowercases_targets, config.vocab_type, symbols)
         more = with_symbols(old, symbols)
         if not config.extend_vocab:
             return more
-        return with_pieces(more, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercase)
+        return with_pieces(more, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercases_targets)
 
     if config.source_vocab_size:
         source = made(given and given.source, config.source_vocab_size, [0])

@@ -111,7 +111,7 @@ class Pipeline:
         self.has_attention = ATTENTION in self._model.offers
         self._weights = weights
         self._source_tokenizer, self._target_tokenizer = tokenizers
-        self.data, self._lowercase = translator.data, translator.lowercase
+        self.data = translator.data
         encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.excluded)
         self._task, self.max_source_length = encoder.task, encoder.max_source_length
         self.has_sentences = encoder.has_sentences
@@ -153,13 +153,13 @@ class Pipeline:
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """Splits lines, string [lines], into the parts to translate."""
         if not self.has_sentences:
-            return self._parts_of_texts(repaired(lines, self._lowercase))
+            return self._parts_of_texts(self._repaired(lines))
         return self.parts_of_sentences(self.sentences_of(lines))
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
         found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
-        return found._replace(texts=on_one_line(found.texts, self._lowercase)).with_heads(self._head_end)
+        return found._replace(texts=on_one_line(found.texts, self.data.lowercases_sources)).with_heads(self._head_end)
 
     def parts_of_sentences(self, found: FoundSentences) -> Parts:
         """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
@@ -200,12 +200,20 @@ class Pipeline:
 
         Each line stays in one piece. An assertion in the graph rejects lines of more than `MAX_LINE_TOKENS`.
         """
-        return self._sentences(repaired(lines, self._lowercase), "text", self._source_tokenizer)
+        return self._sentences(self._repaired(lines), "text", self._source_tokenizer)
 
     def targets(self, sources: tf.Tensor, lines: tf.Tensor) -> Sentences:
         """Encodes the texts that the model writes for the inputs "text" and "target"; the limits of `sources` apply."""
-        texts = self._task.target_in_graph(*(repaired(each, self._lowercase) for each in (sources, lines)))
+        texts = self._task.target_in_graph(self._repaired(sources), self._repaired_output(lines))
         return self._sentences(texts, "target", self._target_tokenizer)
+
+    def _repaired(self, lines: tf.Tensor) -> tf.Tensor:
+        """Computes `RequestEncoder.repaired` for tensors."""
+        return repaired(lines, self.data.lowercases_sources)
+
+    def _repaired_output(self, texts: tf.Tensor) -> tf.Tensor:
+        """Computes `RequestEncoder.repaired_output` for tensors."""
+        return repaired(texts, self.data.lowercases_targets)
 
     def _sentences(self, texts: tf.Tensor, name: str, tokenizer: Any) -> Sentences:
         ids = tokenizer.tokenize(texts)
@@ -242,7 +250,7 @@ class Pipeline:
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
-        return self._sentences(repaired(lines, self._lowercase), "prefix", self._target_tokenizer)
+        return self._sentences(self._repaired_output(lines), "prefix", self._target_tokenizer)
 
     def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
         """Finds the most probable next tokens that begin a word.
@@ -381,7 +389,7 @@ class Pipeline:
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Applies the task's post-processing to the model's outputs, string [lines, k]; unused slots stay empty."""
-        sources = tf.repeat(repaired(lines, self._lowercase), tf.shape(texts)[1])
+        sources = tf.repeat(self._repaired(lines), tf.shape(texts)[1])
         finished = tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
         return tf.where(values > LOWEST, finished, "")
 

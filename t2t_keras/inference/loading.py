@@ -74,8 +74,8 @@ def load_ensemble(
     members, and every phrase that any member excludes is excluded.
 
     Raises:
-        InputError: a member cannot be loaded, the vocabularies differ, or only some members were trained on lowercased
-            text.
+        InputError: a member cannot be loaded, the vocabularies differ, or the members were trained on text of different
+            case.
         ValueError: there is no member, or the combination is unknown.
     """
     loaded = [load_run(*member) for member in members]
@@ -85,8 +85,9 @@ def load_ensemble(
         ours, theirs = loaded[0].tokenizer, member.tokenizer
         if difference := _vocabulary_difference(ours, theirs) or _vocabulary_difference(ours.source, theirs.source):
             raise InputError(f"{names[0]} and {name} have different vocabularies: {difference}")
-        if member.config.data.lowercase != loaded[0].config.data.lowercase:
-            raise InputError(f"of {names[0]} and {name} only one was trained on lowercased text")
+        cases = [each.config.data.lowercase for each in (loaded[0], member)]
+        if cases[0] != cases[1]:
+            raise InputError(f"{names[0]} was trained with data.lowercase={cases[0]}, {name} with {cases[1]}")
     max_length = min(member.config.data.max_length for member in loaded)
     config = loaded[0].config
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, max_length=max_length))

@@ -144,20 +144,23 @@ class RequestEncoder:
         self.excluded = self._spellings_of(excluded)
 
     def repaired(self, line: str) -> str:
-        """Returns the text that the tokenizer gets: on one line, without invisible characters, lowercased if set."""
+        """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
         line = _encodable(line)
-        return repair(lowercased(line) if self._data.lowercase else line)
+        return repair(lowercased(line) if self._data.lowercases_sources else line)
+
+    def repaired_output(self, text: str) -> str:
+        """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
+        text = _encodable(text)
+        return repair(lowercased(text) if self._data.lowercases_targets else text)
 
     def target(self, source: str, output: str) -> str:
-        """Returns the text that the model writes for a source with this output.
+        """Returns the text that the model writes for a source with this output."""
+        return self.task.target(self.repaired(source), self.repaired_output(output))
 
-        Raises:
-            InputError: the output contains a label that the vocabulary does not have; names it.
-        """
-        text = self.repaired(output)
+    def check_labels(self, output: str) -> None:
+        """Raises an `InputError` if an output contains a label that the vocabulary does not have; names it."""
         if self._writes_labels:
-            check_known(self.task.symbols([text]), self._tokenizer)
-        return self.task.target(self.repaired(source), text)
+            check_known(self.task.symbols([self.repaired_output(output)]), self._tokenizer)
 
     def check_source(self, text: str) -> None:
         """Raises an `InputError` if a repaired text is not a valid source of the task; blank texts always pass."""
@@ -256,7 +259,7 @@ class RequestEncoder:
             InputError: the phrase is blank or the model cannot write it; names the field.
         """
         with named(field):
-            text = self._symbols(phrase) if self._writes_labels else self.repaired(phrase)
+            text = self._symbols(phrase) if self._writes_labels else self.repaired_output(phrase)
         ids = tuple(self._tokenizer.encode(text))
         if not ids:
             raise InputError(f"{field}: {phrase!r} is blank")
@@ -267,7 +270,7 @@ class RequestEncoder:
         return ids
 
     def _symbols(self, labels: str) -> str:
-        symbols = [as_symbol(label) for label in self.repaired(labels).split(" ") if label]
+        symbols = [as_symbol(label) for label in self.repaired_output(labels).split(" ") if label]
         check_known(symbols, self._tokenizer)
         return " ".join(symbols)
 
@@ -279,7 +282,7 @@ class RequestEncoder:
             spellings[self.phrase("excluded", phrase)] = None
             if self._writes_labels:
                 continue
-            text = self.repaired(phrase)
+            text = self.repaired_output(phrase)
             anywhere = not text[:1].isalnum()
             text = text.replace(" ", BLANK)
             for start in (BLANK, "") if anywhere else (BLANK,):

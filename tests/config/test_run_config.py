@@ -72,9 +72,14 @@ def test_every_field_is_described():
 
 def test_json_and_back():
     config = override(
-        Config(), ["model.d_key=16", "train.max_minutes=1.5", "data.lowercase=true", "decode.beam_size=1"]
+        Config(), ["model.d_key=16", "train.max_minutes=1.5", "data.lowercase=source", "decode.beam_size=1"]
     )
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_the_case_of_earlier_versions_is_read():
+    read = [Config.from_dict({"data": {"lowercase": value}}).data.lowercase for value in (False, True)]
+    assert read == ["none", "both"]
 
 
 def test_a_missing_field_keeps_its_default():

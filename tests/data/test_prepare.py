@@ -263,8 +263,16 @@ def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_
     )
 
 
+def test_lowercased_sources_leave_targets_as_they_are(corpus, tmp_path):
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="source"), tmp_path, print)
+    sources, references = (list(side) for side in zip(*corpus.splits["test"](), strict=True))
+    assert prepared.text("test") == ([source.lower() for source in sources], references)
+    targets = prepared.split("test").target_ids(np.arange(len(references)))
+    assert prepared.tokenizer.decode_batch(targets) == references
+
+
 def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
-    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="both"), tmp_path, print)
     tokenizer = prepared.tokenizer
     source = prepared.text("test")[0][0]
     assert source == source.lower()

@@ -89,7 +89,7 @@ def test_a_label_is_not_drawn_from_training_as_a_whole(tmp_path, shard_pairs):
 
 def test_labels_are_not_lowercased(tmp_path):
     with pytest.raises(InputError, match="--lowercase: what classification writes is no text"):
-        prepared(tmp_path / "a", lowercase=True)
+        prepared(tmp_path / "a", lowercase="both")
 
 
 @pytest.mark.parametrize("name", ["parsing", "tagging", "denoising"])

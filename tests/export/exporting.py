@@ -1,5 +1,6 @@
 """A small translator whose export is tested, and texts for it that are no ordinary sentences."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -8,6 +9,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.config.data_config import Lowercase
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
@@ -46,7 +48,7 @@ TEXTS = [
 ]
 
 
-def translator(config: DecodeConfig = DECODE, lowercase: bool = False, **arguments) -> Translator:
+def translator(config: DecodeConfig = DECODE, lowercase: Lowercase = "none", **arguments) -> Translator:
     """Of an untrained model that is sure of what it says: its weights are larger than those that training begins with.
 
     They are the mean of those of `make_run`.
@@ -60,7 +62,7 @@ def translator(config: DecodeConfig = DECODE, lowercase: bool = False, **argumen
 
 def config_of(translator: Translator) -> Config:
     """Of its run."""
-    data = DataConfig(vocab_size=tiny.tokenizer().vocab_size, max_length=MAX_LENGTH, lowercase=translator.lowercase)
+    data = dataclasses.replace(translator.data, vocab_size=tiny.tokenizer().vocab_size)
     assert isinstance(translator.model, Transformer)
     return Config(model=translator.model.config, data=data, decode=translator.config)
 

@@ -195,7 +195,7 @@ GROUPED = {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "length_n
 @pytest.mark.parametrize(
     "settings, arguments, storage",
     [
-        pytest.param(DRAWN, {"lowercase": True}, "bfloat16", id="samples"),
+        pytest.param(DRAWN, {"lowercase": "both"}, "bfloat16", id="samples"),
         pytest.param({**RULED, **GROUPED}, {"excluded": ["Hunde", "dog"]}, "float32", id="rules"),
         pytest.param({"beam_size": 1}, {}, "bfloat16", id="greedy", marks=pytest.mark.slow),
     ],

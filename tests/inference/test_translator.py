@@ -88,7 +88,7 @@ def test_output_never_has_a_line_break():
 
 
 def test_lowercase():
-    assert texts(copier(data=DataConfig(lowercase=True)).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
+    assert texts(copier(data=DataConfig(lowercase="both")).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
 
 
 @pytest.mark.quick("line0")
@@ -255,9 +255,11 @@ def test_weights_are_read_at_each_call():
 
 
 def test_load(tmp_path):
-    model_dir = tiny.make_run(tmp_path / "run", lowercase=True)
+    model_dir = tiny.make_run(tmp_path / "run", lowercase="both")
     translator = Translator.load(model_dir)
-    assert translator.lowercase and translator.config.beam_size == 2 and translator.max_source_length == 256
+    assert (
+        translator.data.lowercase == "both" and translator.config.beam_size == 2 and translator.max_source_length == 256
+    )
     direct = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=2))
     assert translator.translate(["a man"]) == direct.translate(["a man"])
     greedy = dataclasses.replace(translator.config, beam_size=1)

@@ -216,7 +216,7 @@ def main() -> None:
     )
     for number, line in enumerate(sys.stdin.buffer, start=1):
         text = line.decode("utf-8", "replace")
-        text = cleaned(lowercased(text) if settings["lowercase"] else text)
+        text = cleaned(lowercased(text) if settings["lowercase"] != "none" else text)
         ids = source.encode(text)
         if len(ids) >= settings["max_length"]:
             warning = f"line {number} has {len(ids)} tokens; the model has seen fewer than {settings['max_length']}"

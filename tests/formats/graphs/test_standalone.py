@@ -247,7 +247,7 @@ def test_two_gigabytes_are_those_of_a_file(tmp_path, monkeypatch):
 
 def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path):
     model = foreign.trained()
-    config = dataclasses.replace(model.config, data=DataConfig(lowercase=True))
+    config = dataclasses.replace(model.config, data=DataConfig(lowercase="both"))
     folder = shutil.copytree(written("litert"), tmp_path / "lowercase")
     assert write_beside(dataclasses.replace(model, config=config), folder) == ()
     texts = [f"{text}\n" for text in foreign.TEXTS_TO_COPY[:3]]
