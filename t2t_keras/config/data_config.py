@@ -36,6 +36,7 @@ class DataConfig:
         max_length: training pairs with more tokens than this on either side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
         lowercase: the sides whose text is lowercased first: "none", "source" or "both".
+        final_marks: whether a full stop at the end of training targets is removed or added to agree with the source.
         seed: random seed of the preparation.
     """
 
@@ -54,6 +55,7 @@ class DataConfig:
     max_length: int = 256
     max_length_ratio: float = 4.0
     lowercase: Lowercase = "none"
+    final_marks: bool = False
     seed: int = 1
 
     def __post_init__(self) -> None:

@@ -63,6 +63,7 @@ _NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vo
 _OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
 _DEPENDENTS = {
     **dict.fromkeys((*_OF_VOCABULARIES, "vocab_from", "source_vocab_from"), ("vocabulary", "encoding")),
+    "final_marks": ("vocabulary", "encoding"),
     "max_length_ratio": ("encoding",),
 }
 
@@ -214,6 +215,8 @@ def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
     if config.lowercases_sources and not kind.writes_text:
         flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
         raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
+    if config.final_marks and not kind.writes_text:
+        raise InputError(f"--final_marks: what {config.task} writes is no text, and has no final marks")
     if config.lowercase == "source" and kind.is_masked:
         raise InputError(f"--lowercase=source: {config.task} makes its sources from its targets, which keep their case")
     if config.lowercases_sources and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):

@@ -17,12 +17,14 @@ from t2t_keras.data.sources.corpora_files import decoded_line, read_pairs, read_
 from t2t_keras.machine.files import replacing
 from t2t_keras.machine.mapped_files import MappedArray
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.final_marks import with_final_mark_of
 from t2t_keras.text.tokenizer import Tokenizer
 
 Counts = dict[str, int]
 
 VOCABULARY = "vocab.model"
 SEVERAL_SENTENCES = "several_sentences"
+FINAL_MARKS = "final_marks"
 _ENCODE_PAIRS = 20_000
 
 
@@ -139,17 +141,20 @@ def encode(
         num_threads: threads of the tokenizer; -1 uses all cores.
 
     Returns:
-        The number of tokens on each side, of pairs kept and, in training data, of pairs dropped by reason.
+        The number of tokens on each side, of pairs kept and, in training data, of pairs dropped by reason and, if the
+        settings say so, of pairs whose final marks changed.
     """
     tokenizer = Tokenizer.load(data_dir / VOCABULARY)
     sides = (tokenizer.source, tokenizer)
+    counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
+    if split == "train":
+        pairs = with_final_marks(pairs, config, counts)
     # Sources of validation and test sets are not split, because their loss is to be that of the whole text. They are
     # truncated if the task reads only beginnings.
     is_cut = split == "train" or task(config.task).reads_beginnings
     fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None
     pairs = targets_of(pairs, config, fits)
     is_masked = split == "train" and task(config.task).is_masked  # `MaskedCorpus` makes the sources
-    counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
         while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
@@ -168,6 +173,24 @@ def encode(
 
     write_encoded(data_dir, shard_name(split, *place), encoded_pairs(), max(side.vocab_size for side in sides))
     return counts
+
+
+def with_final_marks(pairs: Iterable[Pair], config: DataConfig, counts: Counts) -> Iterator[Pair]:
+    """Yields training pairs, whose targets get the final marks of their sources if the settings say so.
+
+    Args:
+        pairs: pairs of source and reference.
+        config: data settings.
+        counts: the number of changed pairs is added to its entry `FINAL_MARKS`.
+    """
+    if not config.final_marks:
+        yield from pairs
+        return
+    counts.setdefault(FINAL_MARKS, 0)
+    for source, target in pairs:
+        changed = with_final_mark_of(source, target, config.target_language)
+        counts[FINAL_MARKS] += changed != target
+        yield source, changed
 
 
 def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], bool] | None = None) -> Iterator[Pair]:

@@ -263,6 +263,16 @@ def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_
     )
 
 
+def test_final_marks_change_in_training_and_not_in_a_set_drawn_from_it(tmp_path):
+    pairs = [(source, f"{target}.") for source, target in some_pairs(500, 1)]
+    prepared = prepare(corpus_of(train=pairs), dataclasses.replace(CONFIG, final_marks=True), tmp_path, print)
+    assert set(zip(*prepared.text("valid"), strict=True)) <= set(pairs)
+    train = prepared.split("train")
+    assert prepared.counts["train"]["final_marks"] == len(train) > 400
+    targets = prepared.tokenizer.decode_batch(train.target_ids(np.arange(len(train))))
+    assert {f"{target}." for target in targets} <= {target for _, target in pairs}
+
+
 def test_lowercased_sources_leave_targets_as_they_are(corpus, tmp_path):
     prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="source"), tmp_path, print)
     sources, references = (list(side) for side in zip(*corpus.splits["test"](), strict=True))

@@ -90,6 +90,8 @@ def test_a_label_is_not_drawn_from_training_as_a_whole(tmp_path, shard_pairs):
 def test_labels_are_not_lowercased(tmp_path):
     with pytest.raises(InputError, match="--lowercase: what classification writes is no text"):
         prepared(tmp_path / "a", lowercase="both")
+    with pytest.raises(InputError, match="--final_marks: what classification writes is no text"):
+        prepared(tmp_path / "a", final_marks=True)
 
 
 @pytest.mark.parametrize("name", ["parsing", "tagging", "denoising"])

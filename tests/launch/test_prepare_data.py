@@ -40,14 +40,15 @@ def flags_for(folder, **changes):
 
 
 def test_files_to_prepared_data_with_a_table_and_again(files):
-    status, output, errors = run(*flags_for(files, lowercase="both"))
+    status, output, errors = run(*flags_for(files, lowercase="both", final_marks=True))
     assert (status, errors) == (0, "")
     assert re.search(r"^ +train +valid$", output, re.MULTILINE)
     assert re.search(r"^pairs read +200 +\d+$", output, re.MULTILINE)
     prepared = PreparedData.open(files / "data")
+    assert re.search(r"^final marks changed +0 +-$", output, re.MULTILINE)
     assert re.search(rf"^pairs kept +{len(prepared.split('train'))} +2$", output, re.MULTILINE)
     assert prepared.config.lowercase == "both" and prepared.config.vocab_size == prepared.tokenizer.vocab_size == 330
-    status, again, errors = run(*flags_for(files, lowercase="both"))
+    status, again, errors = run(*flags_for(files, lowercase="both", final_marks=True))
     assert (status, errors) == (0, "")
     assert again.splitlines() == [
         f"{files / 'data'}: already prepared",
