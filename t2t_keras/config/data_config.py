@@ -37,6 +37,7 @@ class DataConfig:
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
         lowercase: the sides whose text is lowercased first: "none", "source" or "both".
         final_marks: whether a full stop at the end of training targets is removed or added to agree with the source.
+        truecase: whether the first word of a target is learned in its usual case, and outputs are capitalised.
         seed: random seed of the preparation.
     """
 
@@ -56,6 +57,7 @@ class DataConfig:
     max_length_ratio: float = 4.0
     lowercase: Lowercase = "none"
     final_marks: bool = False
+    truecase: bool = False
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -63,6 +65,8 @@ class DataConfig:
         check_positive(self, "vocab_size", "max_length", "max_length_ratio")
         check_seed(self)
         check_not_negative(self, "extend_vocab", "source_vocab_size")
+        if self.truecase and self.lowercases_targets:
+            raise InputError(f"data.truecase=true does not go together with data.lowercase={self.lowercase}")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
                 raise InputError(

@@ -19,6 +19,7 @@ from t2t_keras.machine.mapped_files import MappedArray
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.final_marks import with_final_mark_of
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.truecase import Truecaser
 
 Counts = dict[str, int]
 
@@ -153,7 +154,7 @@ def encode(
     # truncated if the task reads only beginnings.
     is_cut = split == "train" or task(config.task).reads_beginnings
     fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None
-    pairs = targets_of(pairs, config, fits)
+    pairs = targets_of(pairs, config, tokenizer.truecaser, fits)
     is_masked = split == "train" and task(config.task).is_masked  # `MaskedCorpus` makes the sources
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
@@ -193,19 +194,27 @@ def with_final_marks(pairs: Iterable[Pair], config: DataConfig, counts: Counts) 
         yield source, changed
 
 
-def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], bool] | None = None) -> Iterator[Pair]:
+def targets_of(
+    pairs: Iterable[Pair],
+    config: DataConfig,
+    truecaser: Truecaser | None = None,
+    fits: Callable[[str], bool] | None = None,
+) -> Iterator[Pair]:
     """Converts pairs of source and reference to pairs of source and target, the text that a model learns to write.
 
     Args:
         pairs: pairs of source and reference.
         config: data settings.
+        truecaser: truecases the targets; None leaves them as they are.
         fits: returns whether a source is short enough. If given, a source that is too long may be split into several
             pairs or truncated.
     """
     kind = task(config.task)
     if fits is None:
-        return ((source, kind.target(source, reference)) for source, reference in pairs)
-    return itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
+        learned: Iterator[Pair] = ((source, kind.target(source, reference)) for source, reference in pairs)
+    else:
+        learned = itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
+    return learned if truecaser is None else ((source, truecaser.truecased(target)) for source, target in learned)
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:

@@ -43,7 +43,8 @@ class Request:
     Attributes:
         text: the line.
         prefix: the beginning of the translation. The model continues after the prefix's last token, so it completes an
-            incomplete word and may add an ending to a complete one.
+            incomplete word and may add an ending to a complete one. The first word is truecased like that of a
+            reference.
         constraints: words or phrases that the translation must contain, spelled as in the middle of a line and not as
             part of a longer word. A tuple of phrases means that one of them is enough. Matching is case-sensitive.
         excluded: words or phrases that the translation must not contain. A phrase that begins with a letter or a digit
@@ -155,7 +156,12 @@ class RequestEncoder:
 
     def target(self, source: str, output: str) -> str:
         """Returns the text that the model writes for a source with this output."""
-        return self.task.target(self.repaired(source), self.repaired_output(output))
+        return self._truecased(self.task.target(self.repaired(source), self.repaired_output(output)))
+
+    def _truecased(self, text: str) -> str:
+        """Returns the beginning of an output as the model writes it."""
+        truecaser = self._tokenizer.truecaser
+        return truecaser.truecased(text) if truecaser else text
 
     def check_labels(self, output: str) -> None:
         """Raises an `InputError` if an output contains a label that the vocabulary does not have; names it."""
@@ -196,7 +202,9 @@ class RequestEncoder:
         texts = self._texts(sentences)
         encoded = dataclasses.replace(
             self._encoded(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
-            prefix=self.phrase("prefix", request.prefix) if request.prefix else (),
+            prefix=self.phrase("prefix", self._truecased(self.repaired_output(request.prefix)))
+            if request.prefix
+            else (),
             constraints=tuple(self._alternatives(constraint) for constraint in request.constraints),
             excluded=self._spellings_of(request.excluded),
         )

@@ -64,7 +64,8 @@ class Translator:
     trace. The CTranslate2 engine copies the weights once, when the translator is made.
 
     Args:
-        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources.
+        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources. If it has
+            a `truecaser`, the translation of each sentence gets a capital first letter.
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
         data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
@@ -416,9 +417,9 @@ class Translator:
             )
         part_translations = iter(found)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
-        by_score = not self.config.sampling
+        how = {"by_score": not self.config.sampling, "capitalises": self.tokenizer.truecaser is not None}
         return [
-            translations_of_line(self.task, request, line, num_best, by_score)
+            translations_of_line(self.task, request, line, num_best, **how)
             for request, line in zip(encoded, lines, strict=True)
         ]
 

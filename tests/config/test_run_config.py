@@ -35,6 +35,7 @@ def test_configurations_cannot_be_changed():
         (DecodeConfig, {"length_normalization": "mean"}, "decode.length_normalization must be one of gnmt, "),
         (TrainConfig, {"clip_norm": "1"}, "train.clip_norm must be of type float, got '1'"),
         (DataConfig, {"vocab_type": "words"}, "data.vocab_type must be one of bpe, "),
+        (DataConfig, {"truecase": True, "lowercase": "both"}, "data.truecase=true does not go .* data.lowercase=both"),
     ],
 )
 def test_what_is_made_in_python_is_checked_as_what_is_read(kind, values, message):

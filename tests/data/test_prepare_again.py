@@ -191,7 +191,7 @@ def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path):
         ({"vocab_size": 330}, {"vocabulary", "encoding"}),
         ({"vocab_type": "char"}, {"vocabulary", "encoding"}),
         ({"max_length_ratio": 5.0}, {"encoding"}),
-        ({"final_marks": True}, {"vocabulary", "encoding"}),
+        ({"final_marks": True, "truecase": True}, {"vocabulary", "encoding"}),
         ({"lowercase": "both"}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
         ({"vocab_size": 330, "seed": 2}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
     ],

@@ -53,6 +53,7 @@ def test_what_another_engine_leaves_out_is_noted():
     assert text_notes(model_of(), "Engine") == ()
     assert text_notes(model_of(lowercase="both"), "Engine") == (lowercase,)
     assert text_notes(model_of(task="classification"), "Engine") == (task,)
+    assert "first letter of what Engine writes must be capitalised" in text_notes(model_of(truecase=True), "Engine")[0]
     assert text_notes(model_of(lowercase="both", task="classification"), "Engine") == (lowercase, task)
 
 
