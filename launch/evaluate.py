@@ -48,9 +48,7 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
     "Its code decides what the scores take for words; default: the language that the model was trained for, or, with "
     "--hypotheses, that in the name of the references; or Chinese, Japanese or Korean if these are written so.",
 )
-_LOWERCASE = flags.DEFINE_bool(
-    "lowercase", None, "Also score lowercased text; default: if the model was trained on such."
-)
+_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if the model writes such.")
 _PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also score as the paper did: Moses tokens, compounds split.")
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
@@ -73,7 +71,7 @@ def main(argv: list[str]) -> None:
     _check_scoring(task(config.data.task))
     sources, references = _text(run)
     language = _TARGET_LANGUAGE.value or language_of(references, config.data.target_language)
-    lowercase = config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value
+    lowercase = config.data.lowercases_targets if _LOWERCASE.value is None else _LOWERCASE.value
     scoring = ScoringSettings(language, lowercase, _PAPER_BLEU.value)
     task(config.data.task).check(references, scoring)
     output_dir = _writable(_output_dir(run))

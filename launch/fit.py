@@ -40,6 +40,7 @@ from . import helping, program
 
 _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
 
+_OF_TEXT = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = flags.DEFINE_string(
     "source", None, "UTF-8 text; .gz .bz2 .xz too. A .tsv has both sides, separated by a tab."
 )
@@ -56,7 +57,9 @@ _HELD_OUT_PAIRS = flags.DEFINE_integer(
     "held_out_pairs", None, "Pairs of the validation set and of the test set, each; default: chosen.", lower_bound=1
 )
 _SET = flags.DEFINE_multi_string(
-    "set", [], "section.field=value, instead of what is chosen; sections: model, train, decode."
+    "set",
+    [],
+    f"section.field=value, instead of what is chosen; sections: model, train, decode; and {', '.join(_OF_TEXT)}.",
 )
 _LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the model card.")
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
@@ -69,6 +72,7 @@ def main(argv: list[str]) -> None:
     """Runs all steps that are not done."""
     config, paths = _text()
     given = _given()
+    config = configuration.override(configuration.Config(data=config), _settings_of_text()).data
     output = pathlib.Path(_OUTPUT.value)
     if output.is_file():
         raise InputError(f"--output={output} is a file; give a new folder")
@@ -165,6 +169,11 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
     return config, [{"train": (source, target)}]
 
 
+def _settings_of_text() -> list[str]:
+    """The settings of --set that are about the data."""
+    return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _OF_TEXT]
+
+
 def _given() -> list[Choice]:
     """What flags choose; wrong settings are refused before anything is done."""
     base = presets.preset(_PRESET.value or "tiny")
@@ -173,8 +182,11 @@ def _given() -> list[Choice]:
     chosen = [Choice(name, flag.value, fit_rules.GIVEN) for name, flag in flags_of.items() if flag.value is not None]
     for setting in _SET.value:
         name, value = (part.strip() for part in setting.partition("=")[::2])
+        if name in _OF_TEXT:
+            continue
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
-            raise InputError(f"--set {setting}: --vocab_size is the only setting of the data here")
+            others = ", ".join(_OF_TEXT)
+            raise InputError(f"--set {setting}: the only settings of the data here are --vocab_size, {others}")
         if name == "train.max_minutes":
             raise InputError(f"--set {setting}: --minutes says how long to train")
         chosen.append(Choice(name, value, fit_rules.GIVEN))

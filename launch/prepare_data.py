@@ -51,7 +51,7 @@ for _side, _code in (("source", _DEFAULTS.source_language), ("target", _DEFAULTS
     )
 setting_flags.define_usual(
     DataConfig,
-    *("max_length_ratio", "lowercase", "seed"),
+    *("max_length_ratio", "lowercase", "final_marks", "truecase", "seed"),
     *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
 )
 flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used, and may be extended.")
@@ -119,13 +119,13 @@ def _languages_of_files() -> dict[str, str]:
 def _settings_of_another_run() -> dict[str, Any]:
     if not FLAGS.vocab_from:
         return {}
-    for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase"):
+    for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase", "truecase"):
         if FLAGS[name].present:
             raise InputError(f"--{name} is decided by --vocab_from")
     run = Run(FLAGS.vocab_from)
     data = run.config.data
     sizes = {name: size or 0 for name, size in Tokenizer.load(run.vocab_path).sizes.items()}
-    return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, **sizes}
+    return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, "truecase": data.truecase, **sizes}
 
 
 def _table(prepared: PreparedData) -> str:
@@ -137,6 +137,8 @@ def _table(prepared: PreparedData) -> str:
         "source_tokens": "source tokens",
         "target_tokens": "target tokens",
     }
+    if prepared.config.final_marks:
+        meanings["final_marks"] = "final marks changed"
     width = max(map(len, meanings.values()))
     lines = [" " * width + "".join(f"{split:>14}" for split in prepared.splits)]
     for name, meaning in meanings.items():

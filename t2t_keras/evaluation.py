@@ -1,7 +1,6 @@
 """Evaluation on a corpus: translates it, scores the translations and writes both to files."""
 
 import dataclasses
-import itertools
 import math
 import os
 import pathlib
@@ -131,9 +130,8 @@ def target_perplexity(translator: Translator, sources: Sequence[str], references
     Sources and references are prepared as the translator prepares lines. Raises as `corpus_cross_entropy`.
     """
     check_lines(sources, references)
+    targets = list(map(translator.target, sources, references))
     sources = [translator.beginning(translator.repaired(line)) for line in sources]
-    pairs = zip(sources, map(translator.repaired, references), strict=True)
-    targets = list(itertools.starmap(translator.task.target, pairs))
     budget = translator.config.tokens_per_batch
     return perplexity(corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget))
 

@@ -8,6 +8,7 @@ from t2t_keras.config.checks import check_not_negative, check_positive, check_se
 from t2t_keras.errors import InputError
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
+Lowercase = Literal["none", "source", "both"]
 
 # Approximate number of characters or bytes per piece of a "bpe" or "unigram" vocabulary.
 _TOKENS_OF_A_PIECE = 4
@@ -34,7 +35,9 @@ class DataConfig:
         tags: symbol in front of the sources of each corpus, "" for none; empty means no tags at all.
         max_length: training pairs with more tokens than this on either side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
-        lowercase: whether all text is lowercased first.
+        lowercase: the sides whose text is lowercased first: "none", "source" or "both".
+        final_marks: whether a full stop at the end of training targets is removed or added to agree with the source.
+        truecase: whether the first word of a target is learned in its usual case, and outputs are capitalised.
         seed: random seed of the preparation.
     """
 
@@ -52,7 +55,9 @@ class DataConfig:
     tags: tuple[str, ...] = ()
     max_length: int = 256
     max_length_ratio: float = 4.0
-    lowercase: bool = False
+    lowercase: Lowercase = "none"
+    final_marks: bool = False
+    truecase: bool = False
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -60,6 +65,8 @@ class DataConfig:
         check_positive(self, "vocab_size", "max_length", "max_length_ratio")
         check_seed(self)
         check_not_negative(self, "extend_vocab", "source_vocab_size")
+        if self.truecase and self.lowercases_targets:
+            raise InputError(f"data.truecase=true does not go together with data.lowercase={self.lowercase}")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
                 raise InputError(
@@ -70,6 +77,16 @@ class DataConfig:
     def all_symbols(self) -> tuple[str, ...]:
         """The symbols in the text and the tags of the corpora, without duplicates."""
         return tuple(dict.fromkeys((*self.symbols, *filter(None, self.tags))))
+
+    @property
+    def lowercases_sources(self) -> bool:
+        """Whether sources are lowercased."""
+        return self.lowercase != "none"
+
+    @property
+    def lowercases_targets(self) -> bool:
+        """Whether targets are lowercased."""
+        return self.lowercase == "both"
 
     @property
     def tokens_of_a_piece(self) -> int:

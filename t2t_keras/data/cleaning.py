@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
+from t2t_keras.config.data_config import Lowercase
 from t2t_keras.text.languages import words
 from t2t_keras.text.repair import CONTROL, REPAIRABLE, lowercased, repair
 from t2t_keras.text.sentences import find_sentences
@@ -77,7 +78,7 @@ class Cleaner:
     """Cleans a split pair by pair and counts the changes.
 
     Args:
-        lowercase: whether to lowercase the text first.
+        lowercase: the sides to lowercase first; see `DataConfig.lowercase`.
         language: language code of the sources, to count sources of several sentences; None does not count them.
 
     Attributes:
@@ -85,7 +86,7 @@ class Cleaner:
         several_sentences: number of pairs kept for training whose sources have several sentences.
     """
 
-    def __init__(self, lowercase: bool = False, language: str | None = None) -> None:
+    def __init__(self, lowercase: Lowercase = "none", language: str | None = None) -> None:
         self.counts: dict[str, int] = {"read": 0, "kept": 0, "repaired": 0}
         self.several_sentences = 0
         self._lowercase, self._language = lowercase, language
@@ -140,9 +141,12 @@ class Cleaner:
     def _repaired(self, pair: Pair) -> Pair:
         self.counts["read"] += 1
         self.counts["repaired"] += any(map(REPAIRABLE.search, pair))
-        if self._lowercase:
-            pair = (lowercased(pair[0]), lowercased(pair[1]))
-        return repair(pair[0]), repair(pair[1])
+        source, target = pair
+        if self._lowercase != "none":
+            source = lowercased(source)
+        if self._lowercase == "both":
+            target = lowercased(target)
+        return repair(source), repair(target)
 
 
 def length_reason(source_length: int, target_length: int, max_length: int, max_length_ratio: float) -> str | None:

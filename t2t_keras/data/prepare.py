@@ -33,7 +33,8 @@ from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.extension import with_entries_of, with_pieces, with_symbols
 from t2t_keras.text.repair import lowercased
-from t2t_keras.text.tokenizer import Tokenizer, source_vocabulary, trained_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer, vocabulary_files
+from t2t_keras.text.truecase import Truecaser
 
 # Pairs in a shard, which one process handles at a time, with about 0.1 GB of memory.
 SHARD_PAIRS = 250_000
@@ -52,17 +53,18 @@ _CHECKSUMS = ".checksums.json"  # hidden, because it is valid only on the machin
 
 # Names of all files that a preparation may write or remove.
 _OUTPUT = re.compile(
-    r"data\.json|preparing\.json|vocab\.(source\.)?model|\.lock|\.checksums\.json|\..*\.tmp|"
+    r"data\.json|preparing\.json|vocab\.(source\.)?model|truecase\.txt|\.lock|\.checksums\.json|\..*\.tmp|"
     rf"(valid|test)\.(source|target)\.txt|{INTERMEDIATE}|{ENCODED}"
 )
 
 # Entries of an identity that do not belong to the training text, but to other splits or to the vocabulary.
-_NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from")
+_NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|truecase_from")
 
 # The steps to repeat after a change of a setting; other settings repeat all steps.
 _OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
+_VOCABULARY_FROM = ("vocab_from", "source_vocab_from", "truecase_from")  # names of the `vocabulary_files`
 _DEPENDENTS = {
-    **dict.fromkeys((*_OF_VOCABULARIES, "vocab_from", "source_vocab_from"), ("vocabulary", "encoding")),
+    **dict.fromkeys((*_OF_VOCABULARIES, *_VOCABULARY_FROM, "final_marks", "truecase"), ("vocabulary", "encoding")),
     "max_length_ratio": ("encoding",),
 }
 
@@ -190,10 +192,10 @@ def prepare(
             raise ValueError(f"{name} must be positive, got {value}")
     _check_settings(config, vocab_from)
     if vocab_from:
-        vocabularies = {"vocab_from": local_path(vocab_from, "vocab_from")}
-        if (beside := source_vocabulary(vocab_from)).exists():
-            vocabularies["source_vocab_from"] = beside
-        corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
+        paths = vocabulary_files(local_path(vocab_from, "vocab_from"))
+        named = zip(_VOCABULARY_FROM, paths, strict=True)
+        given = {name: path for name, path in named if path == paths[0] or path.exists()}
+        corpus = dataclasses.replace(corpus, files={**corpus.files, **given})
     data_dir = local_path(data_dir, "data_dir")
     _check_stays(corpus.files, data_dir)
     # A process killed at the very end leaves intermediate files. They stay if the directory is read-only.
@@ -210,14 +212,22 @@ def prepare(
 
 def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
     """Raises an InputError for settings that the task does not support or that contradict each other."""
-    if config.lowercase and not task(config.task).writes_text:
+    kind = task(config.task)
+    if config.lowercases_sources and not kind.writes_text:
         flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
         raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
-    if config.lowercase and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
+    if config.final_marks and not kind.writes_text:
+        raise InputError(f"--final_marks: what {config.task} writes is no text, and has no final marks")
+    if config.truecase and not kind.writes_text:
+        raise InputError(f"--truecase: what {config.task} writes is no text, and must stay as it is")
+    if kind.is_masked and (config.lowercase == "source" or config.truecase):
+        flag = "--truecase" if config.truecase else "--lowercase=source"
+        raise InputError(f"{flag}: {config.task} makes its sources from its targets, so both must have the same case")
+    if config.lowercases_sources and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
         raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
-    if any(config.tags) and not task(config.task).takes_tags:
+    if any(config.tags) and not kind.takes_tags:
         raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
-    if config.source_vocab_size and task(config.task).writes_source:
+    if config.source_vocab_size and kind.writes_source:
         raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
@@ -336,7 +346,7 @@ def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dic
 
 
 def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig, data_dir: Path, pairs: int) -> int:
-    """Trains the vocabulary on every n-th training pair, or adapts a given one, and saves it.
+    """Trains the vocabulary on every n-th training pair, or adapts a given one, and saves it and the truecased words.
 
     Returns:
         n, which is above 1 only for very large corpora.
@@ -344,15 +354,16 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
     symbols = list(dict.fromkeys([*config.all_symbols, *task(config.task).symbols(training.references())]))
     given = Tokenizer.load(corpus.files["vocab_from"]) if "vocab_from" in corpus.files else None
+    truecaser = _truecaser(training, config, step, given)
 
     def made(old: Tokenizer | None, size: int, sides: Sequence[int]) -> Tokenizer:
-        text = training.sentences(step, sides)
+        text = training.sentences(step, sides, truecaser)
         if old is None:
-            return trained_tokenizer(text, size, config.lowercase, config.vocab_type, symbols)
+            return trained_tokenizer(text, size, config.lowercases_targets, config.vocab_type, symbols)
         more = with_symbols(old, symbols)
         if not config.extend_vocab:
             return more
-        return with_pieces(more, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercase)
+        return with_pieces(more, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercases_targets)
 
     if config.source_vocab_size:
         source = made(given and given.source, config.source_vocab_size, [0])
@@ -361,8 +372,18 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
         tokenizer = made(given, config.vocab_size, [0, 1])
         if given and given.source is not given:  # both have the same entries, but split sources differently
             tokenizer = Tokenizer(tokenizer.serialized, with_entries_of(given.source, tokenizer))
+    tokenizer.truecaser = truecaser
     tokenizer.save(data_dir / VOCABULARY)
     return step
+
+
+def _truecaser(training: TrainingSplit, config: DataConfig, step: int, given: Tokenizer | None) -> Truecaser | None:
+    """Learns the words to truecase from every `step`-th training pair, or takes those of a given vocabulary."""
+    if not config.truecase:
+        return None
+    if given and given.truecaser:
+        return given.truecaser
+    return Truecaser.learned(training.sentences(step, [1]), config.target_language)
 
 
 def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:

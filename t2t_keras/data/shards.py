@@ -17,12 +17,15 @@ from t2t_keras.data.sources.corpora_files import decoded_line, read_pairs, read_
 from t2t_keras.machine.files import replacing
 from t2t_keras.machine.mapped_files import MappedArray
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.final_marks import with_final_mark_of
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.truecase import Truecaser
 
 Counts = dict[str, int]
 
 VOCABULARY = "vocab.model"
 SEVERAL_SENTENCES = "several_sentences"
+FINAL_MARKS = "final_marks"
 _ENCODE_PAIRS = 20_000
 
 
@@ -139,17 +142,20 @@ def encode(
         num_threads: threads of the tokenizer; -1 uses all cores.
 
     Returns:
-        The number of tokens on each side, of pairs kept and, in training data, of pairs dropped by reason.
+        The number of tokens on each side, of pairs kept and, in training data, of pairs dropped by reason and, if the
+        settings say so, of pairs whose final marks changed.
     """
     tokenizer = Tokenizer.load(data_dir / VOCABULARY)
     sides = (tokenizer.source, tokenizer)
+    counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
+    if split == "train":
+        pairs = with_final_marks(pairs, config, counts)
     # Sources of validation and test sets are not split, because their loss is to be that of the whole text. They are
     # truncated if the task reads only beginnings.
     is_cut = split == "train" or task(config.task).reads_beginnings
     fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None
-    pairs = targets_of(pairs, config, fits)
+    pairs = targets_of(pairs, config, tokenizer.truecaser, fits)
     is_masked = split == "train" and task(config.task).is_masked  # `MaskedCorpus` makes the sources
-    counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
         while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
@@ -170,19 +176,45 @@ def encode(
     return counts
 
 
-def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], bool] | None = None) -> Iterator[Pair]:
+def with_final_marks(pairs: Iterable[Pair], config: DataConfig, counts: Counts) -> Iterator[Pair]:
+    """Yields training pairs, whose targets get the final marks of their sources if the settings say so.
+
+    Args:
+        pairs: pairs of source and reference.
+        config: data settings.
+        counts: the number of changed pairs is added to its entry `FINAL_MARKS`.
+    """
+    if not config.final_marks:
+        yield from pairs
+        return
+    counts.setdefault(FINAL_MARKS, 0)
+    for source, target in pairs:
+        changed = with_final_mark_of(source, target, config.target_language)
+        counts[FINAL_MARKS] += changed != target
+        yield source, changed
+
+
+def targets_of(
+    pairs: Iterable[Pair],
+    config: DataConfig,
+    truecaser: Truecaser | None = None,
+    fits: Callable[[str], bool] | None = None,
+) -> Iterator[Pair]:
     """Converts pairs of source and reference to pairs of source and target, the text that a model learns to write.
 
     Args:
         pairs: pairs of source and reference.
         config: data settings.
+        truecaser: truecases the targets; None leaves them as they are.
         fits: returns whether a source is short enough. If given, a source that is too long may be split into several
             pairs or truncated.
     """
     kind = task(config.task)
     if fits is None:
-        return ((source, kind.target(source, reference)) for source, reference in pairs)
-    return itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
+        learned: Iterator[Pair] = ((source, kind.target(source, reference)) for source, reference in pairs)
+    else:
+        learned = itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
+    return learned if truecaser is None else ((source, truecaser.truecased(target)) for source, target in learned)
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:

@@ -26,6 +26,7 @@ from t2t_keras.data.sources.parallel_files import PairsOfLines, ParallelFiles, s
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import Processes, Workers
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.truecase import Truecaser
 
 # A validation set drawn from the training pairs has 1% of them, but at most this many.
 _DRAWN_VALIDATION_PAIRS = 1000
@@ -132,13 +133,17 @@ class TrainingSplit:
                 counts["kept"] -= dropped[reason]
         return counts
 
-    def sentences(self, step: int, sides: Sequence[int] = (0, 1)) -> Iterator[str]:
-        """Yields the given sides (0 is the source, 1 the target) of every `step`-th selected pair."""
+    def sentences(self, step: int, sides: Sequence[int] = (0, 1), truecaser: Truecaser | None = None) -> Iterator[str]:
+        """Yields the given sides (0 is the source, 1 the target) of every `step`-th pair to learn from.
+
+        `truecaser` truecases the targets; None leaves them as they are.
+        """
         before = 0
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
             pairs = shards.selected_pairs(self._data_dir, number, rows[-before % step :: step])
-            for pair in shards.targets_of(pairs, self._config):
+            pairs = shards.with_final_marks(pairs, self._config, {})
+            for pair in shards.targets_of(pairs, self._config, truecaser):
                 yield from (pair[side] for side in sides)
             before += len(rows)
 
@@ -156,7 +161,8 @@ class TrainingSplit:
         names = (f"encoding train {number}" for number in range(self._count))
         jobs = [(number, self._count) for number, name in enumerate(names) if name not in self._journal.done]
         self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), self._workers)
-        counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0}
+        changed = {shards.FINAL_MARKS: 0} if self._config.final_marks else {}
+        counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0, **changed}
         return _summed(counts, self._results("encoding train"))
 
     @property

@@ -128,7 +128,7 @@ def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> di
     prefixes = _with_tokens(begun, tokens)
     found = pipeline.search_for(several, prefix=prefixes)
     rows = tf.range(count * COUNT)
-    parts = Parts(several, rows, tf.fill(tf.shape(rows), ""))
+    parts = Parts(several, rows, tf.fill(tf.shape(rows), ""), tf.fill(tf.shape(rows), True))
     made = pipeline.hypotheses(tf.repeat(text, COUNT), parts, found, found.scores)
     texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in made)
     # A translation can continue only if there is room for a token and an end symbol.

@@ -15,6 +15,7 @@ from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import on_one_line, repaired, stripped
+from t2t_keras.export.graph_truecase import GraphTruecaser, capitalised
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import hidden_log_probs
@@ -58,11 +59,13 @@ class Parts(NamedTuple):
         rows: int32 [parts], the index of each part's line, ascending; a blank line has no parts.
         before: string [parts], the white space in front of each part's translation; `joined` drops the blank in front
             of a line's first part.
+        begins: bool [parts], whether the part begins a sentence, or a line that is translated as a whole.
     """
 
     sentences: Sentences
     rows: tf.Tensor
     before: tf.Tensor
+    begins: tf.Tensor
 
 
 class Found(NamedTuple):
@@ -96,6 +99,8 @@ class Pipeline:
         data: the settings of the training data.
         has_sentences: whether lines are translated sentence by sentence.
         max_source_length: most tokens of a part, end symbol included.
+        truecaser: the words that are truecased, whose table must be stored with the graph; None if targets keep their
+            case. If set, the translation of each sentence gets a capital first letter.
         has_attention: whether the model offers attention.
         grows: whether a search can be streamed, because its best hypothesis so far is the beginning of an output. This
             needs outputs that are free text and not post-processed, a task without a context, and no sampling.
@@ -111,7 +116,9 @@ class Pipeline:
         self.has_attention = ATTENTION in self._model.offers
         self._weights = weights
         self._source_tokenizer, self._target_tokenizer = tokenizers
-        self.data, self._lowercase = translator.data, translator.lowercase
+        words = translator.tokenizer.truecaser
+        self.truecaser = GraphTruecaser(words) if words else None
+        self.data = translator.data
         encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.excluded)
         self._task, self.max_source_length = encoder.task, encoder.max_source_length
         self.has_sentences = encoder.has_sentences
@@ -153,20 +160,19 @@ class Pipeline:
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """Splits lines, string [lines], into the parts to translate."""
         if not self.has_sentences:
-            return self._parts_of_texts(repaired(lines, self._lowercase))
+            return self._parts_of_texts(self._repaired(lines))
         return self.parts_of_sentences(self.sentences_of(lines))
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
         found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
-        return found._replace(texts=on_one_line(found.texts, self._lowercase)).with_heads(self._head_end)
+        return found._replace(texts=on_one_line(found.texts, self.data.lowercases_sources)).with_heads(self._head_end)
 
     def parts_of_sentences(self, found: FoundSentences) -> Parts:
         """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
         parts = self._parts_of_texts(found.texts)
-        is_first = tf.concat([[True], parts.rows[1:] != parts.rows[:-1]], axis=0)[: tf.size(parts.rows)]
-        before = tf.where(is_first, tf.gather(found.before, parts.rows), " ")
-        return Parts(parts.sentences, tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before)
+        before = tf.where(parts.begins, tf.gather(found.before, parts.rows), " ")
+        return parts._replace(rows=tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before=before)
 
     def _parts_of_texts(self, texts: tf.Tensor) -> Parts:
         """Splits repaired sentences or lines, string [texts], into parts that fit; `rows` are the texts' indices."""
@@ -193,19 +199,32 @@ class Pipeline:
 
         flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
         sentences = _with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths))
-        return Parts(sentences, tf.cast(rows, tf.int32), tf.fill(tf.shape(rows), " "))
+        begins = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+        return Parts(sentences, tf.cast(rows, tf.int32), tf.fill(tf.shape(rows), " "), begins)
 
     def sources(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "text", string [lines], for scoring.
 
         Each line stays in one piece. An assertion in the graph rejects lines of more than `MAX_LINE_TOKENS`.
         """
-        return self._sentences(repaired(lines, self._lowercase), "text", self._source_tokenizer)
+        return self._sentences(self._repaired(lines), "text", self._source_tokenizer)
 
     def targets(self, sources: tf.Tensor, lines: tf.Tensor) -> Sentences:
         """Encodes the texts that the model writes for the inputs "text" and "target"; the limits of `sources` apply."""
-        texts = self._task.target_in_graph(*(repaired(each, self._lowercase) for each in (sources, lines)))
-        return self._sentences(texts, "target", self._target_tokenizer)
+        texts = self._task.target_in_graph(self._repaired(sources), self._repaired_output(lines))
+        return self._sentences(self._truecased(texts), "target", self._target_tokenizer)
+
+    def _repaired(self, lines: tf.Tensor) -> tf.Tensor:
+        """Computes `RequestEncoder.repaired` for tensors."""
+        return repaired(lines, self.data.lowercases_sources)
+
+    def _repaired_output(self, texts: tf.Tensor) -> tf.Tensor:
+        """Computes `RequestEncoder.repaired_output` for tensors."""
+        return repaired(texts, self.data.lowercases_targets)
+
+    def _truecased(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the beginnings of outputs as the model writes them."""
+        return self.truecaser.truecased(texts) if self.truecaser else texts
 
     def _sentences(self, texts: tf.Tensor, name: str, tokenizer: Any) -> Sentences:
         ids = tokenizer.tokenize(texts)
@@ -242,7 +261,7 @@ class Pipeline:
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
-        return self._sentences(repaired(lines, self._lowercase), "prefix", self._target_tokenizer)
+        return self._sentences(self._truecased(self._repaired_output(lines)), "prefix", self._target_tokenizer)
 
     def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
         """Finds the most probable next tokens that begin a word.
@@ -376,12 +395,12 @@ class Pipeline:
                 of a line.
         """
         join = self._joined[result.lengths.shape[1]]
-        found = join(parts.rows, parts.before, tf.size(lines), result.token_ids, values, result.lengths)
+        found = join(parts.rows, parts.before, parts.begins, tf.size(lines), result.token_ids, values, result.lengths)
         return found._replace(texts=self._finished(lines, *found)) if self._finished else found
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Applies the task's post-processing to the model's outputs, string [lines, k]; unused slots stay empty."""
-        sources = tf.repeat(repaired(lines, self._lowercase), tf.shape(texts)[1])
+        sources = tf.repeat(self._repaired(lines), tf.shape(texts)[1])
         finished = tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
         return tf.where(values > LOWEST, finished, "")
 
@@ -389,12 +408,15 @@ class Pipeline:
         def compute(
             rows: tf.Tensor,
             before: tf.Tensor,
+            begins: tf.Tensor,
             num_lines: tf.Tensor,
             ids: tf.Tensor,
             values: tf.Tensor,
             lengths: tf.Tensor,
         ) -> Hypotheses:
             texts, exists = self._texts(ids), lengths > 0
+            if self.truecaser:
+                texts = tf.where(begins[:, tf.newaxis], capitalised(texts), texts)
             if self._task.context:
                 exists &= answering(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
                 return joined(rows, before, num_lines, texts, values, exists, "best")
@@ -402,7 +424,8 @@ class Pipeline:
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
         ids = tf.TensorSpec([None, k, None], tf.int32)
-        return _stage(compute, _LENGTHS, _TEXTS, tf.TensorSpec([], tf.int32), ids, *numbers)
+        parts = _LENGTHS, _TEXTS, tf.TensorSpec([None], tf.bool)
+        return _stage(compute, *parts, tf.TensorSpec([], tf.int32), ids, *numbers)
 
     def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes token ids, int32 [parts, k, length], to texts, string [parts, k]."""

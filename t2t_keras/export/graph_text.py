@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -47,13 +48,18 @@ def lowercased(texts: tf.Tensor) -> tf.Tensor:
 
     `tf.strings.lower` cannot do this, because its result depends on the locale.
     """
-    capitals, small = (tf.constant(codes, tf.int32) for codes in _case_pairs())
-    flat = tf.strings.regex_replace(tf.reshape(texts, [-1]), _CAPITAL_DOTTED_I, _CAPITAL_DOTTED_I.lower())
-    codes = tf.strings.unicode_decode(flat, "UTF-8")  # --> [texts, ragged]
-    places = tf.minimum(tf.searchsorted(capitals, codes.flat_values), tf.size(capitals) - 1)
-    is_capital = tf.gather(capitals, places) == codes.flat_values
-    lower = tf.where(is_capital, tf.gather(small, places), codes.flat_values)
-    return tf.reshape(tf.strings.unicode_encode(codes.with_flat_values(lower), "UTF-8"), tf.shape(texts))
+    texts = tf.strings.regex_replace(texts, _CAPITAL_DOTTED_I, _CAPITAL_DOTTED_I.lower())
+    return with_characters(texts, str.lower)
+
+
+def with_characters(texts: tf.Tensor, replacement: Callable[[str], str]) -> tf.Tensor:
+    """Replaces the characters of valid UTF-8, of any shape; those whose replacement is not a single character stay."""
+    old, new = (tf.constant(codes, tf.int32) for codes in _pairs(replacement))
+    codes = tf.strings.unicode_decode(tf.reshape(texts, [-1]), "UTF-8")  # --> [texts, ragged]
+    places = tf.minimum(tf.searchsorted(old, codes.flat_values), tf.size(old) - 1)
+    is_replaced = tf.gather(old, places) == codes.flat_values
+    changed = tf.where(is_replaced, tf.gather(new, places), codes.flat_values)
+    return tf.reshape(tf.strings.unicode_encode(codes.with_flat_values(changed), "UTF-8"), tf.shape(texts))
 
 
 @functools.cache
@@ -63,15 +69,15 @@ def _blanks() -> str:
 
 
 @functools.cache
-def _case_pairs() -> tuple[np.ndarray, np.ndarray]:
-    """Returns the code points of all characters with a different, single lowercase character, and those characters.
+def _pairs(replacement: Callable[[str], str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the code points of all characters with a different, single replacement, and those of the replacements.
 
     Both arrays are int32; the first is in ascending order.
     """
-    lowered = [(code, chr(code).lower()) for code in range(sys.maxunicode + 1)]
-    pairs = [(code, ord(lower)) for code, lower in lowered if len(lower) == 1 and lower != chr(code)]
-    capitals, small = np.array(pairs, np.int32).T
-    return capitals, small
+    replaced = [(code, replacement(chr(code))) for code in range(sys.maxunicode + 1)]
+    pairs = [(code, ord(new)) for code, new in replaced if len(new) == 1 and new != chr(code)]
+    old, new = np.array(pairs, np.int32).T
+    return old, new
 
 
 def re2(pattern: str) -> str:

@@ -93,6 +93,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
         tokenizer.save(pathlib.Path(folder) / _VOCABULARY)
         module.vocabularies = [tf.saved_model.Asset(str(file)) for file in sorted(pathlib.Path(folder).iterdir())]
         pipeline = Pipeline(translator, weights, (module.source_tokenizer, module.tokenizer))
+        module.truecaser = pipeline.truecaser
         # Without gradients, which would be a third of the graph: a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         functions = signatures(pipeline)

@@ -89,8 +89,13 @@ def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
     notes = task_notes(model.config.data.task, engine)
     source, letters = model.tokenizer.source, string.ascii_uppercase
     # A vocabulary trained on lowercased text may lowercase its input itself.
-    if model.config.data.lowercase and source.encode(letters) != source.encode(letters.lower()):
+    if model.config.data.lowercases_sources and source.encode(letters) != source.encode(letters.lower()):
         notes = (f"a text must be lowercased before {engine} gets it, as the model's training text was", *notes)
+    if model.config.data.truecase:
+        notes = (
+            *notes,
+            f"the first letter of what {engine} writes must be capitalised, as it was lowered for training",
+        )
     return notes
 
 

@@ -13,7 +13,7 @@ from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
 from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination, Ensemble
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, vocabulary_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,13 +55,16 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
     """Loads the model of a run or an export; see `Translator.load`.
 
     Raises:
-        InputError: the run or the checkpoint does not exist, or the size of the vocabulary is not the model's.
+        InputError: the run or the checkpoint does not exist, the size of the vocabulary is not the model's, or the
+            truecased words are missing.
     """
     model, config, vocab_path = load_model(model_dir, checkpoint)
     tokenizer = Tokenizer.load(vocab_path)
     for name, size in tokenizer.sizes.items():
         if size != (expected := getattr(config.model, name)):
             raise InputError(f"{vocab_path} has {size} entries, the model of {model_dir} expects {expected} ({name})")
+    if config.data.truecase and tokenizer.truecaser is None:
+        raise InputError(f"{vocabulary_files(vocab_path)[-1]} is missing: the model of {model_dir} needs its words")
     return Loaded(model, tokenizer, config, Run(model_dir).excluded)
 
 
@@ -74,8 +77,8 @@ def load_ensemble(
     members, and every phrase that any member excludes is excluded.
 
     Raises:
-        InputError: a member cannot be loaded, the vocabularies differ, or only some members were trained on lowercased
-            text.
+        InputError: a member cannot be loaded, the vocabularies differ, or the members were trained on text of different
+            case.
         ValueError: there is no member, or the combination is unknown.
     """
     loaded = [load_run(*member) for member in members]
@@ -85,8 +88,10 @@ def load_ensemble(
         ours, theirs = loaded[0].tokenizer, member.tokenizer
         if difference := _vocabulary_difference(ours, theirs) or _vocabulary_difference(ours.source, theirs.source):
             raise InputError(f"{names[0]} and {name} have different vocabularies: {difference}")
-        if member.config.data.lowercase != loaded[0].config.data.lowercase:
-            raise InputError(f"of {names[0]} and {name} only one was trained on lowercased text")
+        for setting in ("lowercase", "truecase"):
+            cases = [getattr(each.config.data, setting) for each in (loaded[0], member)]
+            if cases[0] != cases[1]:
+                raise InputError(f"{names[0]} was trained with data.{setting}={cases[0]}, {name} with {cases[1]}")
     max_length = min(member.config.data.max_length for member in loaded)
     config = loaded[0].config
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, max_length=max_length))

@@ -43,7 +43,8 @@ class Request:
     Attributes:
         text: the line.
         prefix: the beginning of the translation. The model continues after the prefix's last token, so it completes an
-            incomplete word and may add an ending to a complete one.
+            incomplete word and may add an ending to a complete one. The first word is truecased like that of a
+            reference.
         constraints: words or phrases that the translation must contain, spelled as in the middle of a line and not as
             part of a longer word. A tuple of phrases means that one of them is enough. Matching is case-sensitive.
         excluded: words or phrases that the translation must not contain. A phrase that begins with a letter or a digit
@@ -144,20 +145,28 @@ class RequestEncoder:
         self.excluded = self._spellings_of(excluded)
 
     def repaired(self, line: str) -> str:
-        """Returns the text that the tokenizer gets: on one line, without invisible characters, lowercased if set."""
+        """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
         line = _encodable(line)
-        return repair(lowercased(line) if self._data.lowercase else line)
+        return repair(lowercased(line) if self._data.lowercases_sources else line)
+
+    def repaired_output(self, text: str) -> str:
+        """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
+        text = _encodable(text)
+        return repair(lowercased(text) if self._data.lowercases_targets else text)
 
     def target(self, source: str, output: str) -> str:
-        """Returns the text that the model writes for a source with this output.
+        """Returns the text that the model writes for a source with this output."""
+        return self._truecased(self.task.target(self.repaired(source), self.repaired_output(output)))
 
-        Raises:
-            InputError: the output contains a label that the vocabulary does not have; names it.
-        """
-        text = self.repaired(output)
+    def _truecased(self, text: str) -> str:
+        """Returns the beginning of an output as the model writes it."""
+        truecaser = self._tokenizer.truecaser
+        return truecaser.truecased(text) if truecaser else text
+
+    def check_labels(self, output: str) -> None:
+        """Raises an `InputError` if an output contains a label that the vocabulary does not have; names it."""
         if self._writes_labels:
-            check_known(self.task.symbols([text]), self._tokenizer)
-        return self.task.target(self.repaired(source), text)
+            check_known(self.task.symbols([self.repaired_output(output)]), self._tokenizer)
 
     def check_source(self, text: str) -> None:
         """Raises an `InputError` if a repaired text is not a valid source of the task; blank texts always pass."""
@@ -193,7 +202,9 @@ class RequestEncoder:
         texts = self._texts(sentences)
         encoded = dataclasses.replace(
             self._encoded(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
-            prefix=self.phrase("prefix", request.prefix) if request.prefix else (),
+            prefix=self.phrase("prefix", self._truecased(self.repaired_output(request.prefix)))
+            if request.prefix
+            else (),
             constraints=tuple(self._alternatives(constraint) for constraint in request.constraints),
             excluded=self._spellings_of(request.excluded),
         )
@@ -256,7 +267,7 @@ class RequestEncoder:
             InputError: the phrase is blank or the model cannot write it; names the field.
         """
         with named(field):
-            text = self._symbols(phrase) if self._writes_labels else self.repaired(phrase)
+            text = self._symbols(phrase) if self._writes_labels else self.repaired_output(phrase)
         ids = tuple(self._tokenizer.encode(text))
         if not ids:
             raise InputError(f"{field}: {phrase!r} is blank")
@@ -267,7 +278,7 @@ class RequestEncoder:
         return ids
 
     def _symbols(self, labels: str) -> str:
-        symbols = [as_symbol(label) for label in self.repaired(labels).split(" ") if label]
+        symbols = [as_symbol(label) for label in self.repaired_output(labels).split(" ") if label]
         check_known(symbols, self._tokenizer)
         return " ".join(symbols)
 
@@ -279,7 +290,7 @@ class RequestEncoder:
             spellings[self.phrase("excluded", phrase)] = None
             if self._writes_labels:
                 continue
-            text = self.repaired(phrase)
+            text = self.repaired_output(phrase)
             anywhere = not text[:1].isalnum()
             text = text.replace(" ", BLANK)
             for start in (BLANK, "") if anywhere else (BLANK,):

@@ -51,7 +51,7 @@ class RequiredTerms:
     def _phrases_of(self, term: Term) -> dict[str, Ids]:
         texts = [spelling for form in term.forms for spelling in spellings(form)]
         with named(term.place):
-            phrases = {text: self._encoder.phrase("form", text) for text in map(self._encoder.repaired, texts)}
+            phrases = {text: self._encoder.phrase("form", text) for text in map(self._encoder.repaired_output, texts)}
         excluded = {text: self._encoder.exclusion(ids) for text, ids in phrases.items()}
         if all(excluded.values()):
             form, what = next(iter(excluded.items()))

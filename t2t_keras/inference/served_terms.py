@@ -97,11 +97,12 @@ class TextsWithTerms:
             terms of which the translation contains no form, padded with "".
         """
         forced = dict(zip(self._asked, self._found(list(self._asked.values()), outputs), strict=True))
+        capitalises = self._served.tokenizer.truecaser is not None
         parts = iter(self._terms.chosen(self._parts, self._plain, forced))
         found = []
         for line in self._lines:
             own = [next(parts) for _ in line.parts]
-            found += translations_of_line(self._served.task, line, own, 1, by_score=True)
+            found += translations_of_line(self._served.task, line, own, 1, by_score=True, capitalises=capitalises)
         missing = [[use.source.encode() for use in each.terms if not use.form] for each in found]
         width = max(map(len, missing))
         names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)

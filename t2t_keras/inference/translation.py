@@ -1,6 +1,7 @@
 """Builds the translations of lines from search results; joins the parts of lines that were split."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ from t2t_keras.tasks.task import Task
 from t2t_keras.text.repair import repair
 from t2t_keras.text.sentences import BREAK
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.truecase import capitalised
 
 if TYPE_CHECKING:
     from t2t_keras.inference.request import EncodedRequest
@@ -136,17 +138,41 @@ def found_translations(
 
 
 def translations_of_line(
-    task: Task, request: "EncodedRequest", parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool
+    task: Task,
+    request: "EncodedRequest",
+    parts: Sequence[Sequence[Translation]],
+    num_best: int,
+    *,
+    by_score: bool,
+    capitalises: bool,
 ) -> list[Translation]:
     """Joins the translations of a line's parts and post-processes the results as the task requires.
 
-    Returns up to `num_best` translations of the line; for `by_score` see `combinations`.
+    Args:
+        task: the task.
+        request: the line.
+        parts: the translations of each part, best first.
+        num_best: most translations of the line.
+        by_score: see `combinations`.
+        capitalises: whether the translation of each sentence gets a capital first letter.
     """
     if task.context and len(parts) > 1:
         found = chosen_list(parts, num_best, task.no_answer)
     else:
+        if capitalises:
+            parts = _capitalised(request, parts)
         found = [_line(request, combination) for combination in combinations(parts, num_best, by_score)]
     return [_finished(task, request.text, translation) for translation in found]
+
+
+def _capitalised(request: "EncodedRequest", parts: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
+    """Capitalises the translations of the parts with which the sentences of a line begin."""
+    counts = [count for _, count in request.sentences]  # empty if the line is a single sentence
+    firsts = {0, *itertools.accumulate(counts)}
+    return [
+        [dataclasses.replace(each, text=capitalised(each.text)) for each in part] if number in firsts else list(part)
+        for number, part in enumerate(parts)
+    ]
 
 
 def _line(request: "EncodedRequest", parts: Sequence[Translation]) -> Translation:

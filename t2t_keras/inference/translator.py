@@ -64,12 +64,14 @@ class Translator:
     trace. The CTranslate2 engine copies the weights once, when the translator is made.
 
     Args:
-        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources.
+        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources. If it has
+            a `truecaser`, the translation of each sentence gets a capital first letter.
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
         data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
-            are lowercased first), `max_length` (most tokens of one part, end symbol included, at least 2), the
-            languages (for splitting and joining sentences), and the `task` (which post-processes the model's output).
+            and prefixes are lowercased first), `max_length` (most tokens of one part, end symbol included, at least
+            2), the languages (for splitting and joining sentences), and the `task` (which post-processes the model's
+            output).
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
         engine: runs the searches; None means TensorFlow.
         glossary: if a source contains one of these terms, its translation is made to contain one of the term's forms,
@@ -98,7 +100,7 @@ class Translator:
             raise InputError(
                 f"decode.beam_size={self.config.beam_size} is more than the vocabulary's {tokenizer.vocab_size} entries"
             )
-        self.data, self.lowercase = data, data.lowercase
+        self.data = data
         self.excluded = tuple(excluded)
         self.glossary = glossary
         engine = engine or TensorFlowEngine()
@@ -175,8 +177,8 @@ class Translator:
             glossary: as for `load`.
 
         Raises:
-            InputError: as for `load`; or the members have different vocabularies, or only some were trained on
-                lowercased text.
+            InputError: as for `load`; or the members have different vocabularies, or were trained on text of
+                different case.
             ValueError: there is no member, or the combination is unknown.
         """
         return cls._of(loading.load_ensemble(members, combination), config, excluded, None, glossary)
@@ -376,7 +378,8 @@ class Translator:
 
     def _target(self, number: int, line: str, translation: str) -> str:
         with named(f"line {number:,}"):
-            return self._encoder.target(line, translation)
+            self._encoder.check_labels(translation)
+            return self.target(line, translation)
 
     def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
         return self.tokenizer.source.pieces(source), self.tokenizer.pieces(target)
@@ -386,8 +389,12 @@ class Translator:
         return self._searcher(source_ids)
 
     def repaired(self, line: str) -> str:
-        """Returns the text that the tokenizer gets: on one line, without invisible characters, lowercased if set."""
+        """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
         return self._encoder.repaired(line)
+
+    def target(self, line: str, output: str) -> str:
+        """Returns the text that the model was trained to write for a line with this output."""
+        return self._encoder.target(line, output)
 
     def beginning(self, text: str) -> str:
         """Returns the part of a repaired text that is read: only the first part if the task `reads_beginnings`."""
@@ -410,9 +417,9 @@ class Translator:
             )
         part_translations = iter(found)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
-        by_score = not self.config.sampling
+        how = {"by_score": not self.config.sampling, "capitalises": self.tokenizer.truecaser is not None}
         return [
-            translations_of_line(self.task, request, line, num_best, by_score)
+            translations_of_line(self.task, request, line, num_best, **how)
             for request, line in zip(encoded, lines, strict=True)
         ]
 

@@ -2,7 +2,8 @@
 
     config.json       resolved configuration, directory of the data, fingerprint of the training text, and origin of
                       the initial weights
-    vocab.model       SentencePiece model; also vocab.source.model if sources have a separate vocabulary
+    vocab.model       SentencePiece model; also vocab.source.model if sources have a separate vocabulary, and
+                      truecase.txt if the targets are truecased
     checkpoints/      step_00001000/ ..., averaged_...
     tensorboard/      scalars
     metrics.jsonl     one JSON object per line
@@ -27,7 +28,7 @@ from t2t_keras.machine.files import local_path, replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_version
-from t2t_keras.text.tokenizer import source_vocabulary
+from t2t_keras.text.tokenizer import vocabulary_files
 
 # Besides the decoding settings, these may change when a run resumes: they decide how long a run trains and how it is
 # monitored, not what it computes.
@@ -134,8 +135,8 @@ class Run:
         """
         self.check_trainable()
         if self.exists:
-            source_vocabulary(self.vocab_path).unlink(missing_ok=True)
-            self.vocab_path.unlink(missing_ok=True)
+            for path in vocabulary_files(self.vocab_path):
+                path.unlink(missing_ok=True)
             self.config_path.unlink()  # last, because it shows that the vocabulary belongs to a run
 
     def start(
@@ -188,7 +189,7 @@ class Run:
         if init_from:
             values[_INIT_FROM] = dict(init_from)
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
-        for path, contents in zip((self.vocab_path, source_vocabulary(self.vocab_path)), vocab, strict=True):
+        for path, contents in zip(vocabulary_files(self.vocab_path), vocab, strict=True):
             if contents is not None:
                 _write(path, contents)
 
@@ -198,8 +199,7 @@ class Run:
 
     def remove_leftovers(self) -> None:
         """Removes the temporary files of a killed process; the caller must hold the lock."""
-        vocabularies = self.vocab_path, source_vocabulary(self.vocab_path)
-        for path in (self.config_path, *vocabularies, self.metrics_path, self.curves_path):
+        for path in (self.config_path, *vocabulary_files(self.vocab_path), self.metrics_path, self.curves_path):
             for leftover in self.path.glob(f".{path.name}.*.tmp"):
                 leftover.unlink()
 
@@ -265,10 +265,10 @@ def weights_file(path: pathlib.Path) -> pathlib.Path:
     return next((path / name for name in names if (path / name).exists()), path / "weights.npz")
 
 
-def vocabulary_bytes(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
-    """Reads a vocabulary file, and the source vocabulary beside it; None if there is none."""
-    beside = source_vocabulary(pathlib.Path(path))
-    return pathlib.Path(path).read_bytes(), beside.read_bytes() if beside.exists() else None
+def vocabulary_bytes(path: str | os.PathLike[str]) -> list[bytes | None]:
+    """Reads the `vocabulary_files` of a path; None in place of a file that does not exist and need not."""
+    vocabulary, *others = vocabulary_files(pathlib.Path(path))
+    return [vocabulary.read_bytes(), *(file.read_bytes() if file.exists() else None for file in others)]
 
 
 def _write(path: pathlib.Path, contents: bytes) -> None:

@@ -20,9 +20,9 @@ _BLANKS = f" \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000{_BREAKS}"
 WHITE_SPACE = f"[{_BLANKS}]"
 
 # The following strings are used within the brackets of character classes.
-_FINAL = ".!?…‽؟۔।॥։።။\u037e"  # ends a sentence if white space follows
-_FINAL_WIDE = "。！？｡"  # ends a sentence without white space after it
-_CLOSING = "'\"”’“‘»›«‹)\\]}」』）】"
+FINAL = ".!?…‽؟۔।॥։።။\u037e"  # ends a sentence if white space follows
+FINAL_WIDE = "。！？｡"  # ends a sentence without white space after it
+CLOSING = "'\"”’“‘»›«‹)\\]}」』）】"
 _CLOSING_WIDE = "”’」』）】\"'"
 _OPENING = "'\"“„‚‘«»‹›(\\[{¿¡「『（【"
 _OPENING_WIDE = "「『“（"
@@ -34,7 +34,7 @@ _NEVER_FIRST = f",;:.!?…%&)\\]}}/=+>|”’、，；：）」』】。！？�
 
 BREAK = re.compile(f"\r\n|[{_BREAKS}]")
 # Matches in every text that has several sentences.
-CANDIDATE = re.compile(f"[{_FINAL}][{_CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{_FINAL_WIDE}].|\n")
+CANDIDATE = re.compile(f"[{FINAL}][{CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{FINAL_WIDE}].|\n")
 
 # Languages without spaces between sentences.
 _WITHOUT_SPACES = ("ja", "zh")
@@ -94,12 +94,12 @@ def rules(language: str) -> tuple[Rule, ...]:
     return (
         # Insert boundaries wherever a sentence may end.
         Rule(
-            f"([{_FINAL}][{_CLOSING}]*(?:[ \u00a0\u202f][»›][{_CLOSING}]*)?(?: ?[{_EMOJI}])*)({blank})",
+            f"([{FINAL}][{CLOSING}]*(?:[ \u00a0\u202f][»›][{CLOSING}]*)?(?: ?[{_EMOJI}])*)({blank})",
             f"\\1{mark}\\2",
         ),
         # In Chinese and Japanese, a full stop within quotes ends a sentence. Other final marks within quotes do so only
         # before an opening quote.
-        Rule(f"([{_FINAL_WIDE}][{_FINAL_WIDE}{_FINAL}]*)", f"\\1{mark}"),
+        Rule(f"([{FINAL_WIDE}][{FINAL_WIDE}{FINAL}]*)", f"\\1{mark}"),
         Rule(f"([。｡]){mark}([{_CLOSING_WIDE}]+)", f"\\1\\2{mark}"),
         Rule(f"([！？]){mark}([{_CLOSING_WIDE}》〉]+)([{_OPENING_WIDE}])", f"\\1\\2{mark}\\3"),
         Rule(f"{mark}([{_CLOSING_WIDE}》〉、，；：…]|と|って)", "\\1"),
@@ -140,7 +140,7 @@ def _rules_of(table: Table) -> list[Rule]:
         found.append(Rule(numbered, "\\1\\2"))
     if table.starters:
         start = f"{blank}+[{_OPENING}]*(?:{'|'.join(table.starters)})[{_BLANKS},'’]"
-        found.append(Rule(f"({front}(?:{rarely})\\.[{_CLOSING}]*){BOUNDARY}({start})", f"\\1{_FIXED_BOUNDARY}\\2"))
+        found.append(Rule(f"({front}(?:{rarely})\\.[{CLOSING}]*){BOUNDARY}({start})", f"\\1{_FIXED_BOUNDARY}\\2"))
     found.append(Rule(f"({front}(?:{rarely})\\.){BOUNDARY}", "\\1"))
     return found
 

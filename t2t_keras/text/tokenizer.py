@@ -20,6 +20,7 @@ from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
+from t2t_keras.text.truecase import Truecaser
 from t2t_keras.text.words import goes_on_word
 
 # A text of n characters has at least n / 16 tokens, so text that is much too long is recognised without encoding it.
@@ -51,6 +52,8 @@ class Tokenizer:
     Attributes:
         serialized: contents of the model file.
         source: tokenizer of sources; this tokenizer if both sides share a vocabulary.
+        truecaser: truecases the texts that a model learns to write, whose outputs must therefore be capitalised; None
+            if the targets keep their case.
 
     Raises:
         ValueError: `serialized` is not a valid model, or its special symbols are not pad 0, eos 1 and unk 2.
@@ -60,18 +63,20 @@ class Tokenizer:
         self._processor = _processor(serialized)
         self.serialized = serialized
         self.source = source or self
+        self.truecaser: Truecaser | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a model file and, if it exists, the model of sources in the same directory.
+        """Loads a model file and, if they exist, the model of sources and the truecased words in the same directory.
 
         Raises:
             InputError: a file is missing or is not a valid model.
         """
-        beside = source_vocabulary(path)
-        source = cls._load(beside) if beside.exists() else None
+        _, of_sources, words = vocabulary_files(path)
+        source = cls._load(of_sources) if of_sources.exists() else None
         tokenizer = cls._load(path)
         tokenizer.source = source or tokenizer
+        tokenizer.truecaser = Truecaser.load(words) if words.exists() else None
         return tokenizer
 
     @classmethod
@@ -84,13 +89,16 @@ class Tokenizer:
             raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file and, if sources have a separate vocabulary, their model to the same directory."""
-        beside = source_vocabulary(path)
-        if self.source is self:
-            beside.unlink(missing_ok=True)
-        else:
-            _write(beside, self.source.serialized)
-        _write(path, self.serialized)
+        """Writes the model file and, if there are any, the model of sources and the truecased words beside it."""
+        source = None if self.source is self else self.source.serialized
+        words = self.truecaser.serialized if self.truecaser else None
+        contents = zip(vocabulary_files(path), (self.serialized, source, words), strict=True)
+        for file, content in reversed(list(contents)):  # the model file last, which shows that all are there
+            if content is None:
+                file.unlink(missing_ok=True)
+            else:
+                with replacing(file, "wb") as written:
+                    written.write(content)
 
     @property
     def vocab_size(self) -> int:
@@ -215,14 +223,13 @@ def _processor(serialized: bytes) -> Any:
     return processor
 
 
-def source_vocabulary(path: str | Path) -> Path:
-    """Returns the path of the vocabulary of sources that belongs to a vocabulary; the file may not exist."""
-    return Path(path).with_name("vocab.source.model")
+def vocabulary_files(path: str | Path) -> tuple[Path, Path, Path]:
+    """Returns the paths of a vocabulary and of the files beside it, which may not exist.
 
-
-def _write(path: str | Path, serialized: bytes) -> None:
-    with replacing(path, "wb") as file:
-        file.write(serialized)
+    These are the vocabulary of sources, and the words whose case changes at the beginning of targets.
+    """
+    path = Path(path)
+    return path, path.with_name("vocab.source.model"), path.with_name("truecase.txt")
 
 
 def trained_tokenizer(

@@ -35,6 +35,7 @@ def test_configurations_cannot_be_changed():
         (DecodeConfig, {"length_normalization": "mean"}, "decode.length_normalization must be one of gnmt, "),
         (TrainConfig, {"clip_norm": "1"}, "train.clip_norm must be of type float, got '1'"),
         (DataConfig, {"vocab_type": "words"}, "data.vocab_type must be one of bpe, "),
+        (DataConfig, {"truecase": True, "lowercase": "both"}, "data.truecase=true does not go .* data.lowercase=both"),
     ],
 )
 def test_what_is_made_in_python_is_checked_as_what_is_read(kind, values, message):
@@ -72,9 +73,14 @@ def test_every_field_is_described():
 
 def test_json_and_back():
     config = override(
-        Config(), ["model.d_key=16", "train.max_minutes=1.5", "data.lowercase=true", "decode.beam_size=1"]
+        Config(), ["model.d_key=16", "train.max_minutes=1.5", "data.lowercase=source", "decode.beam_size=1"]
     )
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_the_case_of_earlier_versions_is_read():
+    read = [Config.from_dict({"data": {"lowercase": value}}).data.lowercase for value in (False, True)]
+    assert read == ["none", "both"]
 
 
 def test_a_missing_field_keeps_its_default():

@@ -147,12 +147,13 @@ def test_lowercasing_is_that_of_each_character_by_itself():
     text = "".join(characters) + "ΟΔΟΣ ΣΑΣ. İI"
     assert lowercased(text) == "".join(character.lower() for character in text)
     assert lowercased("ΟΔΟΣ") == "οδοσ", "the word's last letter is no exception, as it is to str.lower"
-    cleaner = Cleaner(lowercase=True)
+    cleaner = Cleaner(lowercase="both")
     assert list(cleaner.for_evaluation([("ΟΔΟΣ", "A")])) == [("οδοσ", "a")]
+    assert list(Cleaner(lowercase="source").for_evaluation([("ΟΔΟΣ", "A")])) == [("οδοσ", "A")]
 
 
 def test_lowercasing_comes_first():
-    cleaner = Cleaner(lowercase=True)
+    cleaner = Cleaner(lowercase="both")
     pairs = [("HALLO", "hallo"), ("Big Öl", "GROẞ"), ("big öl", "Groß")]
     assert list(cleaner.for_training(pairs, 10, HeldOut())) == [("big öl", "groß")]
     assert (cleaner.counts["identical"], cleaner.counts["duplicate"], cleaner.counts["repaired"]) == (1, 1, 0)

@@ -263,8 +263,40 @@ def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_
     )
 
 
+def test_final_marks_change_in_training_and_not_in_a_set_drawn_from_it(tmp_path):
+    pairs = [(source, f"{target}.") for source, target in some_pairs(500, 1)]
+    prepared = prepare(corpus_of(train=pairs), dataclasses.replace(CONFIG, final_marks=True), tmp_path, print)
+    assert set(zip(*prepared.text("valid"), strict=True)) <= set(pairs)
+    train = prepared.split("train")
+    assert prepared.counts["train"]["final_marks"] == len(train) > 400
+    targets = prepared.tokenizer.decode_batch(train.target_ids(np.arange(len(train))))
+    assert {f"{target}." for target in targets} <= {target for _, target in pairs}
+
+
+def test_a_model_learns_first_words_as_they_are_elsewhere(tmp_path):
+    pairs = [(source, f"Die {target} die") for source, target in some_pairs(300, 1)]
+    config = dataclasses.replace(CONFIG, truecase=True)
+    prepared = prepare(corpus_of(train=pairs, test=pairs[:3]), config, tmp_path / "one", print)
+    assert {"die", "sieht"} <= set((tmp_path / "one" / "truecase.txt").read_text(encoding="utf-8").split())
+    assert prepared.text("test")[1] == [target for _, target in pairs[:3]]
+    for split in prepared.splits:
+        targets = prepared.split(split).target_ids(np.arange(2))
+        assert all(text.startswith("die ") for text in prepared.tokenizer.decode_batch(targets))
+    with_names = corpus_of(train=[(source, f"Wir {target}") for source, target in some_pairs(300, 2)])
+    more = prepare(with_names, config, tmp_path / "two", print, vocab_from=prepared.vocab_path)
+    assert more.tokenizer.truecaser.words == prepared.tokenizer.truecaser.words
+
+
+def test_lowercased_sources_leave_targets_as_they_are(corpus, tmp_path):
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="source"), tmp_path, print)
+    sources, references = (list(side) for side in zip(*corpus.splits["test"](), strict=True))
+    assert prepared.text("test") == ([source.lower() for source in sources], references)
+    targets = prepared.split("test").target_ids(np.arange(len(references)))
+    assert prepared.tokenizer.decode_batch(targets) == references
+
+
 def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
-    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="both"), tmp_path, print)
     tokenizer = prepared.tokenizer
     source = prepared.text("test")[0][0]
     assert source == source.lower()

@@ -31,8 +31,8 @@ def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, ca
 
 def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
-    other = dataclasses.replace(CONFIG, vocab_size=330, lowercase=True)
-    with pytest.raises(InputError, match=r"other settings \(lowercase: False -> True, vocab_size: 320 -> 330\)"):
+    other = dataclasses.replace(CONFIG, vocab_size=330, lowercase="both")
+    with pytest.raises(InputError, match=r"other settings \(lowercase: 'none' -> 'both', vocab_size: 320 -> 330\)"):
         prepare(corpus, other, tmp_path, print)
     with pytest.raises(InputError, match=r"other settings \(text: '1' -> '2'\)"):
         prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
@@ -191,7 +191,8 @@ def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path):
         ({"vocab_size": 330}, {"vocabulary", "encoding"}),
         ({"vocab_type": "char"}, {"vocabulary", "encoding"}),
         ({"max_length_ratio": 5.0}, {"encoding"}),
-        ({"lowercase": True}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
+        ({"final_marks": True, "truecase": True}, {"vocabulary", "encoding"}),
+        ({"lowercase": "both"}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
         ({"vocab_size": 330, "seed": 2}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
     ],
 )
@@ -233,5 +234,5 @@ def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monke
         patched.setattr(shards, "encode_shard", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             prepare(corpus, CONFIG, tmp_path, print)
-    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="both"), tmp_path, print)
     assert prepared.text("valid")[1] == [german.lower() for _, german in corpus.splits["valid"]()]

@@ -89,7 +89,16 @@ def test_a_label_is_not_drawn_from_training_as_a_whole(tmp_path, shard_pairs):
 
 def test_labels_are_not_lowercased(tmp_path):
     with pytest.raises(InputError, match="--lowercase: what classification writes is no text"):
-        prepared(tmp_path / "a", lowercase=True)
+        prepared(tmp_path / "a", lowercase="both")
+    with pytest.raises(InputError, match="--final_marks: what classification writes is no text"):
+        prepared(tmp_path / "a", final_marks=True)
+    with pytest.raises(InputError, match="--truecase: what classification writes is no text"):
+        prepared(tmp_path / "a", truecase=True)
+    for changes in ({"truecase": True}, {"lowercase": "source"}):
+        with pytest.raises(
+            InputError, match=f"--{next(iter(changes))}.*: denoising makes its sources from its targets"
+        ):
+            prepare(corpora.Corpus("", {}, {}), DataConfig(task="denoising", **changes), tmp_path / "b")
 
 
 @pytest.mark.parametrize("name", ["parsing", "tagging", "denoising"])

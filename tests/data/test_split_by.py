@@ -29,7 +29,7 @@ def test_most_pairs_decide(tmp_path, several, split):
 
 
 def test_shards_and_lowercasing_change_nothing(tmp_path):
-    config = dataclasses.replace(CONFIG, lowercase=True)
+    config = dataclasses.replace(CONFIG, lowercase="both")
     both = [
         prepare(corpus(200, 110), each, tmp_path / name, print, shard_pairs=size)
         for name, each, size in (("shards", CONFIG, 30), ("lowercase", config, 1000))

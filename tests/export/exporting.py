@@ -1,6 +1,8 @@
 """A small translator whose export is tested, and texts for it that are no ordinary sentences."""
 
+import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -8,12 +10,15 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.config.data_config import Lowercase
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.search.batches import padded
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.truecase import Truecaser
 from tests.inference import tiny
 
 SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
@@ -46,21 +51,25 @@ TEXTS = [
 ]
 
 
-def translator(config: DecodeConfig = DECODE, lowercase: bool = False, **arguments) -> Translator:
+def translator(
+    config: DecodeConfig = DECODE, lowercase: Lowercase = "none", words: Sequence[str] = (), **arguments
+) -> Translator:
     """Of an untrained model that is sure of what it says: its weights are larger than those that training begins with.
 
-    They are the mean of those of `make_run`.
+    They are the mean of those of `make_run`. `words` are truecased, if there are any.
     """
     model = Transformer(tiny.transformer().config)
     model.build()
     model.set_weights([sum(factor * weight for factor in FACTORS) / 2 for weight in tiny.transformer().get_weights()])
-    data = DataConfig(max_length=MAX_LENGTH, lowercase=lowercase)
-    return Translator(tiny.tokenizer(), model, config, data, **arguments)
+    data = DataConfig(max_length=MAX_LENGTH, lowercase=lowercase, truecase=bool(words))
+    tokenizer = Tokenizer(tiny.tokenizer().serialized)
+    tokenizer.truecaser = Truecaser(words) if words else None
+    return Translator(tokenizer, model, config, data, **arguments)
 
 
 def config_of(translator: Translator) -> Config:
     """Of its run."""
-    data = DataConfig(vocab_size=tiny.tokenizer().vocab_size, max_length=MAX_LENGTH, lowercase=translator.lowercase)
+    data = dataclasses.replace(translator.data, vocab_size=tiny.tokenizer().vocab_size)
     assert isinstance(translator.model, Transformer)
     return Config(model=translator.model.config, data=data, decode=translator.config)
 

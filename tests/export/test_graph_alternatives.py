@@ -71,7 +71,7 @@ def test_what_a_line_gets_does_not_depend_on_the_others(alternatives):
 
 @pytest.mark.integration
 def test_a_model_of_lowercased_text_reads_a_prefix_as_it_reads_text():
-    lowercased = function_of(exporting.translator(lowercase=True))
+    lowercased = function_of(exporting.translator(lowercase="both"))
     found, expected = asked(lowercased, [("Two DOGS", "Zwei HUNDE"), ("two dogs", "zwei hunde")])
     assert found == expected != []
     assert all(text.startswith("zwei hunde") for text, _ in found)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.export import graph_text as text
-from t2t_keras.text import repair
+from t2t_keras.export import graph_truecase
+from t2t_keras.text import repair, truecase
 
 # All that repairing knows of, and its neighbours.
 ODD = (
@@ -52,12 +53,33 @@ def test_stripped(values):
     assert in_graph(text.stripped, values) == [value.strip() for value in values]
 
 
+beginnings = st.lists(
+    st.text(st.one_of(st.sampled_from(" '\"„«(-–•{%5.aAäÄdDßİǅǆ"), st.characters(codec="utf-8")), max_size=8),
+    max_size=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(beginnings)
+def test_case_of_the_beginning(values):
+    words = truecase.Truecaser({"a", "d", "ä", "da", "ǆa", "aä", "dd"})
+    graph = graph_truecase.GraphTruecaser(words)
+    lines = [value.replace("\n", "") for value in values]
+    assert in_graph(graph.truecased, lines) == list(map(words.truecased, lines))
+    assert in_graph(graph_truecase.capitalised, lines) == list(map(truecase.capitalised, lines))
+
+
 def test_every_character():
     characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
     lines = ["".join(part) for part in np.array_split(characters, 200)]
     for function, expected in (
         (text.repaired, repair.repair),
         (text.lowercased, repair.lowercased),
+        (
+            lambda lines: text.with_characters(lines, truecase.capital),
+            lambda line: "".join(map(truecase.capital, line)),
+        ),
+        (lambda lines: text.with_characters(lines, truecase.small), lambda line: "".join(map(truecase.small, line))),
         (lambda lines: text.stripped(tf.strings.join(["x", lines])), lambda line: f"x{line}".strip()),
     ):
         assert in_graph(function, lines) == list(map(expected, lines))

@@ -11,6 +11,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
+from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.explain import Explanation, Kind
 from t2t_keras.inference.translator import Translator
 from tests.export import exporting
@@ -195,7 +196,7 @@ GROUPED = {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "length_n
 @pytest.mark.parametrize(
     "settings, arguments, storage",
     [
-        pytest.param(DRAWN, {"lowercase": True}, "bfloat16", id="samples"),
+        pytest.param(DRAWN, {"lowercase": "both"}, "bfloat16", id="samples"),
         pytest.param({**RULED, **GROUPED}, {"excluded": ["Hunde", "dog"]}, "float32", id="rules"),
         pytest.param({"beam_size": 1}, {}, "bfloat16", id="greedy", marks=pytest.mark.slow),
     ],
@@ -213,3 +214,22 @@ def test_settings_of_the_search(settings, arguments, storage):
         assert texts == [t.text for t in hypotheses] + [""] * (len(texts) - len(hypotheses))
         scores = found["scores"][row, : len(hypotheses)]
         np.testing.assert_allclose(scores, [t.score for t in hypotheses], rtol=1e-5, atol=1e-4)
+
+
+def test_an_export_reads_and_writes_case_as_its_translator(tmp_path):
+    own = exporting.translator(lowercase="source", words=["zwei", "a", "two", "ein"])
+    version = export_translator(own, exporting.config_of(own), tmp_path / "case")
+    assert Translator.load(version).tokenizer.truecaser.words == own.tokenizer.truecaser.words
+    functions = tf.saved_model.load(str(version)).signatures
+    found = decoded(functions["serving_default"](text=tf.constant(TEXTS))["translation"].numpy())
+    assert found == [t.text for t in own.translate(LINES)]
+    assert found != [t.text for t in exporting.translator(lowercase="source").translate(LINES)]
+    upper, lower = functions["serving_default"](text=tf.constant(["TWO Dogs", "two dogs"]))["translation"].numpy()
+    assert upper == lower
+    scores = functions["score"](text=tf.constant(TEXTS), target=tf.constant(TARGETS))["log_probability"]
+    expected = own.score(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
+    np.testing.assert_allclose(scores, [score.log_prob for score in expected], rtol=1e-5, atol=1e-4)
+    assert own.score(["A"], ["Zwei Hunde"]) == own.score(["a"], ["zwei Hunde"]) != own.score(["a"], ["ZWEI Hunde"])
+    asked = {"text": tf.constant(["A man"] * 2), "prefix": tf.constant(["Zwei Hunde", "zwei Hunde"])}
+    first, second = (decoded(row) for row in functions["alternatives"](**asked)["translations"].numpy())
+    assert first == second and all(text.startswith("Zwei Hunde") for text in first if text)

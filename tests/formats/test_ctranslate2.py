@@ -169,7 +169,7 @@ def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
 def test_what_ctranslate2_does_not_do_is_noted(tmp_path):
     pytest.importorskip("ctranslate2")
     sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
-    config = Config(sizes, DataConfig(lowercase=True, task="classification"))
+    config = Config(sizes, DataConfig(lowercase="both", task="classification"))
     lowercase, task = converter.write(PortableModel(config, foreign.random_weights(sizes), tiny.tokenizer()), tmp_path)
     assert lowercase.startswith("a text must be lowercased before CTranslate2 gets it")
     assert task == "CTranslate2 writes what the model does; it knows nothing of classification"

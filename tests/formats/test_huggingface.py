@@ -219,7 +219,7 @@ def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
 def test_what_transformers_does_not_do_is_noted(tmp_path):
     sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL, layer_norm_epsilon=1e-5)
     decode = DecodeConfig(length_penalty=0.0, coverage_penalty=0.2)
-    config = Config(sizes, DataConfig(lowercase=True, task="classification"), decode=decode)
+    config = Config(sizes, DataConfig(lowercase="both", task="classification"), decode=decode)
     weights = foreign.random_weights(sizes)
     search, lowercase, task = huggingface.write(PortableModel(config, weights, tiny.tokenizer()), tmp_path)
     assert search == "the search of transformers does without decode.coverage_penalty=0.2"

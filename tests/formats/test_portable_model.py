@@ -51,11 +51,12 @@ def test_what_another_engine_leaves_out_is_noted():
     lowercase = "a text must be lowercased before Engine gets it, as the model's training text was"
     task = "Engine writes what the model does; it knows nothing of classification"
     assert text_notes(model_of(), "Engine") == ()
-    assert text_notes(model_of(lowercase=True), "Engine") == (lowercase,)
+    assert text_notes(model_of(lowercase="both"), "Engine") == (lowercase,)
     assert text_notes(model_of(task="classification"), "Engine") == (task,)
-    assert text_notes(model_of(lowercase=True, task="classification"), "Engine") == (lowercase, task)
+    assert "first letter of what Engine writes must be capitalised" in text_notes(model_of(truecase=True), "Engine")[0]
+    assert text_notes(model_of(lowercase="both", task="classification"), "Engine") == (lowercase, task)
 
 
 def test_a_vocabulary_that_lowercases_needs_no_note():
     tokenizer = trained_tokenizer(tiny.SENTENCES, 330, lowercase=True)
-    assert text_notes(model_of(tokenizer, lowercase=True), "Engine") == ()
+    assert text_notes(model_of(tokenizer, lowercase="both"), "Engine") == ()

@@ -22,11 +22,11 @@ from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 from tests.inference import tiny
 
 
-def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> RequestEncoder:
+def encoder(lowercase="none", max_source_length=256, excluded=(), **settings) -> RequestEncoder:
     return encoder_of(tiny.tokenizer(), excluded, lowercase, max_source_length, **settings)
 
 
-def encoder_of(tokenizer, excluded=(), lowercase=False, max_source_length=256, **settings) -> RequestEncoder:
+def encoder_of(tokenizer, excluded=(), lowercase="none", max_source_length=256, **settings) -> RequestEncoder:
     config = DecodeConfig(**settings)
     return RequestEncoder(tokenizer, config, DataConfig(max_length=max_source_length, lowercase=lowercase), excluded)
 
@@ -47,7 +47,11 @@ def test_fields_become_tokens():
         (ids_of("auf"),),
     )
     assert tuple(tokenizer.encode("Schnee")) == found.excluded[0]
-    assert encoder(lowercase=True).encode(Request("A", "EIN")).prefix == tuple(tokenizer.encode("ein"))
+    assert encoder(lowercase="both").encode(Request("A", "EIN")).prefix == tuple(tokenizer.encode("ein"))
+    of_sources = encoder(lowercase="source")
+    encoded = of_sources.encode(Request("A MAN", "EIN"))
+    assert (encoded.parts, encoded.prefix) == ((tuple(tokenizer.encode("a man")),), tuple(tokenizer.encode("EIN")))
+    assert of_sources.target("A", "EIN") == "EIN"
 
 
 def test_plain_lines_and_requests_keep_their_order():

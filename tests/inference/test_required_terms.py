@@ -81,7 +81,7 @@ def test_parts_of_a_long_line_have_their_own_terms():
 
 
 def test_case_does_not_count_where_the_model_knows_none():
-    own = translator("DOGS\tHUNDE", data=DataConfig(lowercase=True))
+    own = translator("DOGS\tHUNDE", data=DataConfig(lowercase="both"))
     (found,) = own.translate(["Two Dogs"])
     assert uses(found) == [("dogs", "hunde", True)] and "hunde" in found.text.split()
 

@@ -15,6 +15,7 @@ from t2t_keras.inference.translator import Translation, Translator
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.truecase import Truecaser
 from tests.golden import recorder
 from tests.inference import tiny
 
@@ -88,7 +89,47 @@ def test_output_never_has_a_line_break():
 
 
 def test_lowercase():
-    assert texts(copier(data=DataConfig(lowercase=True)).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
+    assert texts(copier(data=DataConfig(lowercase="both")).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
+
+
+def truecasing(words: list[str]) -> Tokenizer:
+    tokenizer = Tokenizer(tiny.tokenizer().serialized)
+    tokenizer.truecaser = Truecaser(words)
+    return tokenizer
+
+
+def test_each_sentence_gets_a_capital_and_no_other_part():
+    tokenizer = truecasing(["two"])
+    model = tiny.CopyModel(tokenizer.vocab_size)
+    data = DataConfig(max_length=len(tokenizer.encode("two dogs play, ")) + 2)
+    translator = Translator(tokenizer, model, DecodeConfig(beam_size=2), data)  # type: ignore[arg-type]
+    (found,) = translator.translate(["Two dogs. Äpfel!\n„ein Mann“"])
+    assert found.text == "Two dogs. Äpfel!\n„Ein Mann“"
+    line = "two dogs play, two dogs play, two dogs play"
+    for best in (translator.translate([line])[0], translator.translate_nbest([line], 2)[0][0]):
+        assert best.num_parts > 1 and best.text == f"T{line[1:]}"
+    assert translator.translate([""])[0].text == ""
+
+
+def test_given_beginnings_are_truecased_and_required_terms_are_not():
+    tokenizer = truecasing(["two"])
+    translator = Translator(tokenizer, tiny.transformer(), DecodeConfig(beam_size=2))
+    assert translator.encoded(["Two"], ["Two dogs Two"])[1] == [(*tokenizer.encode("two dogs Two"), EOS_ID)]
+    assert translator.encoded(["Two"], ["Two"])[0] == [(*tokenizer.encode("Two"), EOS_ID)]
+    (found,) = translator.translate([Request("A man", prefix="Two dogs")])
+    assert found.text.startswith("Two dogs")
+    assert tokenizer.decode(found.token_ids[0]).startswith("two dogs")
+    (found,) = translator.translate([Request("A man", constraints=("Two",))])
+    assert "Two" in tokenizer.decode(found.token_ids[0])
+
+
+def test_a_run_has_its_truecased_words(tmp_path):
+    (tmp_path / "truecase.txt").write_text("two\n", encoding="utf-8")
+    model_dir = tiny.make_run(tmp_path / "run", truecase=True)
+    assert Translator.load(model_dir).tokenizer.truecaser.words == {"two"}
+    (model_dir / "truecase.txt").unlink()
+    with pytest.raises(InputError, match=r"run/truecase\.txt is missing"):
+        Translator.load(model_dir)
 
 
 @pytest.mark.quick("line0")
@@ -255,9 +296,11 @@ def test_weights_are_read_at_each_call():
 
 
 def test_load(tmp_path):
-    model_dir = tiny.make_run(tmp_path / "run", lowercase=True)
+    model_dir = tiny.make_run(tmp_path / "run", lowercase="both")
     translator = Translator.load(model_dir)
-    assert translator.lowercase and translator.config.beam_size == 2 and translator.max_source_length == 256
+    assert (
+        translator.data.lowercase == "both" and translator.config.beam_size == 2 and translator.max_source_length == 256
+    )
     direct = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=2))
     assert translator.translate(["a man"]) == direct.translate(["a man"])
     greedy = dataclasses.replace(translator.config, beam_size=1)

@@ -9,7 +9,7 @@ import pytest
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
-from t2t_keras.text.tokenizer import source_vocabulary
+from t2t_keras.text.tokenizer import vocabulary_files
 from tests import programs
 from tests.programs import assert_refused
 from tests.training.checkpoint_arrays import note_validation
@@ -143,7 +143,7 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
     refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
     of_sources = make_run("of_sources", [80])
-    source_vocabulary(of_sources.vocab_path).write_bytes(b"words of sources")
+    vocabulary_files(of_sources.vocab_path)[1].write_bytes(b"words of sources")
     chosen = f"10,{of_sources.checkpoints_path / 'step_00000080'}"
     refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "another vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluate")
     tiny.make_run(folder / "run", source_language="en", target_language="de")
-    tiny.make_run(folder / "lowercase_run", lowercase=True)
+    tiny.make_run(folder / "lowercase_run", lowercase="both")
     for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2), ("none", 0)]:
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
     (folder / "labels").write_text("O O\n\nO\n", encoding="utf-8")

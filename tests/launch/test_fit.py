@@ -23,6 +23,7 @@ SETTINGS = {
     **{"model.num_heads": 2, "train.max_steps": 12, "train.checkpoint_minutes": 0, "train.checkpoint_steps": 3},
     **{"train.log_steps": 3, "train.validation_sentences": 5, "train.tokens_per_batch": 400},
     **{"decode.beam_size": 2, "decode.max_length_offset": 4, "decode.max_length_factor": 0},
+    "data.truecase": True,
 }
 FLAGS = ["--vocab_size=300", "--held_out_pairs=20", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
 FILES = ["--source=a.en", "--target=a.de", "--output=mine"]
@@ -142,6 +143,7 @@ def test_choices_are_printed_and_those_of_flags_count(fitted: tuple[Path, list[s
     config = json.loads((folder / "mine/run/config.json").read_text())
     assert config["model"]["d_model"] == 16 and config["decode"]["max_length_offset"] == 4
     assert config["model"]["dropout_rate"] == choices["model.dropout_rate"]["value"]
+    assert config["data"]["truecase"] and (folder / "mine/run/truecase.txt").exists()
 
 
 @pytest.mark.integration
@@ -298,7 +300,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
         ),
         (
             ["--source=a.en", "--target=a.de", "--set=data.seed=3"],
-            "--set data.seed=3: --vocab_size is the only setting of the data here",
+            "--set data.seed=3: the only settings of the data here are --vocab_size, data.lowercase, ",
         ),
         (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a new folder"),
         (["--source=a.en", "--target=a.de", "--output=full"], "--output=full holds a and nothing of launch.fit; give"),

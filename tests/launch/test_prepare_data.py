@@ -40,14 +40,15 @@ def flags_for(folder, **changes):
 
 
 def test_files_to_prepared_data_with_a_table_and_again(files):
-    status, output, errors = run(*flags_for(files, lowercase=True))
+    status, output, errors = run(*flags_for(files, lowercase="both", final_marks=True))
     assert (status, errors) == (0, "")
     assert re.search(r"^ +train +valid$", output, re.MULTILINE)
     assert re.search(r"^pairs read +200 +\d+$", output, re.MULTILINE)
     prepared = PreparedData.open(files / "data")
+    assert re.search(r"^final marks changed +0 +-$", output, re.MULTILINE)
     assert re.search(rf"^pairs kept +{len(prepared.split('train'))} +2$", output, re.MULTILINE)
-    assert prepared.config.lowercase and prepared.config.vocab_size == prepared.tokenizer.vocab_size == 330
-    status, again, errors = run(*flags_for(files, lowercase=True))
+    assert prepared.config.lowercase == "both" and prepared.config.vocab_size == prepared.tokenizer.vocab_size == 330
+    status, again, errors = run(*flags_for(files, lowercase="both", final_marks=True))
     assert (status, errors) == (0, "")
     assert again.splitlines() == [
         f"{files / 'data'}: already prepared",
@@ -134,7 +135,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
         ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
         ({"tsv": True}, "with --tsv, --train_source alone must be given"),
-        ({"tag": "<2DE>", "lowercase": True}, "--lowercase: the symbol <2DE> would not be in the text any more"),
+        ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would not be in the text any more"),
         ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
         ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options goes with --beam_runner"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),

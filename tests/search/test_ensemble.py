@@ -252,8 +252,8 @@ def test_runs_of_other_settings(model_dir, tmp_path, monkeypatch):
     assert load_ensemble([(model_dir, None), (shorter, None)]).excluded == ("dog",)
     loaded = Translator.load_ensemble([(model_dir, None), (shorter, None)], config=DecodeConfig(beam_size=1))
     assert loaded.max_source_length == 100 and loaded.config.beam_size == 1
-    lowercased = tiny.make_run(tmp_path / "lowercased", lowercase=True)
-    with pytest.raises(InputError, match="run and .*lowercased only one was trained on lowercased text"):
+    lowercased = tiny.make_run(tmp_path / "lowercased", lowercase="both")
+    with pytest.raises(InputError, match="run was trained with data.lowercase=none, .*lowercased with both"):
         Translator.load_ensemble([(model_dir, None), (lowercased, None)])
 
 

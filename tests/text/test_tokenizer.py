@@ -12,6 +12,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID, PAD_ID
 from t2t_keras.text.repair import lowercased
 from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS, Tokenizer
+from t2t_keras.text.truecase import Truecaser
 from tests.vocabularies import train_tokenizer
 
 WORDS = "the cat sees a small dog and Bäume über der Straße ½ Tür, 2.5 apples! Öl «gut» isn't naïve"
@@ -217,14 +218,17 @@ def test_symbols_are_one_token_at_the_beginning_of_a_word(tmp_path, vocab_type):
     assert plain.symbols == {}
 
 
-def test_saving_one_vocabulary_removes_that_of_sources(tmp_path):
+def test_saving_one_vocabulary_removes_what_was_beside_it(tmp_path):
     one, other = (train_tokenizer([f"{w} dogs play"] * 30, 275, tmp_path / w, must_have_size=False) for w in "ab")
     path = tmp_path / "vocab.model"
-    Tokenizer(one.serialized, other).save(path)
-    assert Tokenizer.load(path).source.serialized == other.serialized
+    several = Tokenizer(one.serialized, other)
+    several.truecaser = Truecaser(["the"])
+    several.save(path)
+    loaded = Tokenizer.load(path)
+    assert loaded.source.serialized == other.serialized and loaded.truecaser.words == {"the"}
     Tokenizer(one.serialized).save(path)
     loaded = Tokenizer.load(path)
-    assert loaded.source is loaded
+    assert loaded.source is loaded and loaded.truecaser is None
 
 
 def test_long_texts_are_measured_in_bytes(tmp_path):

@@ -21,13 +21,15 @@ PAD_ID, EOS_ID = 0, 1
 SETTINGS_FILE = "search.json"
 _LENGTHS = ("min_length", "max_length_offset", "max_length_factor", "length_penalty", "length_normalization")
 SETTINGS = ("beam_size", *_LENGTHS, "ends_within_beam", "patience")
-TEXT_SETTINGS = ("max_length", "lowercase")
+TEXT_SETTINGS = ("max_length", "lowercase", "truecase")
 Arrays = Mapping[str, np.ndarray]
 # The same characters as in `t2t_keras.text.repair`.
 _BREAKS = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _INVISIBLE = re.compile(
     "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"
 )
+# The same characters as in `t2t_keras.text.truecase`: those in front of the first letter of a text, and the letter.
+_BEGINNING = re.compile("(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*[^ ]")
 
 
 class Graphs(Protocol):
@@ -201,6 +203,15 @@ def cleaned(line: str) -> str:
     return _BREAKS.sub(" ", _INVISIBLE.sub("", line)).strip(" ")
 
 
+def capitalised(line: str) -> str:
+    """Returns a line with a capital first letter, unless this would not be a single character."""
+    if not (beginning := _BEGINNING.match(line)):
+        return line
+    place = beginning.end() - 1
+    title = line[place].title()
+    return f"{line[:place]}{title}{line[place + 1 :]}" if len(title) == 1 else line
+
+
 def main() -> None:
     """Translates the lines of standard input to standard output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -216,13 +227,14 @@ def main() -> None:
     )
     for number, line in enumerate(sys.stdin.buffer, start=1):
         text = line.decode("utf-8", "replace")
-        text = cleaned(lowercased(text) if settings["lowercase"] else text)
+        text = cleaned(lowercased(text) if settings["lowercase"] != "none" else text)
         ids = source.encode(text)
         if len(ids) >= settings["max_length"]:
             warning = f"line {number} has {len(ids)} tokens; the model has seen fewer than {settings['max_length']}"
             print(warning, file=sys.stderr)
         output_ids = search(graphs, [*ids, EOS_ID], settings)[0] if text.strip() else []
-        sys.stdout.buffer.write(f"{cleaned(target.decode(output_ids))}\n".encode())
+        output = cleaned(target.decode(output_ids))
+        sys.stdout.buffer.write(f"{capitalised(output) if settings['truecase'] else output}\n".encode())
         sys.stdout.buffer.flush()
 
 

@@ -23,6 +23,7 @@ from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.truecase import capitalised
 from tests.formats import foreign
 from tests.inference import tiny
 
@@ -206,6 +207,12 @@ def test_it_lowercases_as_the_package_does():
         assert standalone.lowercased(text) == lowercased(text)
 
 
+def test_it_capitalises_as_the_package_does():
+    characters = [chr(code) for code in range(0x3100) if chr(code) not in "\n"]
+    for text in ("", " ", "„é“", "- a", "-a", *(f"{one}é" for one in characters)):
+        assert standalone.capitalised(text) == capitalised(text)
+
+
 @FORMATS
 def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     folder = written(format)
@@ -247,7 +254,7 @@ def test_two_gigabytes_are_those_of_a_file(tmp_path, monkeypatch):
 
 def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path):
     model = foreign.trained()
-    config = dataclasses.replace(model.config, data=DataConfig(lowercase=True))
+    config = dataclasses.replace(model.config, data=DataConfig(lowercase="source", truecase=True))
     folder = shutil.copytree(written("litert"), tmp_path / "lowercase")
     assert write_beside(dataclasses.replace(model, config=config), folder) == ()
     texts = [f"{text}\n" for text in foreign.TEXTS_TO_COPY[:3]]
@@ -258,6 +265,7 @@ def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path
         for given in ("".join(texts).lower(), "".join(texts).upper())
     ]
     assert outputs[0] == outputs[1] and outputs[0].count("\n") == len(texts) and outputs[0].strip()
+    assert outputs[0].splitlines() == [capitalised(line) for line in outputs[0].splitlines()]
 
 
 @pytest.mark.parametrize(

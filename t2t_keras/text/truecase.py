@@ -1,0 +1,105 @@
+"""Case at the beginning of sentences: lowercases the first word of targets, and capitalises that of outputs.
+
+The patterns mean the same in Python and in RE2, which exported graphs use.
+
+Reference: the script train-truecaser.perl of Moses, https://github.com/moses-smt/mosesdecoder
+"""
+
+import collections
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from t2t_keras.errors import InputError
+from t2t_keras.text.sentences import find_sentences
+
+# What may stand in front of the first word of a sentence. A hyphen does only with a blank behind it, unlike that of
+# "--option", and braces do not, because of placeholders like "{name}".
+_IN_FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
+_WITHIN_WORD = "[^ \u00a0\u202f\u3000'\"“”„‟‚‘’«»‹›()\\[\\]{}<>/.,;:!?¿¡…‽–—•*=|、。！？，；：「」『』（）【】-]"
+# What stands in front of the first word, its first character, the rest of the word, and the rest of the text.
+BEGINNING = f"^({_IN_FRONT})([^ ])({_WITHIN_WORD}*)(.*)$"
+
+_BEGINNING = re.compile(BEGINNING, re.DOTALL)
+_WORD = re.compile(f"{_WITHIN_WORD}+")
+
+
+class Truecaser:
+    """Lowercases the first letter of texts that begin with a word which is usually written in lower case.
+
+    Args:
+        words: these words, in lower case.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = frozenset(words)
+
+    @classmethod
+    def learned(cls, texts: Iterable[str], language: str) -> "Truecaser":
+        """Learns the words from texts: those that occur more often in lower case than with a capital first letter.
+
+        The first word of each sentence is not counted.
+
+        Args:
+            texts: repaired texts.
+            language: language code of the texts.
+        """
+        counts = collections.Counter[str]()
+        for text in texts:
+            for sentence in find_sentences(text, language):
+                beginning = _BEGINNING.match(sentence.text)
+                counts.update(_WORD.findall(beginning[4] if beginning else sentence.text))
+        return cls(word for word, count in counts.items() if (other := _with_capital(word)) and count > counts[other])
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Truecaser":
+        """Loads the words from a file; raises an InputError if it cannot be read."""
+        try:
+            return cls(filter(None, Path(path).read_text(encoding="utf-8").split("\n")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot read the words to truecase: {error}") from error
+
+    @property
+    def serialized(self) -> bytes:
+        """The contents of the words' file: one word per line, sorted."""
+        return "".join(f"{word}\n" for word in sorted(self.words)).encode("utf-8")
+
+    def truecased(self, text: str) -> str:
+        """Returns a text on one line with its first letter in lower case if the first word is one of the words."""
+        beginning = _BEGINNING.match(text)
+        if not beginning:
+            return text
+        front, first, rest, others = beginning.groups()
+        first = small(first)
+        return f"{front}{first}{rest}{others}" if first + rest in self.words else text
+
+
+def capitalised(text: str) -> str:
+    """Returns a text on one line with a capital first letter.
+
+    Quotes, opening brackets, dashes, bullets and blanks may stand in front of the letter. Letters whose capital is not
+    a single character, such as "ß", stay as they are.
+    """
+    beginning = _BEGINNING.match(text)
+    if not beginning:
+        return text
+    front, first, rest, others = beginning.groups()
+    return f"{front}{capital(first)}{rest}{others}"
+
+
+def small(character: str) -> str:
+    """Returns the lower case of a capital letter, of which it must be the capital; other characters stay."""
+    lower = character.lower()
+    return lower if len(lower) == 1 and capital(lower) == character else character
+
+
+def capital(character: str) -> str:
+    """Returns the title case of a character if it is a single character; others stay as they are."""
+    title = character.title()
+    return title if len(title) == 1 else character
+
+
+def _with_capital(word: str) -> str:
+    """Returns a word with a capital first letter, or "" for a word that does not begin with a small letter."""
+    changed = capital(word[0])
+    return f"{changed}{word[1:]}" if changed != word[0] and small(changed) == word[0] else ""
