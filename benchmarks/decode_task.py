@@ -10,7 +10,7 @@ from benchmarks.transformer_preset import transformer_preset
 from t2t_keras.config import TransformerConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
-from t2t_keras.text.tokenizer import source_vocabulary
+from t2t_keras.text.tokenizer import vocabulary_files
 
 PROOF_SENTENCES = 16
 
@@ -39,7 +39,7 @@ def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, l
 
 def vocabularies(data: PreparedData) -> list[str]:
     """The files of the vocabularies of sources and of targets."""
-    own = source_vocabulary(data.vocab_path)
+    _, own, _ = vocabulary_files(data.vocab_path)
     return [str(path) for path in (own if own.exists() else data.vocab_path, data.vocab_path)]
 
 

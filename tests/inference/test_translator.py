@@ -102,7 +102,7 @@ def test_each_sentence_gets_a_capital_and_no_other_part():
     tokenizer = truecasing(["two"])
     model = tiny.CopyModel(tokenizer.vocab_size)
     data = DataConfig(max_length=len(tokenizer.encode("two dogs play, ")) + 2)
-    translator = Translator(tokenizer, model, DecodeConfig(beam_size=2), data)  # type: ignore[arg-type]
+    translator = Translator(tokenizer, model, DecodeConfig(beam_size=2), data)
     (found,) = translator.translate(["Two dogs. Äpfel!\n„ein Mann“"])
     assert found.text == "Two dogs. Äpfel!\n„Ein Mann“"
     line = "two dogs play, two dogs play, two dogs play"
