@@ -75,8 +75,8 @@ class LayerSettings:
         """
         if settings is not None and not isinstance(settings, LayerSettings):
             raise ValueError(f"`settings` must be a LayerSettings, got {settings!r}; pass fields as keyword arguments")
-        given = {} if settings is None else {name: getattr(settings, name) for name in FIELDS}
-        return LayerSettings(**{**given, **changes})
+        values = {} if settings is None else {name: getattr(settings, name) for name in FIELDS}
+        return LayerSettings(**{**values, **changes})
 
     @property
     def attention(self) -> dict[str, Any]:

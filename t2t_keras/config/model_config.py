@@ -51,8 +51,8 @@ class ModelConfig(abc.ABC):
     @property
     def entries(self) -> str:
         """The vocabulary sizes as text for a table."""
-        of_sources = "" if self.source_vocab_size is None else f", sources {self.source_vocab_size:,}"
-        return f"{self.vocab_size:,}{of_sources}"
+        source_entries = "" if self.source_vocab_size is None else f", sources {self.source_vocab_size:,}"
+        return f"{self.vocab_size:,}{source_entries}"
 
     def token_rows(self, *, tied: bool) -> int:
         """Number of rows of all token matrices together.
@@ -118,8 +118,8 @@ def register_config(config_class: _Class) -> _Class:
     """
     if not getattr(config_class, "family", ""):
         raise ValueError(f"{config_class.__name__} must name its family")
-    known = _FAMILIES.get(config_class.family, config_class)
-    name = known if isinstance(known, str) else _name(known)
+    entry = _FAMILIES.get(config_class.family, config_class)
+    name = entry if isinstance(entry, str) else _name(entry)
     if name != _name(config_class):
         raise ValueError(f"family {config_class.family!r} is registered already, by {name.partition(':')[0]}")
     _FAMILIES[config_class.family] = config_class
@@ -136,7 +136,7 @@ def model_config_class(family: str) -> type[ModelConfig]:
         raise InputError(
             f"unknown model.family {family!r}; valid: {', '.join(_FAMILIES)}, and what the modules of --extension add"
         )
-    found = _FAMILIES[family]
-    if isinstance(found, str):
-        found = _FAMILIES[family] = cast(type[ModelConfig], pkgutil.resolve_name(found))
-    return found
+    entry = _FAMILIES[family]
+    if isinstance(entry, str):
+        entry = _FAMILIES[family] = cast(type[ModelConfig], pkgutil.resolve_name(entry))
+    return entry

@@ -43,7 +43,7 @@ class Config:
                 raise InputError(f"section {section!r} of a configuration must hold settings by name, got {fields!r}")
             if section == DataConfig.section and isinstance(fields.get("lowercase"), bool):  # of earlier versions
                 fields = {**fields, "lowercase": "both" if fields["lowercase"] else "none"}
-            config = _changed(config, section, fields, checked)
+            config = _change(config, section, fields, checked)
         return config
 
 
@@ -71,23 +71,23 @@ def override(config: Config, settings: Iterable[str]) -> Config:
             raise InputError(f"unknown section {section!r} in {section}.{name}; valid: {', '.join(SECTIONS)}")
         changes.setdefault(section, {})[name] = text.strip()
     for section, fields in changes.items():
-        config = _changed(config, section, fields, parsed)
+        config = _change(config, section, fields, parsed)
     return config
 
 
-def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Callable[[str, Any, Any], Any]) -> Config:
-    """Changes fields of one section; `taken` makes a valid value of a field's name, annotation and value or text."""
+def _change(config: Config, section: str, fields: Mapping[str, Any], convert: Callable[[str, Any, Any], Any]) -> Config:
+    """Changes fields of one section; `convert` makes a valid value of a field's name, annotation and value or text."""
     values, current = dict(fields), getattr(config, section)
     if section == "model" and _FAMILY in values:
         family = model_config_class(values.pop(_FAMILY))
-        kept = {"vocab_size": current.vocab_size, "source_vocab_size": current.source_vocab_size}
-        current = current if type(current) is family else family(**kept)
+        vocab_sizes = {"vocab_size": current.vocab_size, "source_vocab_size": current.source_vocab_size}
+        current = current if type(current) is family else family(**vocab_sizes)
     hints = typing.get_type_hints(type(current))
     types = {field.name: hints[field.name] for field in dataclasses.fields(current)}
     if unknown := [name for name in values if name not in types]:
         valid = ", ".join(f"{section}.{name}" for name in types)
         raise InputError(f"unknown setting {section}.{unknown[0]}; valid: {valid}")
-    changes = {name: taken(f"{section}.{name}", types[name], value) for name, value in values.items()}
+    changes = {name: convert(f"{section}.{name}", types[name], value) for name, value in values.items()}
     return dataclasses.replace(config, **{section: dataclasses.replace(current, **changes)})
 
 

@@ -145,8 +145,8 @@ class TrainConfig:
                     "the outputs are drawn"
                 )
 
-    def _check_used(self, names: tuple[str, ...], is_used: bool, needed: str) -> None:
-        """Checks that settings that are not used have their default values; `needed` is a setting that uses them."""
+    def _check_used(self, names: tuple[str, ...], is_used: bool, setting: str) -> None:
+        """Checks that settings that are not used have their default values; `setting` is a setting that uses them."""
         for field in dataclasses.fields(self):
             if field.name in names and not is_used and getattr(self, field.name) != field.default:
-                raise InputError(f"train.{field.name}={getattr(self, field.name)} needs {needed}")
+                raise InputError(f"train.{field.name}={getattr(self, field.name)} needs {setting}")

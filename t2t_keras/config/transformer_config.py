@@ -98,14 +98,14 @@ class TransformerConfig(LayerSettings, ModelConfig):
         reach = self.attention_window or length
         return {
             "matrices": 6 * (matrices + self.vocab_size * self.d_model),
-            "attention": 6 * self._in_all_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * (d_key + d_value),
+            "attention": 6 * self._sum_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * (d_key + d_value),
         }
 
     def hidden_scores(self, length: int) -> int:
         if self.attention_score != "additive":
             return 0
         reach = self.attention_window or length
-        return self._in_all_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * self.head_widths()[0]
+        return self._sum_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * self.head_widths()[0]
 
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass, including those that XLA recomputes instead.
@@ -115,19 +115,19 @@ class TransformerConfig(LayerSettings, ModelConfig):
         blocks that are computed count.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
-        of_weights = 3 if self.attention_dropout_rate else 1  # with dropout, also the mask and the masked weights
-        of_inner = (3 if self.relu_dropout_rate else 1) + (self.activation != "relu")  # others keep their input too
+        weight_copies = 3 if self.attention_dropout_rate else 1  # with dropout, also the mask and masked weights
+        inner_copies = (3 if self.relu_dropout_rate else 1) + (self.activation != "relu")  # others keep inputs too
         heads = self.num_heads * 2 * sum(self.head_widths())
         block, reach = self._block(length)
-        weights = of_weights * self.num_heads * self._in_all_layers(length, block + 2 * reach, block + reach)
+        weights = weight_copies * self.num_heads * self._sum_layers(length, block + 2 * reach, block + reach)
         # Each block has copies of its neighbours' keys and values that are within its reach.
-        copied = (2 * self.num_encoder_layers + self.num_decoder_layers) * reach * heads // (2 * block)
-        attention = attentions * (2 * self.d_model + heads) + weights + copied
-        feed_forward, gates = 2 * self.d_model + of_inner * self.d_ff, 0
+        block_copies = (2 * self.num_encoder_layers + self.num_decoder_layers) * reach * heads // (2 * block)
+        attention = attentions * (2 * self.d_model + heads) + weights + block_copies
+        feed_forward, gates = 2 * self.d_model + inner_copies * self.d_ff, 0
         if self.num_experts:
             # Experts: inputs and outputs in two orders. Gates: noise, deviations and logits, twice for the load.
-            of_expert = 4 * self.d_model + of_inner * self.expert_width()
-            feed_forward, gates = 2 * self.d_model + self.experts_per_token * of_expert, 8 * self.num_experts
+            expert_elements = 4 * self.d_model + inner_copies * self.expert_width()
+            feed_forward, gates = 2 * self.d_model + self.experts_per_token * expert_elements, 8 * self.num_experts
         return Activations(
             computed=attention + feed_forwards * feed_forward + 2 * self.d_model,  # dropout on the embeddings
             float32=(attentions + feed_forwards) * self.d_model + feed_forwards * gates,
@@ -137,9 +137,9 @@ class TransformerConfig(LayerSettings, ModelConfig):
         """The settings of Table 3, others that affect the number of parameters, and choices unlike the paper's."""
         d_key, d_value = self.head_widths()
         experts = f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
-        usual = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # None counts as 0
-        chosen = {name: getattr(self, name) or 0 for name in usual}
-        others = {name: str(value) for name, value in chosen.items() if value != usual[name]}
+        paper = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # None counts as 0
+        values = {name: getattr(self, name) or 0 for name in paper}
+        changes = {name: str(value) for name, value in values.items() if value != paper[name]}
         return {
             "vocab_size": self.entries,
             "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",
@@ -154,7 +154,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
             **({"max_positions": f"{self.max_positions:,}"} if self.position_encoding == "learned" else {}),
             "embeddings": "tied" if self.tie_embeddings else "separate",
             "attention biases": "yes" if self.use_attention_bias else "no",
-            **others,
+            **changes,
             **({"output bias": "yes"} if self.use_output_bias else {}),
             "dropout (residual, attention, ReLU)": (
                 f"{self.dropout_rate}, {self.attention_dropout_rate}, {self.relu_dropout_rate}"
@@ -191,7 +191,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
         count = max(math.ceil(length / max(2 * reach, WINDOW_BLOCK)), 1)
         return math.ceil(length / count), reach if count > 1 else 0
 
-    def _in_all_layers(self, length: int, encoder: int, decoder: int) -> int:
+    def _sum_layers(self, length: int, encoder: int, decoder: int) -> int:
         """Keys that one source token and one target token attend to, summed over all layers.
 
         In sentences of `length` tokens, self-attention has `encoder` or `decoder` keys, but at most `length`, and

@@ -24,8 +24,8 @@ def parsed(name: str, expected: Any, text: str) -> Any:
     """
     if _is_union(expected) and text.lower() in ("none", "null"):
         return None
-    if typing.get_origin(_without_none(expected)) is tuple:
-        kind = typing.get_args(_without_none(expected))[0]
+    if typing.get_origin(_remove_none(expected)) is tuple:
+        kind = typing.get_args(_remove_none(expected))[0]
         return tuple(parsed(name, kind, part.strip()) for part in text.split(",")) if text else ()
     if expected is bool:
         if text.lower() not in ("true", "false", "1", "0"):
@@ -52,7 +52,7 @@ def checked(name: str, expected: Any, value: Any) -> Any:
     value = value.tolist() if hasattr(value, "tolist") else value
     if _is_union(expected) and value is None:
         return None
-    expected = _without_none(expected)
+    expected = _remove_none(expected)
     if typing.get_origin(expected) is tuple:
         if not isinstance(value, list | tuple):
             raise InputError(f"{name} must be a list, got {value!r}")
@@ -67,8 +67,8 @@ def checked(name: str, expected: Any, value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, got {value}")
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        wanted = getattr(expected, "__name__", str(expected))
-        raise InputError(f"{name} must be of type {wanted}, got {value!r}")
+        type_name = getattr(expected, "__name__", str(expected))
+        raise InputError(f"{name} must be of type {type_name}, got {value!r}")
     return value
 
 
@@ -76,7 +76,7 @@ def _is_union(expected: Any) -> bool:
     return isinstance(expected, types.UnionType) or typing.get_origin(expected) is typing.Union
 
 
-def _without_none(expected: Any) -> Any:
+def _remove_none(expected: Any) -> Any:
     """Removes the None alternative from a `Literal` or a tuple; returns any other annotation unchanged."""
     if not _is_union(expected):
         return expected

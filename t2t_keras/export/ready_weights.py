@@ -21,7 +21,7 @@ class KeptWeights(ReadyWeights):
         self._kept: dict[str, Any] = {}
         self._makers: dict[str, Callable[[], Any]] = {}
 
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+    def keep(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._kept:
             with tf.init_scope(), self._in_use():
                 self._kept[name] = tf.nest.map_structure(lambda value: _unstored(value, name), make())

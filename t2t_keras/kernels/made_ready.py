@@ -13,15 +13,15 @@ class ReadyWeights(Collector):
     A subclass decides where they are stored.
     """
 
-    def kept(self, name: str, make: Callable[[], Tensor]) -> Any:
+    def keep(self, name: str, make: Callable[[], Tensor]) -> Any:
         """Returns a tensor or variable with the value of `make()`; calls with the same name have the same value."""
         raise NotImplementedError
 
 
 def made_ready(name: str, make: Callable[[], Tensor]) -> Any:
     """Returns `make()`, which must depend only on weights, or the copy in the innermost `ReadyWeights`."""
-    keeper = ReadyWeights.innermost()
-    return make() if keeper is None else keeper.kept(name, make)
+    store = ReadyWeights.innermost()
+    return make() if store is None else store.keep(name, make)
 
 
 class ProductDtype(Collector):

@@ -49,8 +49,8 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
     """The dtype of the product in `linear`; raises as `check_float`."""
     check_float(inputs)
-    if (chosen := ProductDtype.innermost()) is not None:
-        return chosen.dtype
+    if (setting := ProductDtype.innermost()) is not None:
+        return setting.dtype
     narrow = keras.backend.standardize_dtype(kernel.dtype) == "bfloat16"
     return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
 
@@ -94,12 +94,12 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
     group_of_block = ops.minimum(group_of_block, groups - 1)  # unused blocks hold zeros
     starts = (block_ends - (counts + size - 1) // size) * size - (ends - counts)
     places = ops.take(starts, group_of_row) + ops.arange(rows, dtype="int32")  # --> [rows]
-    laid_out = ops.scatter(places[:, None], ops.cast(inputs, dtype), (blocks * size, d_in))
-    laid_out = ops.reshape(laid_out, (blocks, size, d_in))
-    outputs = ops.matmul(laid_out, ops.cast(ops.take(with_dense_gradient(kernels), group_of_block, axis=0), dtype))
+    block_rows = ops.scatter(places[:, None], ops.cast(inputs, dtype), (blocks * size, d_in))
+    block_rows = ops.reshape(block_rows, (blocks, size, d_in))
+    outputs = ops.matmul(block_rows, ops.cast(ops.take(with_dense_gradient(kernels), group_of_block, axis=0), dtype))
     outputs = ops.take(ops.reshape(outputs, (blocks * size, d_out)), places, axis=0)  # --> [rows, d_out]
-    added = ops.take(with_dense_gradient(biases), group_of_row, axis=0)  # --> [rows, d_out]
-    return ops.cast(outputs, inputs.dtype) + ops.cast(added, inputs.dtype)
+    row_biases = ops.take(with_dense_gradient(biases), group_of_row, axis=0)  # --> [rows, d_out]
+    return ops.cast(outputs, inputs.dtype) + ops.cast(row_biases, inputs.dtype)
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
@@ -206,12 +206,12 @@ def _random_bits(shape: Sequence[Tensor | int], seed: Tensor) -> Tensor:
     count = 1
     for size in shape:
         count = count * size
-    bits = _mixed(ops.arange(count, dtype="int32") + seed[0])
-    bits = _mixed(ops.bitwise_xor(bits, seed[1]))
+    bits = _mix(ops.arange(count, dtype="int32") + seed[0])
+    bits = _mix(ops.bitwise_xor(bits, seed[1]))
     return ops.reshape(ops.bitwise_and(bits, 0xFFFFFF), shape)
 
 
-def _mixed(x: Tensor) -> Tensor:
+def _mix(x: Tensor) -> Tensor:
     """A bijection of int32 in which every output bit depends on every input bit (multiply and xor-shift)."""
     for multiplier in (0x7FEB352D, 0x68E31DA5):
         # An arithmetic shift copies the sign bit, so the bits that it shifts in are masked out.
@@ -255,11 +255,11 @@ def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor
     """
 
     # On some backends, `ops.scan` requires that the output be the state.
-    def put_out(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def step_with_output(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         state = step(state, x)
         return state, state
 
-    _, states = ops.scan(put_out, start, ops.swapaxes(inputs, 0, 1))  # --> [length, batch, width]
+    _, states = ops.scan(step_with_output, start, ops.swapaxes(inputs, 0, 1))  # --> [length, batch, width]
     return ops.swapaxes(states, 0, 1)
 
 
@@ -285,11 +285,11 @@ def recurrent_scan(
         [batch, length, width].
     """
 
-    def whole(state: Tensor, x: Tensor) -> Tensor:
+    def full_step(state: Tensor, x: Tensor) -> Tensor:
         rows = read(state)
         return step(state, rows, x + linear(rows, kernel, None))
 
-    return scan(whole, start, inputs)
+    return scan(full_step, start, inputs)
 
 
 def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, reverse: bool = False) -> Tensor:
@@ -311,8 +311,8 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
         recurrent, cell = ops.cast(state[:, :units], inputs.dtype), state[:, units:]
         for factor in factors:
             recurrent = ops.matmul(recurrent, factor)
-        after, cell = lstm_step(x[:, :-1] + recurrent, cell)
-        return ops.where(x[:, -1:] > 0, ops.concatenate([ops.cast(after, "float32"), cell], axis=-1), state)
+        hidden, cell = lstm_step(x[:, :-1] + recurrent, cell)
+        return ops.where(x[:, -1:] > 0, ops.concatenate([ops.cast(hidden, "float32"), cell], axis=-1), state)
 
     masked = ops.concatenate([inputs, ops.cast(mask, inputs.dtype)[..., None]], axis=-1)
     start = ops.zeros((ops.shape(inputs)[0], 2 * units), "float32")

@@ -70,7 +70,7 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
             parts = []
             for i in range(kernel_size):
                 part = tf.matmul(upstream, matrices[i], transpose_b=True)  # --> [batch * length, d_in]
-                parts.append(_moved(tf.reshape(part, dimensions), i * dilation_rate - before))
+                parts.append(_shift(tf.reshape(part, dimensions), i * dilation_rate - before))
             d_matrices = tf.matmul(windows, upstream, transpose_a=True)
             return tf.add_n(parts), tf.reshape(d_matrices, [kernel_size, d_in, d_out])
 
@@ -87,7 +87,7 @@ def _is_accelerated() -> bool:
     return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())
 
 
-def _moved(x: Tensor, places: int) -> Tensor:
+def _shift(x: Tensor, places: int) -> Tensor:
     """Shifts [batch, length, width] to later positions, or to earlier ones if `places` is negative; pads with zeros."""
     if not places:
         return x
@@ -150,7 +150,7 @@ def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
     @tf.custom_gradient
     def take(x: Tensor) -> tuple[Tensor, Callable]:
         flat = tf.reshape(x, [-1, x.shape[-1]])  # --> [batch * length, width]
-        return tf.gather(flat, rows), lambda upstream: _put(upstream, rows, inputs)
+        return tf.gather(flat, rows), lambda upstream: _scatter_rows(upstream, rows, inputs)
 
     return take(inputs)
 
@@ -160,14 +160,14 @@ def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 
     @tf.custom_gradient
     def put(x: Tensor) -> tuple[Tensor, Callable]:
-        return _put(x, rows, like), lambda upstream: tf.gather(tf.reshape(upstream, [-1, x.shape[-1]]), rows)
+        return _scatter_rows(x, rows, like), lambda upstream: tf.gather(tf.reshape(upstream, [-1, x.shape[-1]]), rows)
 
     outputs = put(tf.convert_to_tensor(values))
     outputs.set_shape(like.shape)
     return outputs
 
 
-def _put(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
+def _scatter_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     """Scatters [rows, width] to [batch, length, width], zero elsewhere."""
     batch, length, width = shape(like)
     flat = tf.scatter_nd(tf.expand_dims(rows, 1), values, [batch * length, width])  # --> [batch * length, width]
@@ -182,12 +182,12 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
     expectation is exact.
     """
     inputs = tf.convert_to_tensor(inputs)
-    is_near = abs(round(rate * 256) / 256 - rate) <= 0.02 * min(rate, 1 - rate)
-    dtype, levels = (tf.uint8, 256) if is_near else (tf.uint16, 65536)
+    is_precise = abs(round(rate * 256) / 256 - rate) <= 0.02 * min(rate, 1 - rate)
+    dtype, levels = (tf.uint8, 256) if is_precise else (tf.uint16, 65536)
     threshold = min(max(round(rate * levels), 1 if rate else 0), levels - 1)
     bits = _random(shape(inputs), dtype, seed)
-    kept = tf.cast(bits >= tf.constant(threshold, dtype), inputs.dtype)
-    factors = kept * tf.cast(levels / (levels - threshold), inputs.dtype)
+    keep_mask = tf.cast(bits >= tf.constant(threshold, dtype), inputs.dtype)
+    factors = keep_mask * tf.cast(levels / (levels - threshold), inputs.dtype)
 
     @tf.custom_gradient
     def drop(x: Tensor) -> tuple[Tensor, Callable]:
@@ -203,14 +203,14 @@ def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
 
 def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Tensor:
     """Random integers of one or two bytes with the given dimensions, determined by the seed."""
-    in_word = 4 // dtype.size  # values per random word
+    values_per_word = 4 // dtype.size  # values per random word
     last = dimensions[-1] if dimensions else 1
-    fits = isinstance(last, int) and last % in_word == 0  # no surplus values to cut off
-    if fits:
-        words_shape = [*dimensions[:-1], last // in_word]
+    is_exact = isinstance(last, int) and last % values_per_word == 0  # no surplus values to cut off
+    if is_exact:
+        words_shape = [*dimensions[:-1], last // values_per_word]
     else:
         count = tf.reduce_prod(tf.stack(dimensions) if dimensions else 1)
-        words_shape = [(count + in_word - 1) // in_word]
+        words_shape = [(count + values_per_word - 1) // values_per_word]
     words = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=tf.stack(words_shape),
         key=tf.bitcast([seed], tf.uint64),  # --> [1]
@@ -218,8 +218,8 @@ def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Te
         alg=_PHILOX,
         dtype=tf.int32,
     )
-    values = tf.bitcast(words, dtype)  # --> [..., in_word]
-    if not fits:
+    values = tf.bitcast(words, dtype)  # --> [..., values_per_word]
+    if not is_exact:
         values = tf.reshape(values, [-1])[:count]
     return tf.reshape(values, dimensions)
 
@@ -289,7 +289,7 @@ def shape(x: Tensor) -> list[Tensor | int]:
     if None not in static:
         return static
     dynamic = tf.unstack(tf.shape(x), len(static))
-    return [size if known is None else known for known, size in zip(static, dynamic, strict=True)]
+    return [size if static_size is None else static_size for static_size, size in zip(static, dynamic, strict=True)]
 
 
 def reshape_like(values: Tensor, like: Tensor) -> Tensor:
@@ -356,11 +356,11 @@ def recurrent_scan(
 
         return tf.matmul(rows, tf.bitcast(bits, kernel.dtype)), gradient
 
-    def whole(state: Tensor, x: Tensor) -> Tensor:
+    def full_step(state: Tensor, x: Tensor) -> Tensor:
         rows = read(state)
         return step(state, rows, x + times_kernel(rows))
 
-    states = scan(whole, start, with_kernel(inputs, kernel))
+    states = scan(full_step, start, with_kernel(inputs, kernel))
     rows_of_all.append(tf.stop_gradient(tf.cast(all_read(states), inputs.dtype)))
     return states
 
@@ -376,9 +376,9 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
         gates, hiddens, cells = _lstm_forward(x, factors, is_token, reverse)
 
         def gradient(d_hiddens: Tensor) -> tuple[Tensor, ...]:
-            hiddens_before, cells_before = _one_before(hiddens, reverse), _one_before(cells, reverse)
-            d_gates = _lstm_backward((gates, cells_before, cells, is_token), factors, d_hiddens, reverse)
-            rows, d_rows = (tf.reshape(values, [-1, values.shape[-1]]) for values in (hiddens_before, d_gates))
+            previous_hiddens, previous_cells = _previous_values(hiddens, reverse), _previous_values(cells, reverse)
+            d_gates = _lstm_backward((gates, previous_cells, cells, is_token), factors, d_hiddens, reverse)
+            rows, d_rows = (tf.reshape(values, [-1, values.shape[-1]]) for values in (previous_hiddens, d_gates))
             return d_gates, *_factor_gradients(rows, factors, d_rows)
 
         return hiddens, gradient
@@ -387,19 +387,19 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
     return tf.transpose(run(tf.transpose(inputs, [1, 0, 2]), *factors), [1, 0, 2])
 
 
-def _one_before(values: Tensor, reverse: bool) -> Tensor:
+def _previous_values(values: Tensor, reverse: bool) -> Tensor:
     """The values at the position processed before each one, zeros for the first: [length, batch, width]."""
-    nothing = tf.zeros_like(values[:1])
-    return tf.concat([values[1:], nothing] if reverse else [nothing, values[:-1]], 0)
+    zeros = tf.zeros_like(values[:1])
+    return tf.concat([values[1:], zeros] if reverse else [zeros, values[:-1]], 0)
 
 
 def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor) -> list[Tensor]:
     """Gradients of the factors in rows @ factors[0] @ factors[1] ..., from the gradient of the product."""
-    lefts, gradients = [rows], []
+    left_factors, gradients = [rows], []
     for factor in factors[:-1]:
-        lefts.append(tf.matmul(lefts[-1], factor))
-    for left, factor in zip(reversed(lefts), reversed(factors), strict=True):
-        gradients.append(tf.matmul(left, upstream, transpose_a=True))
+        left_factors.append(tf.matmul(left_factors[-1], factor))
+    for left_factor, factor in zip(reversed(left_factors), reversed(factors), strict=True):
+        gradients.append(tf.matmul(left_factor, upstream, transpose_a=True))
         upstream = tf.matmul(upstream, factor, transpose_b=True)
     return gradients[::-1]
 
@@ -445,22 +445,22 @@ def _lstm_backward(
 
     `forward` holds the activated gates, the cells before and after each position, and the mask of tokens.
     """
-    gates, cells_before, cells, is_token = forward
+    gates, previous_cells, cells, is_token = forward
     length = tf.shape(gates)[0]
 
     def step(count: Tensor, d_hidden: Tensor, d_cell: Tensor, array: Any) -> tuple:
         at = count if reverse else length - 1 - count
         add, keep, candidate, show = tf.split(gates[at], 4, axis=-1)
         d_hidden += tf.cast(d_hiddens[at], tf.float32)
-        shown = tf.tanh(cells[at])
+        activation = tf.tanh(cells[at])
         d_new = is_token[at] * d_hidden
-        d_new_cell = is_token[at] * d_cell + d_new * show * (1 - shown * shown)
+        d_new_cell = is_token[at] * d_cell + d_new * show * (1 - activation * activation)
         d_gates = tf.concat(
             [
                 d_new_cell * candidate * add * (1 - add),
-                d_new_cell * cells_before[at] * keep * (1 - keep),
+                d_new_cell * previous_cells[at] * keep * (1 - keep),
                 d_new_cell * add * (1 - candidate * candidate),
-                d_new * shown * show * (1 - show),
+                d_new * activation * show * (1 - show),
             ],
             -1,
         )  # --> [batch, 4 units]
@@ -472,7 +472,7 @@ def _lstm_backward(
         return count + 1, d_hidden, d_cell, array.write(at, d_gates)
 
     array = tf.TensorArray(d_hiddens.dtype, length, element_shape=[None, factors[-1].shape[1]])
-    nothing = tf.zeros_like(cells[0])
-    start = (tf.constant(0), nothing, nothing, array)
+    zeros = tf.zeros_like(cells[0])
+    start = (tf.constant(0), zeros, zeros, array)
     *_, array = tf.while_loop(lambda count, *_: count < length, step, start, parallel_iterations=1)
     return array.stack()

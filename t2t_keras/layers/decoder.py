@@ -129,19 +129,19 @@ class Decoder(Stack):
         token_rows: Tensor | None = None,
         past: Sequence[KeysAndValues] | None = None,
     ) -> Any:
-        for name, given in (("memory", memory), ("past", past)):
-            if isinstance(given, tuple | list) and (isinstance(given, KeysAndValues) or len(given) != len(self.layers)):
+        for name, value in (("memory", memory), ("past", past)):
+            if isinstance(value, tuple | list) and (isinstance(value, KeysAndValues) or len(value) != len(self.layers)):
                 raise ValueError(f"`{name}` must have `KeysAndValues` of each of the {len(self.layers)} layers")
-        x, masks, extended = inputs, (self_attention_mask, cross_attention_mask), []
+        x, masks, new_past = inputs, (self_attention_mask, cross_attention_mask), []
         for index, layer in enumerate(self.layers):
-            its_memory = memory[index] if isinstance(memory, tuple | list) else memory
+            layer_memory = memory[index] if isinstance(memory, tuple | list) else memory
             arguments = {"seed": fold_in(seed, index), "token_rows": token_rows}
             if past is None:
-                x = layer(x, its_memory, *masks, **arguments)
+                x = layer(x, layer_memory, *masks, **arguments)
             else:
-                x, its_past = layer(x, its_memory, *masks, **arguments, past=past[index])
-                extended.append(its_past)
-        return self.normalised(x) if past is None else (self.normalised(x), tuple(extended))
+                x, layer_past = layer(x, layer_memory, *masks, **arguments, past=past[index])
+                new_past.append(layer_past)
+        return self.normalised(x) if past is None else (self.normalised(x), tuple(new_past))
 
     def keys_and_values(self, memory: Tensor) -> tuple[KeysAndValues, ...]:
         """Projects a memory, float [batch, source_len, d_model], to each layer's keys and values."""

@@ -63,8 +63,8 @@ def top_k_gating(logits: Tensor, experts_per_token: int, noise: tuple[Tensor, Te
         noise: standard normal numbers and the standard deviations that scale them, float32 [rows, num_experts] each.
     """
     count, k = logits.shape[1], experts_per_token
-    noisy = logits if noise is None else logits + noise[0] * noise[1]
-    largest, experts = ops.top_k(noisy, min(k + 1, count))  # --> [rows, k + 1] each
+    noisy_logits = logits if noise is None else logits + noise[0] * noise[1]
+    largest, experts = ops.top_k(noisy_logits, min(k + 1, count))  # --> [rows, k + 1] each
     gates, experts = kernels.softmax(largest[:, :k]), experts[:, :k]
     is_picked = ops.sum(ops.one_hot(experts, count, dtype="float32"), axis=1)  # --> [rows, num_experts]
     if noise is None or k == count:
@@ -85,14 +85,14 @@ def mixture(
     """
     rows, d_model = ops.shape(x)
     k, count = gating.experts.shape[1], weights.inner_kernels.shape[0]
-    of_pair = ops.reshape(gating.experts, (-1,))  # --> [rows * k]
-    counts = ops.sum(ops.one_hot(of_pair, count, dtype="int32"), axis=0)  # --> [num_experts]
-    order = ops.cast(ops.argsort(of_pair), "int32")
-    repeated = ops.broadcast_to(x[:, None], (rows, k, d_model))
-    pairs = kernels.take_rows(repeated, order)  # --> [rows * k, d_model]
+    pair_experts = ops.reshape(gating.experts, (-1,))  # --> [rows * k]
+    counts = ops.sum(ops.one_hot(pair_experts, count, dtype="int32"), axis=0)  # --> [num_experts]
+    order = ops.cast(ops.argsort(pair_experts), "int32")
+    copies = ops.broadcast_to(x[:, None], (rows, k, d_model))
+    pairs = kernels.take_rows(copies, order)  # --> [rows * k, d_model]
     inner = ops.relu(grouped_linear(pairs, weights.inner_kernels, weights.inner_biases, counts))
     outputs = grouped_linear(dropout(inner), weights.outer_kernels, weights.outer_biases, counts)
-    outputs = kernels.put_rows(outputs, order, repeated)  # --> [rows, k, d_model]
+    outputs = kernels.put_rows(outputs, order, copies)  # --> [rows, k, d_model]
     return ops.sum(outputs * ops.cast(gating.gates, outputs.dtype)[..., None], axis=1)
 
 
@@ -175,8 +175,8 @@ class MixtureOfExperts(Layer):
     def call(
         self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
-        every_row = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
-        x = every_row if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]
+        flat_inputs = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
+        x = flat_inputs if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]
         if seed is None and training and self.gate_noise:
             seed = drawn_seed(self.seed_generator)
         gating = self.gating(x, fold_in(seed, 0) if training and self.gate_noise else None)

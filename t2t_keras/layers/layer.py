@@ -45,11 +45,11 @@ class Layer(keras.layers.Layer):
         if not self.built:
             raise ValueError(f"the layer {self.name!r} is not built, so that it has no variables yet")
         mapping: list[tuple[Any, Any]] = []
-        for kind, given in (("trainable", trainable_variables), ("non_trainable", non_trainable_variables)):
-            own = getattr(self, f"{kind}_variables")
-            if len(own) != len(given):
-                raise ValueError(f"`{kind}_variables` must be the {len(own)} of {self.name!r}, got {len(given)}")
-            mapping += zip(own, given, strict=True)
+        for kind, values in (("trainable", trainable_variables), ("non_trainable", non_trainable_variables)):
+            variables = getattr(self, f"{kind}_variables")
+            if len(variables) != len(values):
+                raise ValueError(f"`{kind}_variables` must be the {len(variables)} of {self.name!r}, got {len(values)}")
+            mapping += zip(variables, values, strict=True)
         with keras.StatelessScope(state_mapping=mapping, collect_losses=return_losses) as scope:
             outputs = self(*args, **kwargs)
             losses = (self.losses,) if return_losses else ()
@@ -87,9 +87,9 @@ def _arguments(kind: type) -> Iterator[str]:
         if each is Layer or not issubclass(each, Layer):
             return
         _, *arguments = inspect.signature(each.__init__).parameters.values()  # without self
-        starred = [each for each in arguments if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-        yield from (argument.name for argument in arguments if argument not in starred)
-        if not starred:
+        variadic = [each for each in arguments if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+        yield from (argument.name for argument in arguments if argument not in variadic)
+        if not variadic:
             return
 
 

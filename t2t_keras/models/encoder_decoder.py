@@ -141,9 +141,9 @@ class EncoderDecoder(keras.Model):
     def check_inputs(self, inputs: Any) -> None:
         """Raises a ValueError if the inputs of a call are not a dict with "source" and "target"."""
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
-            given = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+            kind = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
             raise ValueError(
-                f'`inputs` must be a dict with token ids "source" and "target", got {given}; to translate a source '
+                f'`inputs` must be a dict with token ids "source" and "target", got {kind}; to translate a source '
                 "alone, use t2t_keras.Translator"
             )
 

@@ -51,11 +51,11 @@ def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceMo
     if isinstance(model, str):
         model = cast(Callable[[Any], SequenceModel], pkgutil.resolve_name(model))
     with _defaults(dtype_policy):
-        made = model(config)
-        made.build()
-    if getattr(made, "losses", None):
-        raise ValueError(f"{type(made).__name__} has losses of Keras's (regularisers), which training does not use")
-    return made
+        instance = model(config)
+        instance.build()
+    if getattr(instance, "losses", None):
+        raise ValueError(f"{type(instance).__name__} has losses of Keras's (regularisers), which training does not use")
+    return instance
 
 
 @contextlib.contextmanager

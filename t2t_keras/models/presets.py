@@ -138,7 +138,7 @@ def preset(name: str) -> Config:
     """Returns the configuration of a preset such as "base"; raises InputError with the valid names otherwise."""
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}; valid: {', '.join(PRESETS)}")
-    found = PRESETS[name]
-    if isinstance(found, str):
-        found = PRESETS[name] = importlib.import_module(found).PRESETS[name]
-    return found
+    entry = PRESETS[name]
+    if isinstance(entry, str):
+        entry = PRESETS[name] = importlib.import_module(entry).PRESETS[name]
+    return entry

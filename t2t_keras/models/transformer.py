@@ -146,8 +146,8 @@ class Transformer(EncoderDecoder):
         with AttentionWeights() as collector:
             hidden = self.states(inputs).hidden
         count = self.config.num_encoder_layers
-        encoder, of_decoder = collector.weights[:count], collector.weights[count:]
-        views = (encoder, of_decoder[0::2], of_decoder[1::2])  # a decoder layer attends to itself, then to the memory
+        encoder, decoder = collector.weights[:count], collector.weights[count:]
+        views = (encoder, decoder[0::2], decoder[1::2])  # a decoder layer attends to itself, then to the memory
         stacked = (ops.stack(weights, axis=1) for weights in views)  # --> [batch, layers, heads, query_len, key_len]
         return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in stacked))
 
@@ -163,8 +163,8 @@ class Transformer(EncoderDecoder):
         x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
         target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
         memory, masks = self.encode(source), (target_mask, padding_mask(source))
-        *below, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
-        for lower in below:
+        *lower_layers, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
+        for lower in lower_layers:
             x = lower(x, memory, *masks, training=False)
         with AttentionWeights() as collector:
             layer(x, memory, *masks, training=False)

@@ -10,7 +10,7 @@ import numpy as np
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
 
-_Spelled = Sequence[Sequence[int]]
+_Spellings = Sequence[Sequence[int]]
 
 _LISTED = 20  # number of names in a `WeightAccount`
 _LISTED_IN_AN_ERROR = 3
@@ -32,8 +32,8 @@ def named_weights(model: SequenceModel) -> dict[str, Any]:
 
 def _names(model: SequenceModel, weights: Sequence[Any]) -> list[str]:
     names = [weight.path.removeprefix(f"{model.path}/") for weight in weights]  # whatever the model's own path is
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"weights must have different paths, got several {', '.join(repeated[:5])}: name the layers")
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"weights must have different paths, got several {', '.join(duplicates[:5])}: name the layers")
     return names
 
 
@@ -43,10 +43,10 @@ def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     Raises:
         InputError: a pattern matches no name, or the patterns match all names.
     """
-    fitting = {pattern: [name for name in names if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns}
-    for pattern in (pattern for pattern, fits in fitting.items() if not fits):
+    matches = {pattern: [name for name in names if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns}
+    for pattern in (pattern for pattern, matching_names in matches.items() if not matching_names):
         raise InputError(f"train.frozen: no weight's name fits {pattern!r}; names: {_list(names)}")
-    frozen = [name for name in names if any(name in fits for fits in fitting.values())]
+    frozen = [name for name in names if any(name in matching_names for matching_names in matches.values())]
     if len(frozen) == len(names):
         raise InputError(f"train.frozen={','.join(patterns)} leaves nothing to train")
     return frozen
@@ -87,7 +87,7 @@ class WeightAccount(NamedTuple):
 
 
 def assign_known_weights(
-    model: SequenceModel, weights: dict, spelled: tuple[_Spelled, _Spelled] = ((), ())
+    model: SequenceModel, weights: dict, spelled: tuple[_Spellings, _Spellings] = ((), ())
 ) -> WeightAccount:
     """Sets the weights of a built model for which there are arrays; other weights keep their values.
 
@@ -104,32 +104,36 @@ def assign_known_weights(
         InputError: no name matches, or a shape differs; the message names the first such weights. Nothing is set then.
     """
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
-    shared = [name for name in variables if name in weights]
-    shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in shared}
-    grown = {}
-    for name, (theirs, ours) in shapes.items():
+    common_names = [name for name in variables if name in weights]
+    shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in common_names}
+    new_rows = {}
+    for name, (array_shape, variable_shape) in shapes.items():
         is_of_sources = name.startswith("source_embedding/")
-        further = spelled[1 if is_of_sources else 0]
-        if not further:
+        spellings = spelled[1 if is_of_sources else 0]
+        if not spellings:
             continue
         size = model.config.source_entries if is_of_sources else model.config.vocab_size
-        if (theirs[:1], ours[:1]) == ((size - len(further),), (size,)):
-            grown[name] = further
-    for name, further in grown.items():
-        rows = [weights[name][list(ids)].mean(axis=0) for ids in further]
+        if (array_shape[:1], variable_shape[:1]) == ((size - len(spellings),), (size,)):
+            new_rows[name] = spellings
+    for name, spellings in new_rows.items():
+        rows = [weights[name][list(ids)].mean(axis=0) for ids in spellings]
         weights = {**weights, name: np.concatenate([weights[name], rows])}
         shapes[name] = (tuple(weights[name].shape), shapes[name][1])
-    if odd := [f"{name} {theirs} -> {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]:
-        raise InputError(f"weights of other shapes cannot be taken: {_list(odd, _LISTED_IN_AN_ERROR)}")
-    if not shared:
+    if mismatches := [
+        f"{name} {array_shape} -> {variable_shape}"
+        for name, (array_shape, variable_shape) in shapes.items()
+        if array_shape != variable_shape
+    ]:
+        raise InputError(f"weights of other shapes cannot be taken: {_list(mismatches, _LISTED_IN_AN_ERROR)}")
+    if not common_names:
         raise InputError("no weight can be taken: none has the name of one of the model's")
-    for name in shared:
+    for name in common_names:
         variables[name].assign(weights[name])
     return WeightAccount(
-        taken={name: weights[name].size for name in shared},
+        taken={name: weights[name].size for name in common_names},
         new={name: math.prod(variable.shape) for name, variable in variables.items() if name not in weights},
         left_out={name: array.size for name, array in weights.items() if name not in variables},
-        rows={name: len(further) for name, further in grown.items()},
+        rows={name: len(spellings) for name, spellings in new_rows.items()},
     )
 
 
@@ -138,11 +142,11 @@ def _amount(sizes: dict[str, int]) -> str:
     return f"{len(sizes):,} weight{plural} ({sum(sizes.values()):,} numbers)" if sizes else "none"
 
 
-def _list(names: Iterable[str], listed: int = _LISTED) -> str:
+def _list(names: Iterable[str], limit: int = _LISTED) -> str:
     """Joins the names, or the first ones if there are many."""
     names = list(names)
-    more = f" and {len(names) - listed:,} more" if len(names) > listed else ""
-    return ", ".join(names[:listed]) + more
+    rest = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest
 
 
 def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> None:
@@ -158,8 +162,8 @@ def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> 
     """
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     if variables.keys() != set(arrays):
-        odd = sorted(variables.keys() ^ set(arrays))
-        raise InputError(f"the checkpoint holds the {part} of another model; they differ in {', '.join(odd[:5])}")
+        names = sorted(variables.keys() ^ set(arrays))
+        raise InputError(f"the checkpoint holds the {part} of another model; they differ in {', '.join(names[:5])}")
     for name, variable in variables.items():
         if tuple(variable.shape) != tuple(arrays[name].shape):
             raise InputError(

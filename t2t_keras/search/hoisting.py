@@ -16,16 +16,16 @@ class HoistedWeights(ReadyWeights):
     def __init__(self) -> None:
         self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self._outer = ReadyWeights.innermost()
-        self._kept: dict[str, Any] = {}
+        self._tensors: dict[str, Any] = {}
 
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+    def keep(self, name: str, make: Callable[[], Any]) -> Any:
         if self._outer is not None:
-            return self._outer.kept(name, make)
-        if name not in self._kept:
-            around = tf.init_scope() if self._graph is None else self._graph.as_default()
-            with tf.control_dependencies(None), around:
-                self._kept[name] = make()
-        return self._kept[name]
+            return self._outer.keep(name, make)
+        if name not in self._tensors:
+            context = tf.init_scope() if self._graph is None else self._graph.as_default()
+            with tf.control_dependencies(None), context:
+                self._tensors[name] = make()
+        return self._tensors[name]
 
     def around(self, step: StepFunction) -> StepFunction:
         """Wraps a step function so that this object computes the tensors that depend only on weights."""

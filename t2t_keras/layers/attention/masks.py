@@ -26,8 +26,8 @@ def with_heads(mask: Tensor | None) -> Tensor | None:
 def check_mask(mask: Tensor) -> None:
     """Raises a ValueError if a mask is float, which is ambiguous: it may be added to scores, or hold ones and zeros."""
     if "float" in (dtype := keras.backend.standardize_dtype(mask.dtype)):
-        made = "`mask >= 0` makes one of numbers to add to scores, `mask > 0` of ones and zeros"
-        raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {made}")
+        advice = "`mask >= 0` makes one of numbers to add to scores, `mask > 0` of ones and zeros"
+        raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {advice}")
 
 
 def token_rows(token_ids: Tensor) -> Tensor:

@@ -163,8 +163,8 @@ class MultiHeadAttention(Layer):
             heads = window_attention(queries, keys, values, attention_mask, window=self.window, attend=attend)
         else:
             if self.window is not None and not is_step:
-                within = window_mask(ops.shape(query)[1], self.window)
-                attention_mask = within if attention_mask is None else ops.logical_and(attention_mask, within)
+                local_mask = window_mask(ops.shape(query)[1], self.window)
+                attention_mask = local_mask if attention_mask is None else ops.logical_and(attention_mask, local_mask)
             heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
                 collector.weights.append(weights)  # [batch, heads, query_len, key_len]
@@ -212,11 +212,11 @@ class MultiHeadAttention(Layer):
         """Returns the mask with an axis for the heads; raises a ValueError if it does not fit the scores."""
         mask = with_heads(mask)
         if mask is not None:
-            wanted = (*queries.shape[:3], keys.shape[2])
-            sizes = zip(reversed(tuple(mask.shape)), reversed(wanted), strict=False)
-            if len(mask.shape) > 4 or any(size not in (None, 1, most) and most is not None for size, most in sizes):
+            full_shape = (*queries.shape[:3], keys.shape[2])
+            sizes = zip(reversed(tuple(mask.shape)), reversed(full_shape), strict=False)
+            if len(mask.shape) > 4 or any(size not in (None, 1, limit) and limit is not None for size, limit in sizes):
                 raise ValueError(
-                    f"`attention_mask` must be broadcastable to [batch, heads, query_len, key_len], here {wanted}, "
+                    f"`attention_mask` must be broadcastable to [batch, heads, query_len, key_len], here {full_shape}, "
                     f"got the shape {tuple(mask.shape)}; `padding_mask` makes one of token ids"
                 )
         return mask
@@ -241,8 +241,8 @@ class MultiHeadAttention(Layer):
         projections = [getattr(self, f"{name}_kernel") for name in names]
         if len(x.shape) != 3 or x.shape[-1] != projections[0].shape[0]:
             argument = "query" if "query" in names else "memory"
-            wanted = f"[batch, length, {projections[0].shape[0]}]"
-            raise ValueError(f"`{argument}` must be {wanted}, as it was built for, got the shape {tuple(x.shape)}")
+            shape = f"[batch, length, {projections[0].shape[0]}]"
+            raise ValueError(f"`{argument}` must be {shape}, as it was built for, got the shape {tuple(x.shape)}")
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
         is_copied = ReadyWeights.innermost() is None  # anew at each call
         has_equal_widths = len({kernel.shape[1] for kernel in projections}) == 1
@@ -251,11 +251,11 @@ class MultiHeadAttention(Layer):
         kernel, bias = projections[0], getattr(self, f"{names[0]}_bias")
         if len(names) > 1:
             dtype = product_dtype(x, kernel)
-            kernel, bias = made_ready(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._joined(names, dtype))
+            kernel, bias = made_ready(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._join(names, dtype))
         heads = kernels.split_heads(kernels.linear(x, kernel, bias), len(names) * self.num_heads)
         return ops.split(heads, len(names), axis=1) if len(names) > 1 else [heads]
 
-    def _joined(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
+    def _join(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
         """Concatenates the kernels, cast to a dtype, and the biases of several projections."""
         kernel = ops.concatenate([ops.cast(getattr(self, f"{name}_kernel"), dtype) for name in names], axis=1)
         if not self.use_bias:

@@ -82,17 +82,17 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     vector = ops.cast(vector, queries.dtype)
     query_len, keys_size = kernels.shape(queries)[-2], math.prod(kernels.shape(keys))
     count = ceiling(query_len, larger(_MOST_HIDDEN // larger(keys_size, 1), 1))
-    some = keras.remat(_scores_of_some)
+    score_block = keras.remat(_block_scores)
     if isinstance(count, int) and count <= 1:
-        return some(queries, keys, vector)
-    blocks = in_blocks(queries, count, ceiling(query_len, larger(count, 1)))  # --> [..., blocks, some, d_key]
-    scores = ops.map(lambda block: some(block, keys, vector), ops.moveaxis(blocks, -3, 0))
+        return score_block(queries, keys, vector)
+    blocks = in_blocks(queries, count, ceiling(query_len, larger(count, 1)))  # --> [..., blocks, block_len, d_key]
+    scores = ops.map(lambda block: score_block(block, keys, vector), ops.moveaxis(blocks, -3, 0))
     return joined(ops.moveaxis(scores, 0, -3), query_len)  # --> [..., query_len, key_len]
 
 
-def _scores_of_some(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    hidden = ops.tanh(queries[..., :, None, :] + keys[..., None, :, :])  # --> [..., some, key_len, d_key]
-    return ops.matmul(hidden, vector[..., None, :, None])[..., 0]  # --> [..., some, key_len]
+def _block_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    hidden = ops.tanh(queries[..., :, None, :] + keys[..., None, :, :])  # --> [..., block_len, key_len, d_key]
+    return ops.matmul(hidden, vector[..., None, :, None])[..., 0]  # --> [..., block_len, key_len]
 
 
 def weighted_values(
@@ -101,8 +101,8 @@ def weighted_values(
     """softmax(scores) V, where scores are float [..., query_len, key_len]; see `scaled_dot_product_attention`."""
     bias = mask_bias(mask, scores.dtype)
     weights = kernels.softmax(scores if bias is None else scores + bias)
-    weighed_by = weights if dropout is None else dropout(weights)
-    return kernels.matmul(weighed_by, values), weights  # --> [..., query_len, d_value]
+    factors = weights if dropout is None else dropout(weights)
+    return kernels.matmul(factors, values), weights  # --> [..., query_len, d_value]
 
 
 def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:

@@ -44,28 +44,28 @@ def window_attention(
 
     def surroundings(x: Tensor) -> Tensor:
         """The positions in reach of each block: [..., length, width] --> [..., blocks, key_len, width]."""
-        return _with_neighbours(in_blocks(x, count, size), before, after)
+        return _add_neighbours(in_blocks(x, count, size), before, after)
 
     exists = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
     if mask is not None:
         exists = ops.logical_and(exists, mask)
     exists = ops.swapaxes(surroundings(ops.swapaxes(exists, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]
-    places, own = ops.arange(before + size + after, dtype="int32") - before, ops.arange(size, dtype="int32")
-    distance = places - own[:, None]  # --> [size, key_len]
+    places, query_places = ops.arange(before + size + after, dtype="int32") - before, ops.arange(size, dtype="int32")
+    distance = places - query_places[:, None]  # --> [size, key_len]
     mask = exists & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
     queries = in_blocks(queries, count, size)  # --> [batch, heads, blocks, size, d_key]
     heads, _ = attend(queries, surroundings(keys), surroundings(values), mask)
     return joined(heads, length)  # --> [batch, heads, length, d_value]
 
 
-def _with_neighbours(blocks: Tensor, before: Length, after: Length) -> Tensor:
+def _add_neighbours(blocks: Tensor, before: Length, after: Length) -> Tensor:
     """Extends each block by the end of the previous block and the beginning of the next one.
 
     [..., blocks, size, width] --> [..., blocks, before + size + after, width], with zeros where there is no neighbour.
     """
-    size, none = kernels.shape(blocks)[-2], [(0, 0)]
-    axes = none * (len(blocks.shape) - 3)
+    size, no_padding = kernels.shape(blocks)[-2], [(0, 0)]
+    axes = no_padding * (len(blocks.shape) - 3)
     ends, beginnings = blocks[..., :-1, size - before :, :], blocks[..., 1:, :after, :]
-    ends = ops.pad(ends, [*axes, (1, 0), *none, *none])
-    beginnings = ops.pad(beginnings, [*axes, (0, 1), *none, *none])
+    ends = ops.pad(ends, [*axes, (1, 0), *no_padding, *no_padding])
+    beginnings = ops.pad(beginnings, [*axes, (0, 1), *no_padding, *no_padding])
     return ops.concatenate([ends, blocks, beginnings], axis=-2)

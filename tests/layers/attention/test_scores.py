@@ -75,13 +75,13 @@ def test_scores_and_gradients_are_those_of_the_formula_in_any_number_of_blocks(
 ):
     """A query's hidden layer has 120 elements, of which no more than `most` are there at once."""
     monkeypatch.setattr(scores, "_MOST_HIDDEN", most)
-    seen, scores_of_some = set(), scores._scores_of_some
+    seen, block_scores = set(), scores._block_scores
 
     def watched(queries, *rest):
         seen.add(queries.shape[2])
-        return scores_of_some(queries, *rest)
+        return block_scores(queries, *rest)
 
-    monkeypatch.setattr(scores, "_scores_of_some", watched)
+    monkeypatch.setattr(scores, "_block_scores", watched)
     upstream = tf.constant(rng.standard_normal((3, 2, 7, 5)), tf.float32)
 
     def scores_and_gradients(*arguments):
