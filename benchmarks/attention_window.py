@@ -90,7 +90,7 @@ def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[li
         search = model.start_search(source, model.encode(source), flags.beam_size)
         shapes = cache_shapes(search.cache)
         specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
-        step = tf.function(HoistedWeights().around(search.step), [tf.TensorSpec([None], tf.int32), specs])
+        step = tf.function(HoistedWeights().wrap(search.step), [tf.TensorSpec([None], tf.int32), specs])
         searches.append((search.cache, step, {position: list[float]() for position in positions}))
     token_ids, around = tf.fill([flags.beam_size], 5), 8
     for _ in range(flags.turns):

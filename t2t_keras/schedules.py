@@ -37,8 +37,8 @@ def decay_to_zero(step: Tensor, last_step: Tensor, decay_steps: int) -> Tensor:
     Updates are counted from 1. The factor is 1 until `decay_steps` updates are left and falls linearly to
     1 / `decay_steps` in the last one. The paper's schedule does not have it.
     """
-    left = ops.cast(last_step + 1 - step, "float32")
-    return ops.minimum(1.0, left / decay_steps)
+    remaining_steps = ops.cast(last_step + 1 - step, "float32")
+    return ops.minimum(1.0, remaining_steps / decay_steps)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

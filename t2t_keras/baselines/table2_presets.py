@@ -9,7 +9,7 @@ from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfi
 from t2t_keras.config import Config, DecodeConfig, ModelConfig, TrainConfig
 
 
-def _other(model: ModelConfig, train: dict[str, Any], decode: DecodeConfig | None = None) -> Config:
+def _baseline(model: ModelConfig, train: dict[str, Any], decode: DecodeConfig | None = None) -> Config:
     """Returns the configuration of a system of Table 2, with some fields of the paper's training recipe changed."""
     return Config(model=model, train=TrainConfig(**train), decode=decode or DecodeConfig())
 
@@ -68,8 +68,8 @@ _CONV_DECODE = DecodeConfig(beam_size=5, length_normalization="average")
 
 PRESETS: dict[str, Config] = {
     # GNMT for English to German, and Deep-Att, whose paper has vocabularies of words. The small versions follow.
-    "gnmt": _other(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN, _GNMT_DECODE),
-    "deep_att": _other(
+    "gnmt": _baseline(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN, _GNMT_DECODE),
+    "deep_att": _baseline(
         RNNAttentionConfig(
             **_DEEP_ATT,
             d_model=256,
@@ -83,11 +83,11 @@ PRESETS: dict[str, Config] = {
         # With a d_model of 256, half the scale gives the same rate.
         {**_GNMT_TRAIN, "learning_rate_scale": 0.2024, "hold_steps": 0},
     ),
-    "rnn_tiny": _other(RNNAttentionConfig(**_RNN_TINY), _RNN_TINY_TRAIN),
-    "deep_att_tiny": _other(RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, d_memory=256), _RNN_TINY_TRAIN),
+    "rnn_tiny": _baseline(RNNAttentionConfig(**_RNN_TINY), _RNN_TINY_TRAIN),
+    "deep_att_tiny": _baseline(RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, d_memory=256), _RNN_TINY_TRAIN),
     # ConvS2S for English to German, and a small version for IWSLT 2014, both with the blocks of the released code.
-    "conv_s2s": _other(ConvS2SConfig(), _CONV_TRAIN, _CONV_DECODE),
-    "conv_tiny": _other(
+    "conv_s2s": _baseline(ConvS2SConfig(), _CONV_TRAIN, _CONV_DECODE),
+    "conv_tiny": _baseline(
         ConvS2SConfig(
             d_model=256,
             d_output=None,
@@ -100,7 +100,7 @@ PRESETS: dict[str, Config] = {
         _CONV_DECODE,
     ),
     # ByteNet for English to German, with about as many entries as a character vocabulary has, and a small version.
-    "bytenet": _other(
+    "bytenet": _baseline(
         ByteNetConfig(vocab_size=512),
         {
             "max_steps": 300000,
@@ -112,7 +112,7 @@ PRESETS: dict[str, Config] = {
         },
         DecodeConfig(beam_size=12, length_normalization="none"),
     ),
-    "bytenet_tiny": _other(
+    "bytenet_tiny": _baseline(
         ByteNetConfig(d_model=128, num_encoder_layers=10, num_decoder_layers=10, dropout_rate=0.2, tie_embeddings=True),
         # The rate rises to 0.001 in 1,000 updates: 0.3578 * (128 * 1000)^-0.5.
         {**_TINY_TRAIN, "tokens_per_batch": 4096, "max_steps": 5000, "learning_rate_scale": 0.3578},
@@ -120,8 +120,8 @@ PRESETS: dict[str, Config] = {
     # MoE with 32 experts, and a small version, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5. Its matrices
     # are not tied: residual connections carry an input token's embedding to the projection to the vocabulary, so a tied
     # model would begin by predicting that token again.
-    "moe": _other(MoERNNConfig(vocab_size=32000), _MOE_TRAIN),
-    "moe_rnn_tiny": _other(
+    "moe": _baseline(MoERNNConfig(vocab_size=32000), _MOE_TRAIN),
+    "moe_rnn_tiny": _baseline(
         MoERNNConfig(
             d_model=128,
             num_units=512,

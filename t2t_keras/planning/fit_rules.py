@@ -76,35 +76,35 @@ def choose(
     work = minutes * updates_per_minute
     values = {choice.name: choice.value for choice in given}
     vocabulary = _vocabulary(pairs, work)
-    chosen = [vocabulary, _held_out(pairs)]
+    choices = [vocabulary, _held_out_pairs(pairs)]
     rule = _preset(pairs, minutes, has_accelerator)
     preset = values.get(rule.name, rule.value)
-    chosen.append(rule)
+    choices.append(rule)
     recipe = _recipe(work, {vocabulary.name: vocabulary.value, **values}) if preset == "tiny" else [_updates(work)]
     # Only the short recipe has batches of the unit of work.
     batches = work if len(recipe) == 1 else {choice.name: choice.value for choice in recipe}["updates"]
     passes = batches * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
-    chosen += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
+    choices += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
-        chosen.append(
+        choices.append(
             Choice("train.mixed_bfloat16", True, "this processor computes in it, and makes more updates a minute")
         )
     if has_tpu:
-        chosen.append(Choice("train.static_shapes", True, "a TPU needs shapes that are known beforehand"))
+        choices.append(Choice("train.static_shapes", True, "a TPU needs shapes that are known beforehand"))
     beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
-    chosen += [*_validation(passes), *_saving(minutes), beam, *given]
-    return tuple({choice.name: choice for choice in chosen}.values())
+    choices += [*_validation(passes), *_saving(minutes), beam, *given]
+    return tuple({choice.name: choice for choice in choices}.values())
 
 
 def _vocabulary(pairs: int, work: float) -> Choice:
     sizes = ((5_000, 2000), (20_000, 4000), (300_000, 8000), (2_000_000, 16000))
-    size = next((size for most, size in sizes if pairs < most), 37000)
+    size = next((size for limit, size in sizes if pairs < limit), 37000)
     if size > 4000 and work < _WORK_FOR_FOUR_LAYERS:
         return Choice("data.vocab_size", 4000, "a smaller vocabulary makes more updates in a short time")
     return Choice("data.vocab_size", size, "each entry should occur often enough to be learned")
 
 
-def _held_out(pairs: int) -> Choice:
+def _held_out_pairs(pairs: int) -> Choice:
     size = min(1000, max(50, pairs // 20))
     return Choice("held_out_pairs", size, "a twentieth each for validation and for the test, from 50 to 1,000")
 
@@ -115,16 +115,16 @@ def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
     return Choice("preset", "tiny", "a larger model needs an accelerator, hours and 300,000 pairs to become better")
 
 
-def _recipe(work: float, given: Mapping[str, Any]) -> list[Choice]:
+def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
     """Chooses the layers, the updates, the batch size, the learning rate and the moving average of `tiny`.
 
-    `given` holds the vocabulary size, and the user's values of other settings.
+    `values` holds the vocabulary size, and the user's values of other settings.
     """
     if work >= _WORK_FOR_THE_PRESET:
         return [_updates(work / 2)]  # the preset's batches are twice as large
     layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
-    sides = [int(given.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
-    updates = _updates(work / cost(sum(sides) / 2, given["data.vocab_size"]))
+    sides = [int(values.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
+    updates = _updates(work / cost(sum(sides) / 2, values["data.vocab_size"]))
     warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
     scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
     depth = "fewer layers learn faster" if layers < 4 else "the time is enough for the preset's layers"

@@ -129,8 +129,8 @@ def activation_memory(config: Config, length: int) -> int:
 
     They are per source and target token, for sentences of `length` tokens.
     """
-    kept = config.model.kept_activations(length)
-    return (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * kept.computed + _FLOAT_BYTES * kept.float32
+    sizes = config.model.kept_activations(length)
+    return (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * sizes.computed + _FLOAT_BYTES * sizes.float32
 
 
 def pair_bytes(model: ModelConfig, length: int) -> int:
@@ -145,34 +145,34 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
     `length` is the number of tokens of a sentence, end symbol included. If `pairs` is 0, the table has no section on
     the data.
     """
-    one = step(config, devices, length)
+    costs = step(config, devices, length)
     steps = config.train.max_steps
-    seconds = steps * one.seconds
-    kept = activation_memory(config, length) * one.tokens / devices.count / config.train.accumulation_steps
-    memory = {**training_memory(config), "activations": kept}
-    most = f"{devices.utilisation:.0%} of {peak(config, devices) / 1e12:,.0f} TFLOP/s"
-    waiting = [("starting loops over time", one.loops), ("additive scores", one.hidden_scores)]
+    seconds = steps * costs.seconds
+    activations = activation_memory(config, length) * costs.tokens / devices.count / config.train.accumulation_steps
+    memory = {**training_memory(config), "activations": activations}
+    rate = f"{devices.utilisation:.0%} of {peak(config, devices) / 1e12:,.0f} TFLOP/s"
+    waiting = [("starting loops over time", costs.loops), ("additive scores", costs.hidden_scores)]
     sections = [
         (
-            f"a step on {devices.count} x {devices.name} at {most}",
+            f"a step on {devices.count} x {devices.name} at {rate}",
             [
-                ("tokens of a side, padding included", f"{one.tokens:,}"),
-                ("FLOPs", f"{one.flops:.3g}"),
-                ("products", f"{one.products * 1e3:,.1f} ms"),
+                ("tokens of a side, padding included", f"{costs.tokens:,}"),
+                ("FLOPs", f"{costs.flops:.3g}"),
+                ("products", f"{costs.products * 1e3:,.1f} ms"),
                 *((name, f"{seconds * 1e3:,.1f} ms") for name, seconds in waiting if seconds),
-                (f"adding up gradients, {one.sent / 1e6:,.0f} MB a device", f"{one.all_reduce * 1e3:,.1f} ms"),
-                ("Adam", f"{one.update * 1e3:,.1f} ms"),
-                ("total", f"{one.seconds * 1e3:,.1f} ms"),
+                (f"adding up gradients, {costs.sent / 1e6:,.0f} MB a device", f"{costs.all_reduce * 1e3:,.1f} ms"),
+                ("Adam", f"{costs.update * 1e3:,.1f} ms"),
+                ("total", f"{costs.seconds * 1e3:,.1f} ms"),
             ],
         ),
         (
             "the training",
             [
                 ("steps", f"{steps:,}"),
-                ("FLOPs", f"{steps * one.flops:.3g}"),
+                ("FLOPs", f"{steps * costs.flops:.3g}"),
                 ("time", _duration(seconds)),
                 ("hours of one device", f"{seconds * devices.count / 3600:,.1f}"),
-                ("gradients sent by each device", f"{steps * one.sent / 1e12:,.1f} TB"),
+                ("gradients sent by each device", f"{steps * costs.sent / 1e12:,.1f} TB"),
             ],
         ),
         (
@@ -182,18 +182,18 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
         ),
     ]
     if pairs:
-        sections.append(("the data", _data_rows(config, one, length, pairs)))
+        sections.append(("the data", _data_rows(config, costs, length, pairs)))
     return two_columns(sections)
 
 
-def _data_rows(config: Config, one: Step, length: int, pairs: int) -> list[tuple[str, str]]:
+def _data_rows(config: Config, costs: Step, length: int, pairs: int) -> list[tuple[str, str]]:
     tokens = pairs * length
     return [
         (f"pairs of {length} tokens a side", f"{pairs:,}"),
         ("prepared, on disk", f"{pairs * pair_bytes(config.model, length) / 1e9:,.1f} GB"),
-        ("steps an epoch", f"{tokens / one.tokens:,.0f}"),
-        ("epochs", f"{config.train.max_steps * one.tokens / tokens:,.3g}"),
-        ("pairs a second", f"{one.tokens / length / one.seconds:,.0f}"),
+        ("steps an epoch", f"{tokens / costs.tokens:,.0f}"),
+        ("epochs", f"{config.train.max_steps * costs.tokens / tokens:,.3g}"),
+        ("pairs a second", f"{costs.tokens / length / costs.seconds:,.0f}"),
     ]
 
 

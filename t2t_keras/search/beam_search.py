@@ -84,16 +84,16 @@ def make_steps(
     goal = goal.with_tensors()
     if isinstance(state, GreedyState):
         return greedy_steps(step_fn, state, goal.scored, steps)
-    until = None if steps is None else state.length + steps
+    limit = None if steps is None else state.length + steps
 
-    def goes_on(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
+    def is_running(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
         busy = ~tf.reduce_all(done)
-        return busy if until is None else busy & (length < until)
+        return busy if limit is None else busy & (length < limit)
 
     def step(*values: Any) -> SearchState:
         return _advance(step_fn, SearchState(*values), goal)
 
-    return search_state.make_steps(goes_on, step, state, goal.settings.num_groups)
+    return search_state.make_steps(is_running, step, state, goal.settings.num_groups)
 
 
 def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -> SearchResult:
@@ -104,12 +104,12 @@ def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -
     """
     goal = goal.with_tensors()
     if isinstance(state, GreedyState):
-        found = best_texts(state, goal.scored, so_far)
-        scores = goal.score(found.log_probs, found.lengths)
-        return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
-    token_ids, *others = _result(state, goal, so_far)
+        texts = best_texts(state, goal.scored, so_far)
+        scores = goal.score(texts.log_probs, texts.lengths)
+        return SearchResult(*(values[:, tf.newaxis] for values in (texts.token_ids, scores, *texts[1:])))
+    token_ids, *rest = _result(state, goal, so_far)
     num_best = goal.num_returned
-    return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
+    return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in rest))
 
 
 def done_sentences(state: SearchState | GreedyState, goal: Goal) -> tf.Tensor:
@@ -132,7 +132,7 @@ def _is_greedy(goal: Goal) -> bool:
 def _start(cache: Cache, goal: Goal) -> SearchState:
     """Returns the state before the first step. In a diverse search, each group takes the place of a sentence."""
     settings, batch = goal.settings, tf.shape(goal.max_lengths)[0]
-    limits = _per_group(goal.max_lengths, settings.num_groups)
+    limits = _repeat_for_groups(goal.max_lengths, settings.num_groups)
     tracked = first_tracked(goal, batch)
     beam_size = settings.beam_size // settings.num_groups
     start = search_state.start_state(cache, tracked, limits, beam_size)
@@ -164,16 +164,16 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     # A sentence that is done keeps its log-probabilities, because it may have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
     if coverage:
-        moved = search_state.gather_slots(coverage[0], parents)
-        coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], moved),)
+        parent_scores = search_state.gather_slots(coverage[0], parents)
+        coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], parent_scores),)
     best = tf.reduce_max(log_probs, axis=1) if num_groups > 1 else log_probs[:, 0]
-    limits = _per_group(goal.max_lengths, num_groups)
+    limits = _repeat_for_groups(goal.max_lengths, num_groups)
     count = finished.scores.shape[1]
     # A group that is done no longer diverts the other groups from its tokens. All groups therefore continue as if all
     # hypotheses were returned, whatever the value of num_best.
-    wanted = count if num_groups > 1 else goal.num_returned
-    wanted = min(wanted, count) if isinstance(wanted, int) else tf.minimum(wanted, count)
-    last = finished.scores[:, wanted - 1]
+    rank = count if num_groups > 1 else goal.num_returned
+    rank = min(rank, count) if isinstance(rank, int) else tf.minimum(rank, count)
+    last = finished.scores[:, rank - 1]
     done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # a bound on living scores
     if goal.settings.patience:
         num_finished += tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
@@ -211,8 +211,8 @@ def _extend(
         candidates = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
     sentences = state.open_sentences
     if num_groups > 1:
-        firsts = num_groups * sentences[:, tf.newaxis]
-        sentences = tf.reshape(firsts + tf.range(num_groups), [-1])  # --> [open * groups]
+        first_groups = num_groups * sentences[:, tf.newaxis]
+        sentences = tf.reshape(first_groups + tf.range(num_groups), [-1])  # --> [open * groups]
     defaults = Candidates(DEAD, PAD_ID, 0)
     spread = (
         search_state.spread(values, sentences, state.done, default)
@@ -256,10 +256,10 @@ def _finish(
     scores = tf.where(ends, scores, DEAD)
     lengths = tf.where(scores > DEAD, length, 0)
     new = Finished(scores, candidates.log_probs, lengths, candidates.parents)
-    joined = tf.nest.map_structure(lambda old, new: tf.concat([old, new], axis=1), finished, new)
-    scores, places = tf.math.top_k(joined.scores, finished.scores.shape[1])
-    _, *others = joined
-    return Finished(scores, *search_state.gather_slots(others, places))
+    pool = tf.nest.map_structure(lambda old, new: tf.concat([old, new], axis=1), finished, new)
+    scores, places = tf.math.top_k(pool.scores, finished.scores.shape[1])
+    _, *rest = pool
+    return Finished(scores, *search_state.gather_slots(rest, places))
 
 
 def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
@@ -271,7 +271,7 @@ def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Liv
     return Living(first.token_ids, first.log_probs), first.parents
 
 
-def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+def _repeat_for_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
     """Repeats values of sentences, [batch], for their groups, [batch * groups]."""
     return values if num_groups == 1 else tf.repeat(values, num_groups)
 
@@ -279,8 +279,8 @@ def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
 def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
     """Returns the finished hypotheses of each sentence with their tokens, or its living ones; see `result`."""
     finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
-    ended = diverse.one_ended(finished, num_groups)  # --> [batch * groups, 1]
-    limits = _per_group(goal.max_lengths, num_groups)
+    has_ended = diverse.one_ended(finished, num_groups)  # --> [batch * groups, 1]
+    limits = _repeat_for_groups(goal.max_lengths, num_groups)
     if so_far:
         limits = tf.minimum(limits, state.length)
     living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
@@ -289,18 +289,18 @@ def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
         living_scores += state.coverage_scores[0]
     if so_far:
         best_living = tf.reduce_max(living_scores, axis=1, keepdims=True)  # coverage may change the order
-        ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= best_living)
-    lengths = tf.where(ended, finished.lengths, living_lengths)
-    log_probs = tf.where(ended, finished.log_probs, living.log_probs)
-    scores = tf.where(ended, finished.scores, living_scores)
+        has_ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= best_living)
+    lengths = tf.where(has_ended, finished.lengths, living_lengths)
+    log_probs = tf.where(has_ended, finished.log_probs, living.log_probs)
+    scores = tf.where(has_ended, finished.scores, living_scores)
 
     # The history has only living hypotheses. A finished one is the tokens of its parent and an end symbol.
-    text_lengths = tf.where(ended, tf.maximum(lengths - 1, 0), lengths)
-    slots = tf.where(ended, finished.parents, tf.range(living.log_probs.shape[1]))
+    text_lengths = tf.where(has_ended, tf.maximum(lengths - 1, 0), lengths)
+    slots = tf.where(has_ended, finished.parents, tf.range(living.log_probs.shape[1]))
     history = tf.nest.map_structure(lambda steps: steps[: state.length], state.history)
     token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
-    at_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
-    token_ids = tf.where(at_end & ended[:, :, tf.newaxis], EOS_ID, token_ids)
+    is_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
+    token_ids = tf.where(is_end & has_ended[:, :, tf.newaxis], EOS_ID, token_ids)
     if num_groups == 1 and not state.coverage_scores:
         return SearchResult(token_ids, scores, log_probs, lengths)
     return _best_first(token_ids, scores, log_probs, lengths, num_groups)

@@ -59,8 +59,8 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
         log_largest_probability(logits, best_logits[:, :1], token_ids[:, :1]) - best_logits[:, :1]
     )
     log_probs, token_ids = (tf.reshape(values, [-1, beam, per_row]) for values in (log_probs, token_ids))
-    barred = (token_ids == PAD_ID) | (~may_end[:, tf.newaxis, tf.newaxis] & (token_ids == EOS_ID))
-    log_probs = tf.where(barred, DEAD, log_probs + living_log_probs[:, :, tf.newaxis])
+    is_barred = (token_ids == PAD_ID) | (~may_end[:, tf.newaxis, tf.newaxis] & (token_ids == EOS_ID))
+    log_probs = tf.where(is_barred, DEAD, log_probs + living_log_probs[:, :, tf.newaxis])
     best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
     token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
     return Candidates(best, token_ids, places // per_row)
@@ -78,13 +78,13 @@ def log_largest_probability(logits: tf.Tensor, largest: tf.Tensor, places: tf.Te
         places: int32 [rows, 1], its index.
     """
 
-    def of_few() -> tf.Tensor:
+    def from_exponentials() -> tf.Tensor:
         return -tf.math.log(tf.reduce_sum(tf.exp(logits - largest), axis=1, keepdims=True))
 
-    def of_many() -> tf.Tensor:
+    def from_softmax() -> tf.Tensor:
         return tf.math.log(tf.gather(tf.nn.softmax(logits), places, batch_dims=1))
 
-    return tf.cond(tf.size(logits) <= _FEW_LOGITS, of_few, of_many)
+    return tf.cond(tf.size(logits) <= _FEW_LOGITS, from_exponentials, from_softmax)
 
 
 def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:

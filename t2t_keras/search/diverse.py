@@ -33,18 +33,18 @@ def diverse_candidates(
     """
     num_groups, vocab = group_done.shape[1], log_probs.shape[-1]
     bias = tf.broadcast_to(bias, tf.shape(log_probs))
-    taken = tf.zeros([tf.shape(log_probs)[0], 1, vocab])
+    token_counts = tf.zeros([tf.shape(log_probs)[0], 1, vocab])
     groups = []
     parts = (tf.split(values, num_groups, axis=1) for values in (log_probs, living_log_probs, bias))
-    for group, (group_log_probs, totals, barred) in enumerate(zip(*parts, strict=True)):
-        candidates = biased_candidates(group_log_probs, totals, barred - strength * taken)
+    for group, (group_log_probs, totals, group_bias) in enumerate(zip(*parts, strict=True)):
+        candidates = biased_candidates(group_log_probs, totals, group_bias - strength * token_counts)
         groups.append(candidates)
         living = first_live_on(candidates, candidates.token_ids == EOS_ID)
         counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
-        chosen = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
-        taken += tf.reduce_sum(chosen, axis=1, keepdims=True)
-    stacked = (tf.stack(values, axis=1) for values in zip(*groups, strict=True))  # --> [open, groups, candidates]
-    return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in stacked))
+        tokens = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
+        token_counts += tf.reduce_sum(tokens, axis=1, keepdims=True)
+    arrays = (tf.stack(values, axis=1) for values in zip(*groups, strict=True))  # --> [open, groups, candidates]
+    return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in arrays))
 
 
 def together(values: tf.Tensor, num_groups: int) -> tf.Tensor:
@@ -66,14 +66,14 @@ def sentence_slots(slots: tf.Tensor, num_groups: int) -> tf.Tensor:
     if num_groups == 1:
         return slots
     group_size = slots.shape[1]
-    firsts = tf.repeat(tf.range(num_groups) * group_size, group_size)
-    return together(slots, num_groups) + firsts
+    first_slots = tf.repeat(tf.range(num_groups) * group_size, group_size)
+    return together(slots, num_groups) + first_slots
 
 
 def one_ended(finished: Finished, num_groups: int) -> tf.Tensor:
     """Whether any group of the sentence has a finished hypothesis, bool [batch * groups, 1]."""
-    ended = finished.scores[:, :1] > DEAD
+    has_ended = finished.scores[:, :1] > DEAD
     if num_groups == 1:
-        return ended
-    any_ended = tf.reduce_any(tf.reshape(ended, [-1, num_groups]), axis=1, keepdims=True)  # --> [batch, 1]
+        return has_ended
+    any_ended = tf.reduce_any(tf.reshape(has_ended, [-1, num_groups]), axis=1, keepdims=True)  # --> [batch, 1]
     return tf.repeat(any_ended, num_groups, axis=0)

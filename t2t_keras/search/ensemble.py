@@ -89,16 +89,16 @@ class Ensemble:
         searches = [
             model.start_search(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs
         ]
-        steps = [HoistedWeights().around(search.step) for search in searches]  # one each: names of weights may clash
+        steps = [HoistedWeights().wrap(search.step) for search in searches]  # one each: names of weights may clash
 
         def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
             nests = zip(cache.per_hypothesis, cache.per_sentence, cache.source, strict=True)
-            members = [Cache(cache.position, *nested, cache.coverage) for nested in nests]
+            members = [Cache(cache.position, *nest, cache.coverage) for nest in nests]
             results = [step(token_ids, member_cache) for step, member_cache in zip(steps, members, strict=True)]
             logits, caches = zip(*results, strict=True)
-            return combined_logits(logits, self.combination), _joined(caches)
+            return combined_logits(logits, self.combination), _join(caches)
 
-        return Search(step, _joined([search.cache for search in searches]))
+        return Search(step, _join([search.cache for search in searches]))
 
     def logits_and_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Attentions]:
         """Returns the combined logits, float32 [batch, target_len, vocab], and the mean attention of the members.
@@ -135,7 +135,7 @@ def _mean_attention(members: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.add_n(members) / len(members)
 
 
-def _joined(caches: Sequence[Cache]) -> Cache:
+def _join(caches: Sequence[Cache]) -> Cache:
     """Joins the caches of the members, which are all at the same position."""
     return Cache(
         position=caches[0].position,

@@ -80,8 +80,8 @@ class GreedyState(NamedTuple):
 
     def done_sentences(self) -> tf.Tensor:
         """Returns which outputs are final: bool [batch]."""
-        left = tf.fill(tf.shape(self.results.lengths), True)
-        return tf.tensor_scatter_nd_update(left, self.fixed.sentences[:, tf.newaxis], self.open.done)
+        is_done = tf.fill(tf.shape(self.results.lengths), True)
+        return tf.tensor_scatter_nd_update(is_done, self.fixed.sentences[:, tf.newaxis], self.open.done)
 
     def shapes(self) -> "GreedyState":
         """Shape invariants for `tf.while_loop`."""
@@ -120,17 +120,17 @@ def greedy_steps(
 
     Without `scored`, log-probabilities are not computed, and the steps are faster.
     """
-    until = None if steps is None else state.open.length + steps
+    limit = None if steps is None else state.open.length + steps
 
-    def goes_on(state: _Open, *_: Any) -> tf.Tensor:
+    def is_running(state: _Open, *_: Any) -> tf.Tensor:
         is_any = tf.size(state.done) > 0
-        return is_any if until is None else is_any & (state.length < until)
+        return is_any if limit is None else is_any & (state.length < limit)
 
     def rounds(state: _Open, fixed: _Fixed, results: GreedyResult) -> GreedyState:
-        state = _steps(step_fn, state, fixed, scored, until)
+        state = _steps(step_fn, state, fixed, scored, limit)
         return GreedyState(*_leave(state, fixed, results))
 
-    return GreedyState(*tf.while_loop(goes_on, rounds, state, state.shapes()))
+    return GreedyState(*tf.while_loop(is_running, rounds, state, state.shapes()))
 
 
 def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
@@ -147,12 +147,12 @@ def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> Greedy
     return results._replace(token_ids=results.token_ids[:, : state.open.length], log_probs=log_probs)
 
 
-def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool, until: tf.Tensor | None) -> _Open:
-    """Makes steps until enough sentences are done to be removed, or until outputs reach the length `until`."""
+def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool, limit: tf.Tensor | None) -> _Open:
+    """Makes steps until enough sentences are done to be removed, or until outputs reach the length `limit`."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
-        stays = ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
-        return stays if until is None else stays & (length < until)
+        is_busy = ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
+        return is_busy if limit is None else is_busy & (length < limit)
 
     def step(*values: Any) -> _Open:
         state = _Open(*values)
@@ -189,8 +189,8 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
         places = tf.argmax(values, axis=1, output_type=tf.int32)
         return tf.reduce_max(values, axis=1), tf.gather(ids, places, batch_dims=1)
 
-    barred = tf.reduce_any(is_barred(token_ids, may_end))
-    chosen, token_ids = tf.cond(barred, best_allowed, lambda: (best, token_ids))
+    any_barred = tf.reduce_any(is_barred(token_ids, may_end))
+    chosen, token_ids = tf.cond(any_barred, best_allowed, lambda: (best, token_ids))
     if not scored:
         return token_ids, chosen - best
     # log(softmax(x)) = x - max(x) + log(max(softmax(x)))
@@ -199,23 +199,23 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
 
 def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
     """Moves the outputs of sentences that are done into the results, and keeps the other sentences."""
-    gone, kept = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]  # --> [gone], [open]
-    rows = tf.gather(fixed.sentences, gone)[:, tf.newaxis]
-    texts, log_probs = tf.gather(state.texts, gone), tf.gather(state.log_probs, gone)
+    done_rows, open_rows = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]  # --> [done], [open]
+    rows = tf.gather(fixed.sentences, done_rows)[:, tf.newaxis]
+    texts, log_probs = tf.gather(state.texts, done_rows), tf.gather(state.log_probs, done_rows)
     lengths = tf.math.count_nonzero(texts, axis=1, dtype=tf.int32)
-    possible = tf.math.is_finite(log_probs)
-    log_probs, lengths = tf.where(possible, log_probs, DEAD), tf.where(possible, lengths, 0)
+    is_finite = tf.math.is_finite(log_probs)
+    log_probs, lengths = tf.where(is_finite, log_probs, DEAD), tf.where(is_finite, lengths, 0)
     texts = tf.where(tf.range(state.length) < lengths[:, tf.newaxis], texts, PAD_ID)
     texts = tf.pad(texts, [[0, 0], [0, tf.shape(results.token_ids)[1] - state.length]])
     results = GreedyResult(
         *(
-            tf.tensor_scatter_nd_update(before, rows, values)
-            for before, values in zip(results, (texts, log_probs, lengths), strict=True)
+            tf.tensor_scatter_nd_update(result, rows, values)
+            for result, values in zip(results, (texts, log_probs, lengths), strict=True)
         )
     )
 
     def keep(values: Any) -> Any:
-        return tf.nest.map_structure(lambda value: tf.gather(value, kept) if value.shape.rank else value, values)
+        return tf.nest.map_structure(lambda value: tf.gather(value, open_rows) if value.shape.rank else value, values)
 
     return keep(state), keep(fixed), results
 

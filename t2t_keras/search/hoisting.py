@@ -27,7 +27,7 @@ class HoistedWeights(ReadyWeights):
                 self._tensors[name] = make()
         return self._tensors[name]
 
-    def around(self, step: StepFunction) -> StepFunction:
+    def wrap(self, step: StepFunction) -> StepFunction:
         """Wraps a step function so that this object computes the tensors that depend only on weights."""
 
         def hoisting_step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:

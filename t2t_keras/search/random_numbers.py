@@ -27,8 +27,8 @@ def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Te
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
             x = (x + y) & _MASK
-            turned = y * 2**rotation  # at most 61 bits
-            y = ((turned & _MASK) | tf.bitwise.right_shift(y, tf.constant(32 - rotation, tf.int64))) ^ x
+            product = y * 2**rotation  # at most 61 bits
+            y = ((product & _MASK) | tf.bitwise.right_shift(y, tf.constant(32 - rotation, tf.int64))) ^ x
         x = (x + key[(block + 1) % 3]) & _MASK
         y = (y + key[(block + 2) % 3] + block + 1) & _MASK
     return x, y
@@ -54,11 +54,11 @@ def sentence_keys(seed: int | tf.Tensor, source_ids: tf.Tensor) -> tf.Tensor:
         seed_words = (_word(column), _word(tf.bitwise.right_shift(column, tf.constant(32, tf.int64))))
     else:
         seed_words = (tf.constant(seed & _MASK, tf.int64), tf.constant((seed >> 32) & _MASK, tf.int64))
-    # A sum ignores order, so each token is first scrambled together with its position.
-    scrambled = threefry(seed_words, (source_ids, tf.range(tf.shape(source_ids)[1])))
-    inside = tf.cast(source_ids != PAD_ID, tf.int64)
-    sums = tuple(tf.reduce_sum(word * inside, axis=1) for word in scrambled)  # --> [batch]
-    length = tf.reduce_sum(inside, axis=1)
+    # A sum ignores order, so each token is first hashed together with its position.
+    token_words = threefry(seed_words, (source_ids, tf.range(tf.shape(source_ids)[1])))
+    is_token = tf.cast(source_ids != PAD_ID, tf.int64)
+    sums = tuple(tf.reduce_sum(word * is_token, axis=1) for word in token_words)  # --> [batch]
+    length = tf.reduce_sum(is_token, axis=1)
     words = tf.stack(threefry(sums, (length, tf.zeros_like(length))), axis=1)  # --> [batch, 2]
     return tf.cast(tf.where(words > 0x7FFFFFFF, words - (_MASK + 1), words), tf.int32)
 

@@ -70,13 +70,13 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
     start = search_state.start_state(cache, tracked, max_lengths, num_samples)
     start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
     state = search_state.make_steps(lambda length, done, *_: ~tf.reduce_all(done), step, start)
-    log_probs, ended = state.living.log_probs, state.finished.lengths
-    lengths = tf.where(ended > 0, ended, tf.maximum(max_lengths, 0)[:, tf.newaxis])
+    log_probs, end_lengths = state.living.log_probs, state.finished.lengths
+    lengths = tf.where(end_lengths > 0, end_lengths, tf.maximum(max_lengths, 0)[:, tf.newaxis])
     lengths = tf.where(log_probs > DEAD, lengths, 0)
     token_ids = search_state.steps_last(state.history.token_ids[: state.length])  # --> [batch, samples, length]
     token_ids = tf.where(tf.range(state.length) < lengths[:, :, tf.newaxis], token_ids, PAD_ID)
-    found = SearchResult(token_ids, goal.score(log_probs, lengths), log_probs, lengths)
-    return SearchResult(*(values[:, : goal.num_returned] for values in found))
+    results = SearchResult(token_ids, goal.score(log_probs, lengths), log_probs, lengths)
+    return SearchResult(*(values[:, : goal.num_returned] for values in results))
 
 
 def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.Tensor:
@@ -88,16 +88,16 @@ def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.T
     """
     token_ids = None
     if settings.top_k or settings.top_p < 1:
-        kept = min(settings.top_k or logits.shape[-1], logits.shape[-1])
-        logits, token_ids = tf.math.top_k(logits, kept)  # --> [..., kept]
+        count = min(settings.top_k or logits.shape[-1], logits.shape[-1])
+        logits, token_ids = tf.math.top_k(logits, count)  # --> [..., count]
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     masses = tf.exp((logits - largest) / settings.temperature)
     if settings.top_p < 1:
-        below = tf.cumsum(masses, axis=-1)
-        masses = tf.where(below - masses < settings.top_p * below[..., -1:], masses, 0.0)
-    drawn, places = _place_in_cube(masses, uniforms)
+        cumulative = tf.cumsum(masses, axis=-1)
+        masses = tf.where(cumulative - masses < settings.top_p * cumulative[..., -1:], masses, 0.0)
+    is_drawn, places = _place_in_cube(masses, uniforms)
     chosen = places if token_ids is None else tf.gather(token_ids, places, batch_dims=token_ids.shape.rank - 1)
-    return tf.where(drawn, chosen, PAD_ID)
+    return tf.where(is_drawn, chosen, PAD_ID)
 
 
 def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -110,13 +110,13 @@ def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, t
     side += side**_AXES < count
     masses = tf.pad(masses, [[0, 0]] * leading + [[0, side**_AXES - count]])
     cube = tf.reshape(masses, tf.concat([tf.shape(masses)[:-1], [side] * _AXES], axis=0))  # --> [..., side, side, side]
-    drawn, places = True, 0
+    is_drawn, places = True, 0
     for axis in range(_AXES):
         inner = list(range(leading + 1, cube.shape.rank))
         hits, coordinate = _coordinate(tf.reduce_sum(cube, axis=inner), uniforms[..., axis])
-        drawn, places = drawn & hits, places * side + coordinate
+        is_drawn, places = is_drawn & hits, places * side + coordinate
         cube = tf.gather(cube, coordinate, batch_dims=leading)  # --> one axis less
-    return drawn, places
+    return is_drawn, places
 
 
 def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -124,9 +124,9 @@ def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.T
 
     Returns whether any mass is positive, bool [...], and the index, int32 [...].
     """
-    below = tf.cumsum(masses, axis=-1)
-    wanted = uniforms[..., tf.newaxis] * below[..., -1:] * _ALMOST_ONE
-    hits = (below > wanted) & (masses > 0)
+    cumulative = tf.cumsum(masses, axis=-1)
+    threshold = uniforms[..., tf.newaxis] * cumulative[..., -1:] * _ALMOST_ONE
+    hits = (cumulative > threshold) & (masses > 0)
     return tf.reduce_any(hits, axis=-1), tf.argmax(hits, axis=-1, output_type=tf.int32)
 
 
@@ -135,19 +135,19 @@ def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max
 
     The caches of `state` must already include this step.
     """
-    length, ended = state.length + 1, state.finished.lengths
+    length, end_lengths = state.length + 1, state.finished.lengths
     token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
     log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)
-    goes_on = ~state.done[:, tf.newaxis] & (ended == 0) & (state.living.log_probs > DEAD)
-    totals = tf.where(goes_on, state.living.log_probs + log_probs, state.living.log_probs)
-    ended = tf.where(goes_on & (token_ids == EOS_ID), length, ended)
-    over = tf.reduce_all((ended > 0) | ~(totals > DEAD), axis=1)
+    is_active = ~state.done[:, tf.newaxis] & (end_lengths == 0) & (state.living.log_probs > DEAD)
+    totals = tf.where(is_active, state.living.log_probs + log_probs, state.living.log_probs)
+    end_lengths = tf.where(is_active & (token_ids == EOS_ID), length, end_lengths)
+    is_over = tf.reduce_all((end_lengths > 0) | ~(totals > DEAD), axis=1)
     place = tf.reshape(state.length, [1, 1])
     history = tf.tensor_scatter_nd_update(state.history.token_ids, place, token_ids[tf.newaxis])
     return state._replace(
         length=length,
-        done=state.done | over | (length >= max_lengths),
+        done=state.done | is_over | (length >= max_lengths),
         living=Living(token_ids, totals),
-        finished=state.finished._replace(lengths=ended),
+        finished=state.finished._replace(lengths=end_lengths),
         history=state.history._replace(token_ids=history),
     )

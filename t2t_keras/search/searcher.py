@@ -33,8 +33,8 @@ def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
 
     They are the source lengths times the factor, rounded up, plus the offset.
     """
-    scaled = tf.math.ceil(config.max_length_factor * tf.cast(source_lengths, tf.float32))
-    return tf.cast(scaled, tf.int32) + config.max_length_offset
+    limits = tf.math.ceil(config.max_length_factor * tf.cast(source_lengths, tf.float32))
+    return tf.cast(limits, tf.int32) + config.max_length_offset
 
 
 def wanted(config: DecodeConfig) -> frozenset[str]:
@@ -69,8 +69,8 @@ class Searcher:
         continuations: Sequence[int] = (),
     ) -> None:
         self._model, self._config, self._form, self._continuations = model, config, form, continuations
-        self._wanted = wanted(config)
-        if missing := self._wanted - model.offers:
+        self._abilities = wanted(config)
+        if missing := self._abilities - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
             settings = ", ".join(names[name] for name in sorted(missing))
             raise InputError(f"{settings}: the model does not offer {' and '.join(sorted(missing))}; leave it out")
@@ -125,7 +125,7 @@ class Searcher:
 
     def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
         """Returns the state before the first step of a search for the best hypothesis; not compiled, like `sample`."""
-        search = self._begun(source_ids, self._model.encode(source_ids))
+        search = self._start_search(source_ids, self._model.encode(source_ids))
         return beam.start(search.cache, self._goal(source_ids, num_best=1))
 
     def advance(
@@ -143,11 +143,11 @@ class Searcher:
             [batch]. A final hypothesis is the one that a search with `only_best` returns.
         """
         goal = self._goal(source_ids, num_best=1)
-        search = self._begun(source_ids, self._unread_memory())
+        search = self._start_search(source_ids, self._placeholder_memory())
         state = beam.make_steps(search.step, state, goal, steps)
         return state, beam.result(state, goal, so_far=True), beam.done_sentences(state, goal)
 
-    def _unread_memory(self) -> Any:
+    def _placeholder_memory(self) -> Any:
         """Returns zeros in the structure of a memory, because steps read a sentence only from their cache."""
         encode = tf.function(self._model.encode, autograph=False)
         form = encode.get_concrete_function(tf.TensorSpec([None, None], tf.int32)).structured_outputs
@@ -159,8 +159,8 @@ class Searcher:
 
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
         def search(source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
-            given = dict(zip([OPTIONS[name] for name in kind], options, strict=True))
-            return self._search(source_ids, scored, 1 if only_best else None, given)
+            arguments = dict(zip([OPTIONS[name] for name in kind], options, strict=True))
+            return self._search(source_ids, scored, 1 if only_best else None, arguments)
 
         shapes = [[None] * rank for rank in (2, *(RANKS[OPTIONS[name]] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
@@ -175,20 +175,20 @@ class Searcher:
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
         config, goal = self._config, self._goal(source_ids, num_best, scored, **options)
-        search = self._begun(source_ids, self._model.encode(source_ids))
+        search = self._start_search(source_ids, self._model.encode(source_ids))
         if config.sampling:
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
             return sample(search.step, search.cache, goal, keys)
         return beam_search(search.step, search.cache, goal)
 
-    def _begun(self, source_ids: tf.Tensor, memory: Any) -> Search:
-        search = self._model.start_search(source_ids, memory, self._config.beam_size, wanted=self._wanted)
-        return search._replace(step=HoistedWeights().around(search.step))
+    def _start_search(self, source_ids: tf.Tensor, memory: Any) -> Search:
+        search = self._model.start_search(source_ids, memory, self._config.beam_size, wanted=self._abilities)
+        return search._replace(step=HoistedWeights().wrap(search.step))
 
     def _goal(
         self, source_ids: tf.Tensor, num_best: int | tf.Tensor | None, scored: bool = True, **options: tf.Tensor
     ) -> Goal:
-        min_lengths, max_lengths, prefixes = self._held_to(source_ids, options.pop("prefixes", None))
+        min_lengths, max_lengths, prefixes = self._lengths_and_prefixes(source_ids, options.pop("prefixes", None))
         return Goal(
             self._config,
             max_lengths,
@@ -202,7 +202,7 @@ class Searcher:
             **options,
         )
 
-    def _held_to(
+    def _lengths_and_prefixes(
         self, source_ids: tf.Tensor, prefixes: tf.Tensor | None
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Returns the lengths and prefixes that restrict each output.
@@ -223,15 +223,15 @@ def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = Fal
     Each phrase is padded at the end or, with `at_front`, at the front.
     """
     flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
-    return _shared_out(flat[1:, ::-1] if at_front else flat[1:], rows)
+    return _share_out(flat[1:, ::-1] if at_front else flat[1:], rows)
 
 
 def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.ndarray:
     """Pads the constraints of sentences, lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
-    return _shared_out(padded_phrases([phrases for row in rows for phrases in row]), rows)
+    return _share_out(padded_phrases([phrases for row in rows for phrases in row]), rows)
 
 
-def _shared_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
+def _share_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
     """Splits [all, ...] into rows with the lengths of `rows`, padded at the end: int32 [rows, longest, ...]."""
     array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
     place = 0

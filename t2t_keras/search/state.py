@@ -190,9 +190,9 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
 
 
 def make_steps(
-    goes_on: Callable[..., tf.Tensor], step: Callable[..., SearchState], state: SearchState, num_groups: int = 1
+    is_running: Callable[..., tf.Tensor], step: Callable[..., SearchState], state: SearchState, num_groups: int = 1
 ) -> SearchState:
-    """Computes `tf.while_loop(goes_on, step, state)`, removing sentences that are done on the way.
+    """Computes `tf.while_loop(is_running, step, state)`, removing sentences that are done on the way.
 
     Two loops are nested, as in a greedy search. The inner loop makes steps, and the outer loop removes sentences that
     are done. Removing sentences copies the whole state, so it is not part of a step. In a diverse search, each group
@@ -204,19 +204,19 @@ def make_steps(
         return ~tf.gather(sentences_done(state.done, num_groups), state.open_sentences)  # --> [open]
 
     def busy(*values: Any) -> tf.Tensor:
-        still_open = is_open(SearchState(*values))
-        num_done = tf.size(still_open) - tf.math.count_nonzero(still_open, dtype=tf.int32)
-        return goes_on(*values) & ~is_time_to_leave(num_done, tf.size(still_open))
+        open_flags = is_open(SearchState(*values))
+        num_done = tf.size(open_flags) - tf.math.count_nonzero(open_flags, dtype=tf.int32)
+        return is_running(*values) & ~is_time_to_leave(num_done, tf.size(open_flags))
 
-    def one_round(*values: Any) -> SearchState:
+    def run_round(*values: Any) -> SearchState:
         state = SearchState(*tf.while_loop(busy, step, SearchState(*values), shapes))
         places = tf.where(is_open(state))[:, 0]  # --> [open]
-        kept = (state.open_sentences, state.cache._replace(position=()), state.tracked)
-        sentences, cache, tracked = tf.nest.map_structure(lambda value: tf.gather(value, places), kept)
+        tensors = (state.open_sentences, state.cache._replace(position=()), state.tracked)
+        sentences, cache, tracked = tf.nest.map_structure(lambda value: tf.gather(value, places), tensors)
         cache = cache._replace(position=state.cache.position)
         return state._replace(open_sentences=sentences, cache=cache, tracked=tracked)
 
-    return SearchState(*tf.while_loop(goes_on, one_round, state, shapes))
+    return SearchState(*tf.while_loop(is_running, run_round, state, shapes))
 
 
 def sentences_done(done: tf.Tensor, num_groups: int) -> tf.Tensor:
@@ -246,11 +246,11 @@ def trace_back(history: History, slots: tf.Tensor, lengths: tf.Tensor) -> tf.Ten
     """
 
     def body(step: tf.Tensor, slots: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        inside = step < lengths
+        is_inside = step < lengths
         tokens, parents = gather_slots((history.token_ids[step], history.parents[step]), slots)
-        tokens = tf.where(inside, tokens, 0)
+        tokens = tf.where(is_inside, tokens, 0)
         texts = tf.tensor_scatter_nd_update(texts, tf.reshape(step, [1, 1]), tokens[tf.newaxis])
-        return step - 1, tf.where(inside, parents, slots), texts
+        return step - 1, tf.where(is_inside, parents, slots), texts
 
     last = tf.shape(history.token_ids)[0] - 1
     texts = tf.zeros_like(history.token_ids)

@@ -31,7 +31,7 @@ def test_a_tensor_is_made_once_in_the_graph_around_the_loop():
 
     @tf.function(autograph=False)
     def search():
-        hoisted = HoistedWeights().around(step)
+        hoisted = HoistedWeights().wrap(step)
         return tf.while_loop(lambda count, *_: count < 3, lambda count, *state: (count + 1, *hoisted(*state)), START)
 
     assert [float(each) for each in search()] == [3, 19, 20]

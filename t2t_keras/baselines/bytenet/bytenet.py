@@ -96,7 +96,7 @@ class ByteNet(EncoderDecoder):
         zeros = ops.zeros((ops.shape(target)[0], ops.shape(target)[1], self.config.d_model), memory.dtype)
         memory = ops.concatenate([memory, zeros], axis=1)[:, : ops.shape(target)[1]]  # [batch, target_len, d_model]
         x = ops.concatenate([self.embedded_targets(target), memory], axis=-1)  # --> [batch, target_len, 2 d_model]
-        x = self._stacked(self.decoder_layers, x, None, seed, training)
+        x = self._apply_blocks(self.decoder_layers, x, None, seed, training)
         return States(self.decoder_readout(ops.relu(self.decoder_norm(x))), ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
@@ -106,17 +106,17 @@ class ByteNet(EncoderDecoder):
         """
         self.ensure_built()
         batch, length = ops.shape(source)[:2]
-        unfolded = self.config.unfolded_length(length)
+        unfolded_len = self.config.unfolded_length(length)
         tokens = ops.cast(ops.count_nonzero(source, axis=1), "int32")
-        is_position = ops.arange(unfolded, dtype="int32") < self.config.unfolded_length(tokens)[:, None]
-        source = ops.concatenate([source, ops.zeros((batch, unfolded - length), source.dtype)], axis=1)
+        is_position = ops.arange(unfolded_len, dtype="int32") < self.config.unfolded_length(tokens)[:, None]
+        source = ops.concatenate([source, ops.zeros((batch, unfolded_len - length), source.dtype)], axis=1)
         x = self.source_embedding(source)  # --> [batch, unfolded_len, 2 d_model]
         x = ops.where(ops.equal(source, 0)[..., None], ops.cast(self.unfolding, x.dtype), x)
-        x = self._stacked(self.encoder_layers, x, is_position, seed, training)
+        x = self._apply_blocks(self.encoder_layers, x, is_position, seed, training)
         memory = self.encoder_readout(ops.relu(self.encoder_norm(x)))
         return memory * ops.cast(is_position, memory.dtype)[..., None]  # --> [batch, unfolded_len, d_model]
 
-    def _stacked(
+    def _apply_blocks(
         self,
         blocks: Iterable[DilatedBlock],
         x: Tensor,

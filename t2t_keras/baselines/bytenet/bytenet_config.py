@@ -104,9 +104,9 @@ class ByteNetConfig(ModelConfig):
     def kept_activations(self, length: int) -> Activations:
         """Counts the inputs of all products and normalisations of each block."""
         blocks = self.num_encoder_layers * self.unfolded_length(length) // length + self.num_decoder_layers
-        dropped = 2 if self.dropout_rate else 0  # the mask
+        dropout = 2 if self.dropout_rate else 0  # the mask
         return Activations(
-            computed=blocks * (4 + self.kernel_size + dropped) * self.d_model, float32=blocks * 4 * self.d_model
+            computed=blocks * (4 + self.kernel_size + dropout) * self.d_model, float32=blocks * 4 * self.d_model
         )
 
     def sizes(self) -> dict[str, str]:

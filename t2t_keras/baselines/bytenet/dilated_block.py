@@ -117,8 +117,8 @@ class DilatedBlockStep:
         pasts = []
 
         def dilated(x: Tensor) -> Tensor:
-            outputs, later = self._dilated(x, past)
-            pasts.append(later)
+            outputs, next_past = self._dilated(x, past)
+            pasts.append(next_past)
             return outputs
 
         return inputs + self._layer.connected(inputs, self._narrowing, dilated, self._widening), pasts[0]

@@ -62,8 +62,8 @@ class ConvS2SConfig(ModelConfig):
                     f"model.{name} must list blocks as number x width x kernel size, for example 4x256x3,2x512x1, "
                     f"got {getattr(self, name)!r}"
                 )
-        if even := [block.kernel_size for block in self.encoder_blocks() if block.kernel_size % 2 == 0]:
-            raise InputError(f"model.encoder_layers must have odd kernel sizes, got {even[0]}")
+        if even_sizes := [block.kernel_size for block in self.encoder_blocks() if block.kernel_size % 2 == 0]:
+            raise InputError(f"model.encoder_layers must have odd kernel sizes, got {even_sizes[0]}")
         if self.tie_embeddings and self.output_width() != self.d_model:
             raise InputError(
                 f"model.tie_embeddings needs model.d_output to be model.d_model={self.d_model}, got {self.d_output}; "

@@ -86,7 +86,7 @@ class MoERNN(EncoderDecoder):
             memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
         x, _ = self._attended(inputs, memory, fold_in(seed, 1), training)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
-            hidden = self._above(x, target, fold_in(seed, 2), training, skip_padding)
+            hidden = self._upper_outputs(x, target, fold_in(seed, 2), training, skip_padding)
         tokens = ops.cast(ops.count_nonzero(target, axis=1), "float32")  # --> [batch]
         return States(hidden, ops.sum(tokens * (source_losses.total() + target_losses.total())))
 
@@ -100,7 +100,7 @@ class MoERNN(EncoderDecoder):
         x = embedded
         for number, layer in enumerate((self.forward_layer, self.backward_layer), start=1):
             x = x + self.dropout(layer(embedded, is_token), seed=fold_in(seed, number), training=training)
-        x = self._mixed(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
+        x = self._add_experts(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
         for number, layer in enumerate(self.encoder_layers, start=4):
             x = x + self.dropout(layer(x, is_token), seed=fold_in(seed, number), training=training)
         return x
@@ -116,7 +116,7 @@ class MoERNN(EncoderDecoder):
         hidden, _ = self.bottom(x, memory, self.source_bias(inputs["source"]))
         return x + self.dropout(hidden, seed=fold_in(seed, 1), training=training), hidden
 
-    def _above(
+    def _upper_outputs(
         self,
         x: Tensor,
         target: Tensor,
@@ -125,12 +125,12 @@ class MoERNN(EncoderDecoder):
         skip_padding: bool = False,
     ) -> Tensor:
         """Returns the decoder's outputs, given the outputs of its first layer."""
-        x = self._mixed(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
+        x = self._add_experts(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
         for number, layer in enumerate(self.decoder_layers, start=1):
             x = x + self.dropout(layer(x), seed=fold_in(seed, number), training=training)
         return x
 
-    def _mixed(
+    def _add_experts(
         self,
         experts: MixtureOfExperts | None,
         x: Tensor,
@@ -150,7 +150,7 @@ class MoERNN(EncoderDecoder):
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         memory = self.encode(inputs["source"])
         x, bottom = self._attended(inputs, memory, None, False)
-        hidden = self._above(x, inputs["target"])
+        hidden = self._upper_outputs(x, inputs["target"])
         cross = self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
         cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
         return self.logits(hidden), Attentions.cross_only(cross)
@@ -164,34 +164,36 @@ class MoERNN(EncoderDecoder):
         self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
         dtype, logits_of = self.step_products(wanted)
-        bottom, *above = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
+        bottom, *upper = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-            (first, *others), recalled = cache.per_hypothesis, cache.source
+            (first, *upper_states), memories = cache.per_hypothesis, cache.source
             batch, d_model = ops.shape(first.hidden)[0], self.config.d_model
             x = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, d_model))
-            context, attention = self.bottom.attention(first.hidden, *recalled)  # --> [batch, beam, d_model]
-            after = [bottom(bottom.gates(ops.concatenate([x, context], axis=-1)), first)]
-            x = x + after[0].hidden
+            context, attention = self.bottom.attention(first.hidden, *memories)  # --> [batch, beam, d_model]
+            new_states = [bottom(bottom.gates(ops.concatenate([x, context], axis=-1)), first)]
+            x = x + new_states[0].hidden
             if self.decoder_experts is not None:
                 rows = ops.arange(batch * beam_size, dtype="int32")  # all rows; allows data-dependent shapes
                 with ProductDtype(dtype):
                     x = x + ops.sigmoid(self.decoder_experts(x, token_rows=rows, training=False))
-            for lstm, state in zip(above, others, strict=True):
-                after.append(lstm(lstm.gates(x), state))
-                x = x + after[-1].hidden
+            for lstm, state in zip(upper, upper_states, strict=True):
+                new_states.append(lstm(lstm.gates(x), state))
+                x = x + new_states[-1].hidden
             hidden = ops.reshape(x, (batch * beam_size, d_model))
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
-            return logits_of(hidden), Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
+            return logits_of(hidden), Cache(
+                cache.position + 1, tuple(new_states), cache.per_sentence, memories, coverage
+            )
 
         rows = (ops.shape(source)[0], beam_size)
-        nothing = LSTMState(
+        zeros = LSTMState(
             ops.zeros((*rows, self.config.d_model), self.compute_dtype),
             ops.zeros((*rows, self.config.num_units), "float32"),
         )
-        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
+        memories = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
         coverage = first_coverage(source, beam_size, wanted)
-        states = (nothing,) * (1 + len(above))
-        return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
+        states = (zeros,) * (1 + len(upper))
+        return Search(step, Cache(ops.zeros((), "int32"), states, (), memories, coverage))

@@ -86,13 +86,13 @@ class MoERNNConfig(ModelConfig):
     def kept_activations(self, length: int) -> Activations:
         """Counts gates, cells, outputs and inputs of every layer, token-expert pairs, and the attention."""
         layers = self.num_encoder_layers + self.num_decoder_layers
-        lstms, of_gates = layers * (self.num_units + 4 * self.d_model), layers * 5 * self.num_units  # and cells
+        lstms, lstm_gates = layers * (self.num_units + 4 * self.d_model), layers * 5 * self.num_units  # and cells
         experts = gates = 0
         if self.num_experts:
             experts = 2 * (4 * self.d_model + self.experts_per_token * (4 * self.d_model + self.d_expert))
             gates = 2 * 8 * self.num_experts
         attention = 2 * length + 3 * self.d_attention + self.d_model
-        return Activations(computed=lstms + experts + attention, float32=of_gates + gates)
+        return Activations(computed=lstms + experts + attention, float32=lstm_gates + gates)
 
     def _lstm_matrices(self) -> int:
         """Counts the weights of one layer with inputs of d_model, projection included."""

@@ -59,7 +59,7 @@ class LSTM(Layer):
         self.width = projection or units
 
     def build(self, inputs_shape: tuple) -> None:
-        def forgetting_little(shape: tuple, dtype: Any = None) -> Tensor:
+        def initialise_bias(shape: tuple, dtype: Any = None) -> Tensor:
             """Initialises the biases of the forget gate to 1 and all others to 0 (Jozefowicz et al., 2015)."""
             is_forget = ops.equal(ops.arange(shape[0]) // self.units, 1)
             return ops.cast(is_forget, dtype)
@@ -68,7 +68,7 @@ class LSTM(Layer):
         self.recurrent_kernel = self.add_weight(
             shape=(self.width, 4 * self.units), initializer="orthogonal", name="recurrent_kernel"
         )
-        self.bias = self.add_weight(shape=(4 * self.units,), initializer=forgetting_little, name="bias")
+        self.bias = self.add_weight(shape=(4 * self.units,), initializer=initialise_bias, name="bias")
         self.projection_kernel = None
         if self.projection:
             self.projection_kernel = self.add_weight(shape=(self.units, self.projection), name="projection_kernel")
@@ -155,7 +155,7 @@ class AttentiveLSTM(Layer):
 
     def recur(self, gates: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Returns the call's result, given the result of `gates`, float [batch, length, 4 units]."""
-        keys, width, after = self.attention.keys(memory), self.lstm.width, self.lstm.width + self.units
+        keys, width, cell_end = self.attention.keys(memory), self.lstm.width, self.lstm.width + self.units
         kernel = ops.convert_to_tensor(self.lstm.kernel)
         recurrent = ops.concatenate([kernel[self.d_in :], self.lstm.recurrent_kernel], axis=0)
 
@@ -164,28 +164,28 @@ class AttentiveLSTM(Layer):
             context, _ = self.attention(hidden[:, None], memory, keys, bias)
             return ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + width]
 
-        def step(state: Tensor, recalled: Tensor, x: Tensor) -> Tensor:
-            hidden, cell = lstm_step(x, state[:, width:after])
-            parts = self.lstm.projected(hidden), cell, recalled[:, : memory.shape[-1]]
+        def step(state: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+            hidden, cell = lstm_step(x, state[:, width:cell_end])
+            parts = self.lstm.projected(hidden), cell, rows[:, : memory.shape[-1]]
             return ops.concatenate([ops.cast(part, "float32") for part in parts], axis=-1)
 
-        def all_read(states: Tensor) -> Tensor:
-            return ops.concatenate([states[..., after:], _shifted(states[..., :width])], axis=-1)
+        def read_all(states: Tensor) -> Tensor:
+            return ops.concatenate([states[..., cell_end:], _shift(states[..., :width])], axis=-1)
 
-        start = ops.zeros((ops.shape(gates)[0], after + memory.shape[-1]), "float32")
-        states = kernels.recurrent_scan(read, step, start, gates, recurrent, all_read)
-        return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., after:], gates.dtype)
+        start = ops.zeros((ops.shape(gates)[0], cell_end + memory.shape[-1]), "float32")
+        states = kernels.recurrent_scan(read, step, start, gates, recurrent, read_all)
+        return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., cell_end:], gates.dtype)
 
     def attended(self, hidden: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
         """Returns the attention weights, float32 [batch, length, source_len], given the call's hidden states."""
-        weights = self.attention.attention_weights(_shifted(hidden), self.attention.keys(memory), bias)
+        weights = self.attention.attention_weights(_shift(hidden), self.attention.keys(memory), bias)
         return ops.cast(weights, "float32")
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
         return (*inputs_shape[:-1], self.lstm.width), (*inputs_shape[:-1], memory_shape[-1])
 
 
-def _shifted(hidden: Tensor) -> Tensor:
+def _shift(hidden: Tensor) -> Tensor:
     """Returns the hidden state before each position, zero before the first: [batch, length, width]."""
     return ops.pad(hidden, ((0, 0), (1, 0), (0, 0)))[:, :-1]
 

@@ -60,7 +60,7 @@ class RNNAttention(EncoderDecoder):
 
     def __init__(self, config: RNNAttentionConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        dtype, (columns, above, decoder) = self.dtype_policy, config.layer_inputs()
+        dtype, (columns, encoder, decoder) = self.dtype_policy, config.layer_inputs()
 
         def layer(name: str, reverse: bool = False) -> LSTM:
             return LSTM(config.num_units, reverse=reverse, name=name, dtype=dtype)
@@ -69,7 +69,7 @@ class RNNAttention(EncoderDecoder):
             [layer(f"encoder_{name}_{index + 1}", reverse=index % 2 == first) for index in range(len(column))]
             for name, first, column in zip(("forward", "backward"), (1, 0), columns, strict=True)
         ]
-        self.encoder_layers = [layer(f"encoder_{index + 2}") for index in range(len(above))]
+        self.encoder_layers = [layer(f"encoder_{index + 2}") for index in range(len(encoder))]
         self.memory_projection = self._projection("memory_projection", config.d_memory) if config.d_memory else None
         self.bottom = AttentiveLSTM(config.num_units, config.d_attention, name="decoder_1", dtype=dtype)
         self.decoder_layers = [layer(f"decoder_{index + 2}") for index in range(len(decoder) - 1)]
@@ -78,9 +78,9 @@ class RNNAttention(EncoderDecoder):
 
     def build_layers(self) -> None:
         config = self.config
-        columns, above, decoder = config.layer_inputs()
+        columns, encoder, decoder = config.layer_inputs()
         stacks = zip(
-            [*self.columns, self.encoder_layers, self.decoder_layers], [*columns, above, decoder[1:]], strict=True
+            [*self.columns, self.encoder_layers, self.decoder_layers], [*columns, encoder, decoder[1:]], strict=True
         )
         for layers, widths in stacks:
             for layer, width in zip(layers, widths, strict=True):
@@ -108,19 +108,19 @@ class RNNAttention(EncoderDecoder):
         self.ensure_built()
         is_token = ops.not_equal(source, 0)
 
-        def stacked(layers: list[LSTM], x: LayerOutputs, first: int, seed: Tensor | None) -> LayerOutputs:
+        def apply_layers(layers: list[LSTM], x: LayerOutputs, first: int, seed: Tensor | None) -> LayerOutputs:
             for number, layer in enumerate(layers, start=first):
                 gates = layer.gates(self._inputs(x, fold_in(seed, number), training))
                 x = self._outputs(number, x, layer.recur(gates, is_token), gates)
             return x
 
         embedded = LayerOutputs(self.source_embedding(source))
-        left, right = (stacked(column, embedded, 1, fold_in(seed, i)) for i, column in enumerate(self.columns))
+        left, right = (apply_layers(column, embedded, 1, fold_in(seed, i)) for i, column in enumerate(self.columns))
         hidden = ops.concatenate([left.hidden, right.hidden], axis=-1)  # --> [batch, source_len, 2 units]
         forwarded = None
         if left.forwarded is not None:
             forwarded = ops.concatenate([left.forwarded, right.forwarded], axis=-1)
-        top = stacked(self.encoder_layers, LayerOutputs(hidden, forwarded), 2, fold_in(seed, 2))
+        top = apply_layers(self.encoder_layers, LayerOutputs(hidden, forwarded), 2, fold_in(seed, 2))
         memory = self._inputs(top)  # --> [batch, source_len, encoded_width]
         return memory if self.memory_projection is None else self.memory_projection(memory)
 
@@ -151,7 +151,7 @@ class RNNAttention(EncoderDecoder):
         bottom = x.hidden
         for number, layer in enumerate(self.decoder_layers, start=2):
             inputs_of_layer = self._inputs(x, fold_in(seed, number), training)
-            gates = layer.gates(self._with_context(number, inputs_of_layer, context))
+            gates = layer.gates(self._add_context(number, inputs_of_layer, context))
             x = self._outputs(number, x, layer.recur(gates), gates)
         return self._read(x, context, fold_in(seed, 0), training), bottom
 
@@ -174,52 +174,54 @@ class RNNAttention(EncoderDecoder):
         steps = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-            states, recalled = cache.per_hypothesis, cache.source
+            states, memories = cache.per_hypothesis, cache.source
             batch = ops.shape(states[0].hidden)[0]
             embedded = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, self.config.d_model))
-            context, attention = self.bottom.attention(states[0].hidden, *recalled)  # --> [batch, beam, memory_width]
-            x, after = LayerOutputs(embedded), []
+            context, attention = self.bottom.attention(states[0].hidden, *memories)  # --> [batch, beam, memory_width]
+            x, new_states = LayerOutputs(embedded), []
             for number, (lstm, state) in enumerate(zip(steps, states, strict=True), start=1):
-                gates = lstm.gates(self._with_context(number, self._inputs(x), context))
-                after.append(lstm(gates, state))
-                x = self._outputs(number, x, after[-1].hidden, gates)  # --> [batch, beam, units]
+                gates = lstm.gates(self._add_context(number, self._inputs(x), context))
+                new_states.append(lstm(gates, state))
+                x = self._outputs(number, x, new_states[-1].hidden, gates)  # --> [batch, beam, units]
             hidden = ops.reshape(self._read(x, context), (batch * beam_size, self.config.d_model))
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
-            return logits_of(hidden), Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
+            return logits_of(hidden), Cache(
+                cache.position + 1, tuple(new_states), cache.per_sentence, memories, coverage
+            )
 
         shape = (ops.shape(source)[0], beam_size, self.config.num_units)
-        nothing = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
-        states = (nothing,) * len(steps)
-        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
+        zeros = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
+        states = (zeros,) * len(steps)
+        memories = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
         coverage = first_coverage(source, beam_size, wanted)
-        return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
+        return Search(step, Cache(ops.zeros((), "int32"), states, (), memories, coverage))
 
-    def _inputs(self, below: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
-        """Returns the inputs of the layer above `below`, with dropout on hidden states: float [..., passed_width]."""
-        hidden = self.dropout(below.hidden, seed=seed, training=training)
-        return hidden if below.forwarded is None else ops.concatenate([hidden, below.forwarded], axis=-1)
+    def _inputs(self, lower: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
+        """Returns the inputs of the layer above `lower`, with dropout on hidden states: float [..., passed_width]."""
+        hidden = self.dropout(lower.hidden, seed=seed, training=training)
+        return hidden if lower.forwarded is None else ops.concatenate([hidden, lower.forwarded], axis=-1)
 
-    def _with_context(self, number: int, inputs: Tensor, context: Tensor) -> Tensor:
+    def _add_context(self, number: int, inputs: Tensor, context: Tensor) -> Tensor:
         """Returns a decoder layer's inputs with the context. With "fast_forward", only the first layer reads it."""
-        alone = number > 1 and self.config.connections == "fast_forward"
-        return inputs if alone else ops.concatenate([inputs, context], axis=-1)
+        omits_context = number > 1 and self.config.connections == "fast_forward"
+        return inputs if omits_context else ops.concatenate([inputs, context], axis=-1)
 
-    def _outputs(self, number: int, below: LayerOutputs, hidden: Tensor, gates: Tensor) -> LayerOutputs:
+    def _outputs(self, number: int, lower: LayerOutputs, hidden: Tensor, gates: Tensor) -> LayerOutputs:
         """Returns the outputs of a layer, given its hidden states and gates; `connections` decides what they are."""
         if self.config.connections == "fast_forward":
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
-        return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
+        return LayerOutputs(lower.hidden + hidden if number >= self.config.first_residual else hidden)
 
     def _read(
         self, top: LayerOutputs, context: Tensor, seed: Tensor | None = None, training: bool | None = False
     ) -> Tensor:
         """Returns the inputs of the projection to the vocabulary, as wide as the embeddings, with dropout."""
-        passed = self._inputs(top, seed, training)
+        outputs = self._inputs(top, seed, training)
         if self.config.readout == "state_context":
-            passed = ops.concatenate([passed, context], axis=-1)
-        return passed if self.readout is None else self.readout(passed)
+            outputs = ops.concatenate([outputs, context], axis=-1)
+        return outputs if self.readout is None else self.readout(outputs)
 
     def _projection(self, name: str, width: int) -> keras.layers.Dense:
         return keras.layers.Dense(width, use_bias=False, name=name, dtype=self.dtype_policy)

@@ -56,9 +56,9 @@ class RNNAttentionConfig(ModelConfig):
 
     def parameter_counts(self) -> dict[str, int]:
         """Counts "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
-        columns, above, decoder = self.layer_inputs()
+        columns, encoder, decoder = self.layer_inputs()
         lstm_biases = 4 * self.num_units
-        encoder_layers = sum(map(len, columns)) + len(above)
+        encoder_layers = sum(map(len, columns)) + len(encoder)
         attention = self._attention_matrices() + 2 * self.d_attention  # the bias and v
         return {
             "embedding": self.token_rows(tied=self.tie_embeddings) * self.d_model + self.vocab_size,
@@ -76,30 +76,30 @@ class RNNAttentionConfig(ModelConfig):
 
     def loop_iterations(self, length: int) -> int:
         """Counts one iteration per layer and position in the forward pass, and one in the backward pass."""
-        columns, above, decoder = self.layer_inputs()
-        return 2 * length * (sum(map(len, columns)) + len(above) + len(decoder))
+        columns, encoder, decoder = self.layer_inputs()
+        return 2 * length * (sum(map(len, columns)) + len(encoder) + len(decoder))
 
     def hidden_scores(self, length: int) -> int:
         return length * self.d_attention
 
     def kept_activations(self, length: int) -> Activations:
         """Counts gates, cells, outputs and inputs of every layer, and the attention's hidden layer and weights."""
-        columns, above, decoder = self.layer_inputs()
-        inputs = sum(map(sum, columns)) + sum(above) + sum(decoder)
-        layers = sum(map(len, columns)) + len(above) + len(decoder)
+        columns, encoder, decoder = self.layer_inputs()
+        inputs = sum(map(sum, columns)) + sum(encoder) + sum(decoder)
+        layers = sum(map(len, columns)) + len(encoder) + len(decoder)
         attention = length * (2 * self.d_attention + 2) + self.memory_width()
         lstms = layers * self.num_units  # gates and cells are in float32
         return Activations(computed=2 * lstms + inputs + attention, float32=5 * lstms)
 
     def layer_inputs(self) -> tuple[list[list[int]], list[int], list[int]]:
         """Returns the input widths of the layers in the encoder's two columns, above these, and in the decoder."""
-        passed = self.passed_width()
+        width = self.passed_width()
         length = self.num_encoder_layers if self.encoder == "alternating_columns" else 1
-        column = [self.d_model, *[passed] * (length - 1)]
-        above = [2 * passed, *[passed] * (self.num_encoder_layers - 2)][: self.num_encoder_layers - length]
+        column = [self.d_model, *[width] * (length - 1)]
+        encoder = [2 * width, *[width] * (self.num_encoder_layers - 2)][: self.num_encoder_layers - length]
         context = self.memory_width() if self.connections == "residual" else 0
-        decoder = [passed + context] * (self.num_decoder_layers - 1)
-        return [column, column], above, [self.d_model + self.memory_width(), *decoder]
+        decoder = [width + context] * (self.num_decoder_layers - 1)
+        return [column, column], encoder, [self.d_model + self.memory_width(), *decoder]
 
     def passed_width(self) -> int:
         """Returns the width of a layer's outputs: hidden states and, with "fast_forward", half of the gates."""
@@ -122,9 +122,9 @@ class RNNAttentionConfig(ModelConfig):
         return (2 if both else 1) * self.passed_width()
 
     def _encoder_matrices(self) -> int:
-        columns, above, _ = self.layer_inputs()
+        columns, encoder, _ = self.layer_inputs()
         projection = self.encoded_width() * self.d_memory if self.d_memory else 0
-        return sum(map(self._lstm_matrices, columns)) + self._lstm_matrices(above) + projection
+        return sum(map(self._lstm_matrices, columns)) + self._lstm_matrices(encoder) + projection
 
     def _decoder_matrices(self) -> int:
         """Counts the weights of the layers and of the readout."""

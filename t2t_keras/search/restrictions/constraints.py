@@ -48,7 +48,7 @@ class Phrases(NamedTuple):
     first k tokens.
 
     Attributes:
-        goes_on: bool [vocab], whether a token continues a word.
+        continues_word: bool [vocab], whether a token continues a word.
         weights: int32 [open, constraints], length of each constraint's shortest phrase; 0 for padding.
         ids: int32, the token after the first k; 0 for padding.
         ends: bool, whether this token is the phrase's last.
@@ -56,7 +56,7 @@ class Phrases(NamedTuple):
         joins: bool, whether the token after the first k continues a word.
     """
 
-    goes_on: tf.Tensor
+    continues_word: tf.Tensor
     weights: tf.Tensor
     ids: tf.Tensor
     ends: tf.Tensor
@@ -68,43 +68,45 @@ class Phrases(NamedTuple):
         """Returns the phrases of zero-padded constraints, int32 [open, constraints, phrases, phrase_len]."""
         mask = np.zeros(vocab_size, np.bool_)
         mask[list(continuations)] = True
-        goes_on = tf.constant(mask)
-        inside = constraints != PAD_ID
-        sizes = tf.reduce_sum(tf.cast(inside, tf.int32), axis=-1)  # --> [open, constraints, phrases]
+        continues_word = tf.constant(mask)
+        is_token = constraints != PAD_ID
+        sizes = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=-1)  # --> [open, constraints, phrases]
         weights = tf.reduce_min(tf.where(sizes > 0, sizes, tf.int32.max), axis=2)
         weights = tf.where(weights < tf.int32.max, weights, 0)
         places = tf.range(tf.shape(constraints)[3])
         missing = sizes[..., tf.newaxis] - places  # --> [open, constraints, phrases, phrase_len]
-        gains = tf.where(inside, tf.maximum(weights[..., tf.newaxis, tf.newaxis] - missing, 0), 0)
-        by_place = (constraints, missing == 1, gains, inside & tf.gather(goes_on, constraints))
+        gains = tf.where(is_token, tf.maximum(weights[..., tf.newaxis, tf.newaxis] - missing, 0), 0)
+        columns = (constraints, missing == 1, gains, is_token & tf.gather(continues_word, constraints))
         shape = tf.shape(constraints)
-        return cls(goes_on, weights, *(tf.reshape(values, [shape[0], -1, shape[3]]) for values in by_place))
+        return cls(continues_word, weights, *(tf.reshape(values, [shape[0], -1, shape[3]]) for values in columns))
 
     def any_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
         """Reduces bool [..., constraints * phrases] by "or" over the phrases of each constraint, [..., constraints]."""
-        return tf.reduce_any(self._apart(values), axis=-1)
+        return tf.reduce_any(self._split_by_constraint(values), axis=-1)
 
-    def most_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
+    def max_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
         """Reduces int32 [..., constraints * phrases] to the maximum over each constraint, [..., constraints]."""
-        return tf.reduce_max(self._apart(values), axis=-1)
+        return tf.reduce_max(self._split_by_constraint(values), axis=-1)
 
-    def _apart(self, values: tf.Tensor) -> tf.Tensor:
+    def _split_by_constraint(self, values: tf.Tensor) -> tf.Tensor:
         shape = tf.concat([tf.shape(values)[:-1], tf.shape(self.weights)[1:], [-1]], axis=0)
         return tf.reshape(values, shape)  # --> [..., constraints, phrases]
 
-    def progress(self, met: tf.Tensor, kept: tf.Tensor, apart: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:
+    def progress(
+        self, met: tf.Tensor, remains_met: tf.Tensor, begin_gains: tf.Tensor, join_gains: tf.Tensor
+    ) -> tf.Tensor:
         """Returns the progress of texts, int32 [...], where the first of their axes is open.
 
         Args:
             met: bool [..., constraints], whether the constraint is met.
-            kept: bool [..., constraints], whether it remains met if the last word is continued.
-            apart: int32 [..., constraints], the constraint's largest gain if the next token begins a word.
-            joined: int32 [..., constraints], the constraint's largest gain if the next token continues the last word.
+            remains_met: bool [..., constraints], whether it remains met if the last word is continued.
+            begin_gains: int32 [..., constraints], the constraint's largest gain if the next token begins a word.
+            join_gains: int32 [..., constraints], its largest gain if the next token continues the last word.
         """
-        shape, between = tf.shape(self.weights), tf.ones([met.shape.rank - 2], tf.int32)
-        weights = tf.reshape(self.weights, tf.concat([shape[:1], between, shape[1:]], axis=0))
+        shape, middle = tf.shape(self.weights), tf.ones([met.shape.rank - 2], tf.int32)
+        weights = tf.reshape(self.weights, tf.concat([shape[:1], middle, shape[1:]], axis=0))
         choices = []
-        for is_met, gains in ((met, apart), (kept, joined)):
+        for is_met, gains in ((met, begin_gains), (remains_met, join_gains)):
             gain = tf.maximum(tf.reduce_max(tf.where(is_met, 0, gains), axis=-1), 0)  # negative if none
             choices.append(tf.reduce_sum(tf.where(is_met, weights, 0), axis=-1) + gain)
         return tf.maximum(*choices)
@@ -116,14 +118,14 @@ class Progress(NamedTuple):
     Attributes:
         phrases: the phrases of the constraints.
         met: bool [open, beam, constraints], whether the text meets the constraint; true for padding.
-        kept: bool [open, beam, constraints], whether it still does if its last word is continued.
+        remains_met: bool [open, beam, constraints], whether it still does if its last word is continued.
         continues: bool [open, beam, constraints * phrases, phrase_len], whether the text ends with the first k tokens
-            of the phrase, for entry k; false if the constraint is `kept`.
+            of the phrase, for entry k; false where `remains_met` is true.
     """
 
     phrases: Phrases
     met: tf.Tensor
-    kept: tf.Tensor
+    remains_met: tf.Tensor
     continues: tf.Tensor
 
     def next_ids(self) -> tf.Tensor:
@@ -139,34 +141,36 @@ class Progress(NamedTuple):
         """Returns the current progress, int32 [open, beam]."""
         gains = tf.where(self.continues, self.phrases.gains[:, tf.newaxis], 0)
         joins = self.phrases.joins[:, tf.newaxis]
-        apart, joined = (self.phrases.most_of_constraint(_most(gains, where)) for where in (~joins, joins))
-        return self.phrases.progress(self.met, self.kept, apart, joined)
+        begin_gains, join_gains = (self.phrases.max_of_constraint(_masked_max(gains, mask)) for mask in (~joins, joins))
+        return self.phrases.progress(self.met, self.remains_met, begin_gains, join_gains)
 
     def after(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Returns the progress after each of several alternative next tokens; both int32 [open, beam, tokens]."""
         phrases = self.phrases
         # --> [open, beam, tokens, constraints * phrases, phrase_len]
-        fits = token_ids[..., tf.newaxis, tf.newaxis] == phrases.ids[:, tf.newaxis, tf.newaxis]
-        fits &= self.continues[:, :, tf.newaxis]
-        shifted = (tf.pad(values[..., 1:], [[0, 0], [0, 0], [0, 1]]) for values in (phrases.gains, phrases.joins))
-        gains, joins = (values[:, tf.newaxis, tf.newaxis] for values in shifted)
-        gains = tf.where(fits, gains, 0)
-        apart, joined = (phrases.most_of_constraint(_most(gains, where)) for where in (~joins, joins))
-        completed = tf.reduce_any(fits & phrases.ends[:, tf.newaxis, tf.newaxis], axis=-1)
-        goes_on = tf.gather(phrases.goes_on, token_ids)[..., tf.newaxis]
-        kept = tf.where(goes_on, self.kept[:, :, tf.newaxis], self.met[:, :, tf.newaxis])
-        return phrases.progress(kept | phrases.any_of_constraint(completed), kept, apart, joined)
+        matches = token_ids[..., tf.newaxis, tf.newaxis] == phrases.ids[:, tf.newaxis, tf.newaxis]
+        matches &= self.continues[:, :, tf.newaxis]
+        columns = (tf.pad(values[..., 1:], [[0, 0], [0, 0], [0, 1]]) for values in (phrases.gains, phrases.joins))
+        gains, joins = (values[:, tf.newaxis, tf.newaxis] for values in columns)
+        gains = tf.where(matches, gains, 0)
+        begin_gains, join_gains = (phrases.max_of_constraint(_masked_max(gains, mask)) for mask in (~joins, joins))
+        is_complete = tf.reduce_any(matches & phrases.ends[:, tf.newaxis, tf.newaxis], axis=-1)
+        continues_word = tf.gather(phrases.continues_word, token_ids)[..., tf.newaxis]
+        remains_met = tf.where(continues_word, self.remains_met[:, :, tf.newaxis], self.met[:, :, tf.newaxis])
+        return phrases.progress(
+            remains_met | phrases.any_of_constraint(is_complete), remains_met, begin_gains, join_gains
+        )
 
 
-def _most(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
-    """Returns the maximum over the last axis of the entries where `where` is true, but at least 0."""
-    return tf.reduce_max(tf.where(where, values, 0), axis=-1)
+def _masked_max(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the maximum over the last axis of the entries where `mask` is true, but at least 0."""
+    return tf.reduce_max(tf.where(mask, values, 0), axis=-1)
 
 
 def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
     """Computes the progress of texts, int32 [open, beam, length]."""
     length, phrase_len = tf.shape(texts)[2], tf.shape(phrases.ids)[2]
-    inside = phrases.ids != PAD_ID
+    is_token = phrases.ids != PAD_ID
     places = tf.range(phrase_len)
     edges = [[0, 0], [0, 0], [phrase_len, phrase_len + 1]]
     padded = tf.pad(texts, edges, constant_values=_NOTHING)  # --> [open, beam, length + 2 phrase_len + 1]
@@ -174,30 +178,30 @@ def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
     # A window is one token longer than the longest phrase: the token after a phrase must not continue its last word.
     starts = phrase_len + tf.range(length)
     windows = tf.gather(padded, starts[:, tf.newaxis] + tf.range(phrase_len + 1), axis=2)
-    goes_on = tf.gather(phrases.goes_on, tf.maximum(windows, PAD_ID)) & (windows > PAD_ID)
+    continues_word = tf.gather(phrases.continues_word, tf.maximum(windows, PAD_ID)) & (windows > PAD_ID)
     edges = [[0, 0], [0, 0], [0, 1]]
     after_end = tf.pad(phrases.ends, [[0, 0], [0, 0], [1, 0]])  # --> [open, constraints * phrases, phrase_len + 1]
-    beyond = ~tf.pad(inside, edges) & ~after_end
-    same = windows[:, :, tf.newaxis] == tf.pad(phrases.ids, edges)[:, tf.newaxis, :, tf.newaxis]
-    same |= beyond[:, tf.newaxis, :, tf.newaxis]
-    same |= after_end[:, tf.newaxis, :, tf.newaxis] & ~goes_on[:, :, tf.newaxis]
+    is_beyond = ~tf.pad(is_token, edges) & ~after_end
+    matches = windows[:, :, tf.newaxis] == tf.pad(phrases.ids, edges)[:, tf.newaxis, :, tf.newaxis]
+    matches |= is_beyond[:, tf.newaxis, :, tf.newaxis]
+    matches |= after_end[:, tf.newaxis, :, tf.newaxis] & ~continues_word[:, :, tf.newaxis]
     # --> [open, beam, constraints * phrases, length]
-    contained = tf.reduce_all(same, axis=-1) & inside[:, tf.newaxis, :, :1]
+    contained = tf.reduce_all(matches, axis=-1) & is_token[:, tf.newaxis, :, :1]
     is_padding = (phrases.weights == 0)[:, tf.newaxis]
     met = phrases.any_of_constraint(tf.reduce_any(contained, axis=-1)) | is_padding
-    sizes = tf.reduce_sum(tf.cast(inside, tf.int32), axis=-1, keepdims=True)
+    sizes = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=-1, keepdims=True)
     before_end = tf.range(length) + sizes < length  # --> [open, constraints * phrases, length]
-    kept = tf.reduce_any(contained & before_end[:, tf.newaxis], axis=-1)
-    kept = phrases.any_of_constraint(kept) | is_padding
+    remains_met = tf.reduce_any(contained & before_end[:, tf.newaxis], axis=-1)
+    remains_met = phrases.any_of_constraint(remains_met) | is_padding
 
     # A phrase's first k tokens must equal the text's last k.
     starts = phrase_len + length - places
     tails = tf.gather(padded, starts[:, tf.newaxis] + places, axis=2)  # --> [open, beam, phrase_len (k), phrase_len]
-    same = tails[:, :, tf.newaxis] == phrases.ids[:, tf.newaxis, :, tf.newaxis]
-    same |= places >= places[:, tf.newaxis]  # --> [open, beam, constraints * phrases, phrase_len (k), phrase_len]
+    matches = tails[:, :, tf.newaxis] == phrases.ids[:, tf.newaxis, :, tf.newaxis]
+    matches |= places >= places[:, tf.newaxis]  # --> [open, beam, constraints * phrases, phrase_len (k), phrase_len]
     num_phrases = tf.shape(phrases.ids)[1] // tf.maximum(tf.shape(phrases.weights)[1], 1)
-    is_open = ~tf.repeat(kept, num_phrases, axis=2)[..., tf.newaxis]
-    return Progress(phrases, met, kept, tf.reduce_all(same, axis=-1) & inside[:, tf.newaxis] & is_open)
+    is_open = ~tf.repeat(remains_met, num_phrases, axis=2)[..., tf.newaxis]
+    return Progress(phrases, met, remains_met, tf.reduce_all(matches, axis=-1) & is_token[:, tf.newaxis] & is_open)
 
 
 def may_end(beam_progress: Progress) -> tf.Tensor:
@@ -221,7 +225,7 @@ def constrained_candidates(
     flat = tf.reshape(log_probs + bias, [-1, vocab])
     best, best_ids = top_k(flat, min(2 * beam, vocab))
     phrase_ids = tf.reshape(beam_progress.next_ids(), [tf.shape(flat)[0], -1])
-    may_be_lost = may_end(beam_progress) & ~tf.reduce_all(beam_progress.kept, axis=-1)
+    may_be_lost = may_end(beam_progress) & ~tf.reduce_all(beam_progress.remains_met, axis=-1)
     end_ids = tf.where(may_be_lost, EOS_ID, _NOTHING)
     phrase_ids = _new_ids(tf.concat([phrase_ids, tf.reshape(end_ids, [-1, 1])], axis=1), best_ids)  # --> [N, new]
     phrase_log_probs = tf.gather(flat, phrase_ids, batch_dims=1)
@@ -233,28 +237,28 @@ def constrained_candidates(
     after = beam_progress.after(ids)  # --> [open, beam, tokens]
     total = tf.reduce_sum(beam_progress.phrases.weights, axis=-1)  # --> [open]
     missing = total[:, tf.newaxis, tf.newaxis] - after
-    fits = (
+    is_allowed = (
         (missing == 0) | (missing < room[:, tf.newaxis, tf.newaxis]) | (after > beam_progress.now()[:, :, tf.newaxis])
     )
-    fits &= token_log_probs > DEAD
-    token_log_probs = tf.where(fits | ~tf.reduce_any(fits, axis=-1, keepdims=True), token_log_probs, DEAD)
-    return _in_rounds(token_log_probs + living_log_probs[:, :, tf.newaxis], ids, after, tf.reduce_max(total))
+    is_allowed &= token_log_probs > DEAD
+    token_log_probs = tf.where(is_allowed | ~tf.reduce_any(is_allowed, axis=-1, keepdims=True), token_log_probs, DEAD)
+    return _allocate(token_log_probs + living_log_probs[:, :, tf.newaxis], ids, after, tf.reduce_max(total))
 
 
-def _new_ids(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Returns the distinct positive ids of int32 [rows, count] that are not among `others` [rows, ...].
+def _new_ids(ids: tf.Tensor, known_ids: tf.Tensor) -> tf.Tensor:
+    """Returns the distinct positive ids of int32 [rows, count] that are not among `known_ids` [rows, ...].
 
     They are int32 [rows, new], in descending order and padded with zeros.
     """
     ids = tf.sort(ids, axis=1, direction="DESCENDING")
-    repeated = ids == tf.pad(ids[:, :-1], [[0, 0], [1, 0]], constant_values=_NOTHING)
-    known = tf.reduce_any(ids[:, :, tf.newaxis] == others[:, tf.newaxis], axis=-1)
-    ids = tf.sort(tf.where(repeated | known, PAD_ID, tf.maximum(ids, PAD_ID)), axis=1, direction="DESCENDING")
+    is_repeated = ids == tf.pad(ids[:, :-1], [[0, 0], [1, 0]], constant_values=_NOTHING)
+    is_known = tf.reduce_any(ids[:, :, tf.newaxis] == known_ids[:, tf.newaxis], axis=-1)
+    ids = tf.sort(tf.where(is_repeated | is_known, PAD_ID, tf.maximum(ids, PAD_ID)), axis=1, direction="DESCENDING")
     # Few remain: many phrases begin with the same token, and hardly any phrase is under way.
     return ids[:, : tf.maximum(tf.reduce_max(tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)), 0)]
 
 
-def _in_rounds(log_probs: tf.Tensor, token_ids: tf.Tensor, banks: tf.Tensor, last_bank: tf.Tensor) -> Candidates:
+def _allocate(log_probs: tf.Tensor, token_ids: tf.Tensor, banks: tf.Tensor, last_bank: tf.Tensor) -> Candidates:
     """Allocates slots in rounds: the best token of every bank, then the second best of every bank, and so on.
 
     Args:

@@ -86,9 +86,9 @@ class Form:
         batch = tf.shape(source_ids)[0]
         if self.word_starts is None:
             return OutputLayout(tf.ones([batch], tf.int32), None)
-        begins = np.zeros(max(self.word_starts) + 2, np.int32)  # the last entry stands for all higher ids
-        begins[list(self.word_starts)] = 1
-        words = tf.cumsum(tf.gather(begins, tf.minimum(source_ids, len(begins) - 1)), axis=1)  # --> [batch, source_len]
+        starts = np.zeros(max(self.word_starts) + 2, np.int32)  # the last entry stands for all higher ids
+        starts[list(self.word_starts)] = 1
+        words = tf.cumsum(tf.gather(starts, tf.minimum(source_ids, len(starts) - 1)), axis=1)  # --> [batch, source_len]
         words = tf.maximum(words, 1)  # tokens before the first word belong to it
         is_inside = (source_ids != PAD_ID) & (source_ids != EOS_ID)
         lengths = tf.reduce_sum(tf.cast(is_inside, tf.int32), axis=1) + tf.reduce_max(words, axis=1)

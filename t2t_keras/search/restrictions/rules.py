@@ -44,7 +44,7 @@ class NoRepeatNgram:
         repeats = tf.ones_like(last, tf.bool)
         for i in range(self.n - 1):
             repeats &= texts[:, :, i : i + windows] == tail[:, :, i : i + 1]
-        return _barred(last, repeats, texts.shape[1], vocab_size)
+        return _bar(last, repeats, texts.shape[1], vocab_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +76,9 @@ class ExcludedPhrases:
         for length in sorted({len(phrase) for phrase in self.phrases}):
             phrases = tf.constant([phrase for phrase in self.phrases if len(phrase) == length])
             tail = _tail(texts, length - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, length - 1]
-            would_end = tf.reduce_all(tail == phrases[:, :-1], axis=-1)  # --> [open, beam, phrases]
-            last = tf.broadcast_to(phrases[:, -1], tf.shape(would_end))
-            bias += _barred(last, would_end, beam, vocab_size)
+            ends_phrase = tf.reduce_all(tail == phrases[:, :-1], axis=-1)  # --> [open, beam, phrases]
+            last = tf.broadcast_to(phrases[:, -1], tf.shape(ends_phrase))
+            bias += _bar(last, ends_phrase, beam, vocab_size)
         return bias
 
 
@@ -90,9 +90,9 @@ def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.T
     """
     before, last = phrases[:, tf.newaxis, :, :-1], phrases[:, tf.newaxis, :, -1]
     tail = _tail(texts, tf.shape(phrases)[2] - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, phrase_len - 1]
-    would_end = tf.reduce_all((tail == before) | (before == PAD_ID), axis=-1)  # --> [open, beam, phrases]
-    last = tf.broadcast_to(last, tf.shape(would_end))
-    return _barred(last, would_end & (last != PAD_ID), texts.shape[1], vocab_size)
+    ends_phrase = tf.reduce_all((tail == before) | (before == PAD_ID), axis=-1)  # --> [open, beam, phrases]
+    last = tf.broadcast_to(last, tf.shape(ends_phrase))
+    return _bar(last, ends_phrase & (last != PAD_ID), texts.shape[1], vocab_size)
 
 
 def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool = False) -> tf.Tensor:
@@ -101,10 +101,10 @@ def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool = False) -> 
     `may_end` is bool [open, beam or 1]. With `must_end`, all tokens but the end symbol are barred where it is true.
     """
     ids, may_end = tf.range(vocab_size), may_end[:, :, tf.newaxis]
-    barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end)
+    is_barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end)
     if must_end:
-        barred |= (ids != EOS_ID) & may_end
-    return tf.where(barred, DEAD, 0.0)
+        is_barred |= (ids != EOS_ID) & may_end
+    return tf.where(is_barred, DEAD, 0.0)
 
 
 def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
@@ -118,9 +118,9 @@ def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf
         position: int32 scalar.
     """
     padded = tf.pad(prefixes, [[0, 0], [0, 1]])  # --> [open, prefix_len + 1]
-    wanted = padded[:, tf.minimum(position, tf.shape(prefixes)[1])][:, tf.newaxis, tf.newaxis]  # --> [open, 1, 1]
-    forced = tf.where(tf.range(bias.shape[-1]) == wanted, 0.0, DEAD)  # --> [open, 1, vocab]
-    return tf.where(wanted == PAD_ID, bias, forced)
+    next_ids = padded[:, tf.minimum(position, tf.shape(prefixes)[1])][:, tf.newaxis, tf.newaxis]  # --> [open, 1, 1]
+    prefix_bias = tf.where(tf.range(bias.shape[-1]) == next_ids, 0.0, DEAD)  # --> [open, 1, vocab]
+    return tf.where(next_ids == PAD_ID, bias, prefix_bias)
 
 
 def _tail(texts: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
@@ -129,10 +129,10 @@ def _tail(texts: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
     return padded[:, :, tf.shape(texts)[2] :]
 
 
-def _barred(token_ids: tf.Tensor, where: tf.Tensor, beam: int, vocab_size: int) -> tf.Tensor:
-    """Returns a bias [open, beam, vocab] that bars the tokens [open, beam, count] for which `where` is true."""
+def _bar(token_ids: tf.Tensor, mask: tf.Tensor, beam: int, vocab_size: int) -> tf.Tensor:
+    """Returns a bias [open, beam, vocab] that bars the tokens [open, beam, count] for which `mask` is true."""
     shape, width = tf.shape(token_ids), tf.shape(token_ids)[2]
     rows = tf.repeat(tf.range(shape[0] * shape[1]), width)
     places = tf.stack([rows, tf.reshape(token_ids, [-1])], axis=1)  # --> [open * beam * count, 2]
-    hits = tf.scatter_nd(places, tf.reshape(tf.cast(where, tf.float32), [-1]), [shape[0] * shape[1], vocab_size])
+    hits = tf.scatter_nd(places, tf.reshape(tf.cast(mask, tf.float32), [-1]), [shape[0] * shape[1], vocab_size])
     return tf.reshape(tf.where(hits > 0, DEAD, 0.0), [shape[0], beam, vocab_size])

@@ -15,8 +15,8 @@ RANKS = {"prefixes": 2, "constraints": 4, "excluded": 3}
 def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
     """Returns the tracked tensors before the first step."""
     texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
-    wanted = {name: getattr(goal, name) for name in RANKS}
-    return Tracked(texts, **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None})
+    values = {name: getattr(goal, name) for name in RANKS}
+    return Tracked(texts, **{name: (_token_ids(value, name),) for name, value in values.items() if value is not None})
 
 
 def tracked_step(step_fn: StepFunction, state: SearchState, token_ids: tf.Tensor) -> tuple[tf.Tensor, Cache, Tracked]:

@@ -153,7 +153,7 @@ class WeightedModel:
         settings = DecodeConfig(beam_size=num_samples, sampling=True)
         with self._scope(self.layout.split(matrices)):
             search = self._model.start_search(source, self._model.encode(source), num_samples)
-            step = HoistedWeights().around(search.step)
+            step = HoistedWeights().wrap(search.step)
             drawn = sample(step, search.cache, Goal(settings, max_lengths), keys).token_ids
         return tf.stack(tf.unstack(drawn, axis=1))  # --> [samples, rows, length]
 
