@@ -36,10 +36,10 @@ class FitRecord:
         Raises:
             InputError: the values differ; names `folder` and the differences.
         """
-        before = self[name]
-        if before is None:
+        old_values = self[name]
+        if old_values is None:
             self.update(**{name: dict(values)})
             return
-        if changed := changes(before, values):
+        if changed := changes(old_values, values):
             text = ", ".join(changed)
             raise InputError(f"{folder} was begun with other data or choices ({text}); use another folder")

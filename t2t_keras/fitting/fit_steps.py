@@ -146,9 +146,9 @@ class FitSteps:
                 self.record.update(updates_per_minute=speed)
         else:
             speed = steps / minutes
-        chosen = list(fit_rules.choose(pairs, minutes, speed, **machine, given=given))
-        settings_applied(chosen)
-        return chosen
+        choices = list(fit_rules.choose(pairs, minutes, speed, **machine, given=given))
+        settings_applied(choices)
+        return choices
 
     def check_text(self, corpus: Corpus) -> None:
         """Records the identity of the text; raises an InputError if the fit was started with different text."""
@@ -163,8 +163,8 @@ class FitSteps:
         """
 
         def prepared() -> PreparedData:
-            sized = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
-            return prepare(corpus, sized, self.places.data_dir, self._say, processes)
+            data_config = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
+            return prepare(corpus, data_config, self.places.data_dir, self._say, processes)
 
         with self.preparing():
             while True:
@@ -172,28 +172,28 @@ class FitSteps:
                     self.data = prepared()
                     break
                 except VocabularySizeError as error:
-                    chosen = {choice.name: choice for choice in self.choices}
-                    usual = chosen["data.vocab_size"]
-                    if usual.reason == GIVEN:
+                    choices = {choice.name: choice for choice in self.choices}
+                    entry = choices["data.vocab_size"]
+                    if entry.reason == GIVEN:
                         raise
                     size, reason = error.nearest, "the text allows no more"
-                    if size > usual.value:
-                        size, reason = size + usual.value, f"{size:,} for its characters, and the usual {usual.value:,}"
+                    if size > entry.value:
+                        size, reason = size + entry.value, f"{size:,} for its characters, and the usual {entry.value:,}"
                     self._say(f"{error}; {size} is chosen")
-                    chosen["data.vocab_size"] = Choice("data.vocab_size", size, reason)
-                    self.record.update(choices=[vars(choice) for choice in chosen.values()])
+                    choices["data.vocab_size"] = Choice("data.vocab_size", size, reason)
+                    self.record.update(choices=[vars(choice) for choice in choices.values()])
         self.record.update(prepared=True)
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
         """A context that adds its duration to the preparation time, unless the text was prepared before."""
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             yield
         finally:
             if not self.record["prepared"]:
-                spent = self.record["preparing_minutes"] or 0.0
-                self.record.update(preparing_minutes=spent + (time.monotonic() - begun) / 60)
+                minutes = self.record["preparing_minutes"] or 0.0
+                self.record.update(preparing_minutes=minutes + (time.monotonic() - start) / 60)
 
     def train(self, minutes: float, *, counts_preparing: bool) -> "Outcome | None":
         """Trains until the time limit, which covers all starts together.
@@ -209,22 +209,24 @@ class FitSteps:
         Returns:
             How training ended, or None if the time was used up before.
         """
-        if (before := self.record["trained_for"] or 0.0) >= minutes:
-            self._say(f"{self.run.path} was trained for {before:g} minutes before; a larger --minutes trains on")
+        if (trained_minutes := self.record["trained_for"] or 0.0) >= minutes:
+            self._say(
+                f"{self.run.path} was trained for {trained_minutes:g} minutes before; a larger --minutes trains on"
+            )
             return None
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
         limit = max(minutes - preparing, _LEAST_SHARE * minutes)
-        left = max(limit - self.minutes_trained, _LEAST_MINUTES)
+        rest = max(limit - self.minutes_trained, _LEAST_MINUTES)
         from t2t_keras.training.trainer import Trainer  # imports TensorFlow, which takes seconds
 
-        trainer = Trainer(self.run, self._config(minutes, left), self.data, self.strategy)
+        trainer = Trainer(self.run, self._config(minutes, rest), self.data, self.strategy)
         outcome = trainer.train()
-        ended = "ended by Ctrl-C; a larger --minutes resumes it"
-        self._say(f"step {outcome.step:,}: {ended if outcome.signal == signal.SIGINT else outcome.reason}")
+        interruption = "ended by Ctrl-C; a larger --minutes resumes it"
+        self._say(f"step {outcome.step:,}: {interruption if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
-            undone = dict.fromkeys(("chosen", "scores", "examples", "finished"))
-            self.record.update(trained_for=minutes, has_converged=has_converged, **undone)
+            later_steps = dict.fromkeys(("chosen", "scores", "examples", "finished"))
+            self.record.update(trained_for=minutes, has_converged=has_converged, **later_steps)
         return outcome
 
     @property
@@ -239,33 +241,39 @@ class FitSteps:
         losses = {each["step"]: each["loss"] for each in read_metrics(self.run.metrics_path) if each["kind"] == "valid"}
         return min(losses, key=losses.__getitem__, default=0), max(losses, default=0)
 
-    def _config(self, minutes: float, left: float) -> Config:
+    def _config(self, minutes: float, rest: float) -> Config:
         """Returns the preset's settings with the choices, adapted to the data and the remaining minutes."""
         config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
-        given = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
-        ends = {"train.max_minutes": left, **self._ends(minutes, left, given.get("train.max_steps")), **given}
-        config = configuration.override(config, [f"{name}={ends[name]}" for name in ends if name.startswith("train.")])
+        overrides = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
+        limits = {
+            "train.max_minutes": rest,
+            **self._limits(minutes, rest, overrides.get("train.max_steps")),
+            **overrides,
+        }
+        config = configuration.override(
+            config, [f"{name}={limits[name]}" for name in limits if name.startswith("train.")]
+        )
         model = dataclasses.replace(config.model, **self.data.tokenizer.sizes)
         return dataclasses.replace(config, model=model, data=self.data.config)
 
-    def _ends(self, minutes: float, left: float, max_steps: Any) -> dict[str, Any]:
+    def _limits(self, minutes: float, rest: float, max_steps: Any) -> dict[str, Any]:
         """Returns the settings that limit the training, and reports the limit.
 
         Args:
             minutes: time limit of all starts together.
-            left: remaining minutes.
+            rest: remaining minutes.
             max_steps: number of updates that the user gave, or None.
         """
         updates = round(self.choice("updates") * minutes / self.record["minutes"])
         if max_steps is None and updates < FEWEST_UPDATES:
-            longer = minutes * FEWEST_UPDATES / max(updates, 1)
+            duration = minutes * FEWEST_UPDATES / max(updates, 1)
             self._say(
                 f"{minutes:g} minutes allow about {updates} updates on this machine, and a usable model takes at least "
-                f"{FEWEST_UPDATES}: training continues until then, about {longer:.1f} minutes. Ctrl-C ends it early; "
+                f"{FEWEST_UPDATES}: training continues until then, about {duration:.1f} minutes. Ctrl-C ends it early; "
                 "the following steps then use what there is"
             )
             return _end(FEWEST_UPDATES, FEWEST_UPDATES) | {"train.max_minutes": 0.0}
-        self._say(f"{left:.1f} minutes of training; Ctrl-C ends it early, and the following steps use what there is")
+        self._say(f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the following steps use what there is")
         return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
     def keep_better(self) -> None:
@@ -278,41 +286,41 @@ class FitSteps:
         path = self.run.checkpoints_path
         if not self.record["chosen"]:
             self._choose_weights(path)
-        chosen = self.record["chosen"]
+        choice = self.record["chosen"]
         self.translator = Translator.load(self.run.path, CHOSEN)
-        self._say(f"kept: {chosen['name']}, by {chosen['compared']}")
+        self._say(f"kept: {choice['name']}, by {choice['compared']}")
 
     def _choose_weights(self, path: Path) -> None:
         from t2t_keras.inference.translator import Translator
 
         config = self.run.config
         steps = checkpoints.steps(path)
-        near = [step for step in steps[-config.train.keep_checkpoints :] if 2 * step >= steps[-1]]
+        recent_steps = [step for step in steps[-config.train.keep_checkpoints :] if 2 * step >= steps[-1]]
         best = checkpoints.best(path)
         translator = Translator.load(self.run.path, "latest")
-        alone = dict.fromkeys([best.step if best else steps[-1], steps[-1]])
-        candidates = [self._validated(translator, config, [step]) for step in alone]
-        if len(near) > 1:
-            candidates.append(self._validated(translator, config, near))
+        single_steps = dict.fromkeys([best.step if best else steps[-1], steps[-1]])
+        candidates = [self._validate(translator, config, [step]) for step in single_steps]
+        if len(recent_steps) > 1:
+            candidates.append(self._validate(translator, config, recent_steps))
         metric = config.train.best_metric
         order = min if metric == "loss" else max
-        kept = order(candidates, key=lambda each: each.value)
-        names = [checkpoints.step_name(step) for step in kept.steps]
+        choice = order(candidates, key=lambda each: each.value)
+        names = [checkpoints.step_name(step) for step in choice.steps]
         state = {"averaged": [str(path / name) for name in names], "config": config.to_dict()}
-        checkpoints.save_weights(path, CHOSEN, steps[-1], kept.arrays, state)
+        checkpoints.save_weights(path, CHOSEN, steps[-1], choice.arrays, state)
         values = ", ".join(f"{each.name} {each.value:.3f}" for each in candidates)
         self.record.update(
-            chosen={"name": kept.name, "checkpoints": names, "step": steps[-1], "compared": f"{metric}: {values}"}
+            chosen={"name": choice.name, "checkpoints": names, "step": steps[-1], "compared": f"{metric}: {values}"}
         )
 
-    def _validated(self, translator: "Translator", config: Config, steps: Sequence[int]) -> _Weights:
+    def _validate(self, translator: "Translator", config: Config, steps: Sequence[int]) -> _Weights:
         """Computes the mean of checkpoints, or reads the weights of one, and validates by `train.best_metric`."""
         from t2t_keras import evaluation
         from t2t_keras.models.weights import assign_weights
 
         path = self.run.checkpoints_path
-        loaded = [checkpoints.load(path / checkpoints.step_name(step), weights_only=True) for step in steps]
-        arrays = averaging.average(loaded) if len(loaded) > 1 else loaded[0].ema or loaded[0].weights
+        members = [checkpoints.load(path / checkpoints.step_name(step), weights_only=True) for step in steps]
+        arrays = averaging.average(members) if len(members) > 1 else members[0].ema or members[0].weights
         assign_weights(cast("SequenceModel", translator.model), dict(arrays))
         sources, references = self.data.text("valid")
         if config.train.best_metric == "loss":
@@ -351,8 +359,8 @@ class FitSteps:
         """Exports the chosen weights as a new version, unless the newest one has them; returns its directory."""
         from t2t_keras.export.writing import export_translator  # imports packages that only an export needs
 
-        chosen = self.record["chosen"]
-        origin = {"run": self.run.path.resolve().name, **{name: chosen[name] for name in ("checkpoints", "step")}}
+        choice = self.record["chosen"]
+        origin = {"run": self.run.path.resolve().name, **{name: choice[name] for name in ("checkpoints", "step")}}
         version = Run(self.places.export_dir).exported
         if version and origin.items() <= _origin(version).items():
             self._say(f"{version} was exported before")
@@ -388,8 +396,8 @@ def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None
     values = {choice.name: choice.value for choice in choices}
     config = presets.preset(values["preset"])
     config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(decode or {})))
-    others = ("preset", "held_out_pairs", "updates", "data.vocab_size")
-    return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in others])
+    rest = ("preset", "held_out_pairs", "updates", "data.vocab_size")
+    return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in rest])
 
 
 def table(choices: Sequence[Choice]) -> str:

@@ -54,21 +54,21 @@ def _title(steps: FitSteps, version: Path) -> str:
 def _data(steps: FitSteps, licence: str) -> str:
     corpus = steps.data.config.corpus
     counts = steps.data.counts
-    known = licence or _LICENCES.get(corpus, "see the catalogue of TensorFlow Datasets")
+    licence_text = licence or _LICENCES.get(corpus, "see the catalogue of TensorFlow Datasets")
     origin = ", ".join(f"`{name}`" for name in steps.record["files"] or ()) or f"the corpus `{corpus}`"
     rows = [(split, f"{counts[split]['kept']:,}") for split in steps.data.splits]
-    return f"## Data\n\n{origin}. Licence of the text: {known}.\n\n{_table(('part', 'pairs'), rows)}"
+    return f"## Data\n\n{origin}. Licence of the text: {licence_text}.\n\n{_table(('part', 'pairs'), rows)}"
 
 
 def _sizes(steps: FitSteps) -> str:
     model: SequenceModel = steps.translator.model  # type: ignore[assignment]
     minutes = steps.minutes_trained
-    spent = ("minutes", f"{minutes:.1f}") if minutes >= 1 else ("seconds", f"{60 * minutes:.0f}")
+    duration = ("minutes", f"{minutes:.1f}") if minutes >= 1 else ("seconds", f"{60 * minutes:.0f}")
     rows = [
         ("parameters", f"{sum(model.config.parameter_counts().values()):,}"),
         ("entries of the vocabulary", f"{steps.data.tokenizer.vocab_size:,}"),
         ("updates", f"{steps.record['chosen']['step']:,}"),
-        (f"{spent[0]} of training", spent[1]),
+        (f"{duration[0]} of training", duration[1]),
         ("weights", f"{steps.record['chosen']['name']}, by {steps.record['chosen']['compared']}"),
     ]
     return f"## Sizes\n\n{_table(('what', 'value'), rows)}"
@@ -81,8 +81,8 @@ def _choices(steps: FitSteps) -> str:
 
 def _scores(steps: FitSteps) -> str:
     rows = [(each["name"], f"{each['value']:.1f}", f"`{each['signature']}`") for each in steps.record["scores"]]
-    tested = f"Of {steps.data.counts['test']['kept']:,} sentences that training has not seen."
-    return f"## Scores\n\n{tested} Nothing was chosen by them.\n\n{_table(('score', 'value', 'signature'), rows)}"
+    sentences = f"Of {steps.data.counts['test']['kept']:,} sentences that training has not seen."
+    return f"## Scores\n\n{sentences} Nothing was chosen by them.\n\n{_table(('score', 'value', 'signature'), rows)}"
 
 
 def _examples(steps: FitSteps) -> str:

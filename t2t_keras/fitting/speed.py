@@ -32,8 +32,8 @@ def updates_per_minute(strategy: Devices, *, mixed_bfloat16: bool) -> float:
     ids = np.random.default_rng(1).integers(3, _VOCAB_SIZE, [_ROWS, _LENGTH], np.int32)
     batches = distributed(strategy, dataset_of(itertools.repeat({"source": ids, "target": ids})))
     step.run(batches, 1)  # traces
-    begun, updates = time.monotonic(), 0
-    while updates < _FEWEST_UPDATES or time.monotonic() < begun + _SECONDS:
+    start, updates = time.monotonic(), 0
+    while updates < _FEWEST_UPDATES or time.monotonic() < start + _SECONDS:
         step.run(batches, _UPDATES_PER_CALL)
         updates += _UPDATES_PER_CALL
-    return 60 * updates / (time.monotonic() - begun) * cost(_LAYERS, _VOCAB_SIZE)
+    return 60 * updates / (time.monotonic() - start) * cost(_LAYERS, _VOCAB_SIZE)

@@ -26,10 +26,10 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
     if inputs.shape.rank == 2:
         return outputs
-    return _reshaped(outputs, inputs, [*inputs.shape[:-1], kernel.shape[1]])  # --> [..., d_out]
+    return _reshape(outputs, inputs, [*inputs.shape[:-1], kernel.shape[1]])  # --> [..., d_out]
 
 
-def _reshaped(x: Tensor, like: Tensor, dimensions: Sequence[int | None]) -> Tensor:
+def _reshape(x: Tensor, like: Tensor, dimensions: Sequence[int | None]) -> Tensor:
     """Reshapes a tensor; dimensions that are unknown before the graph runs (None) are taken from `like`."""
     if dimensions.count(None) <= 1 and 0 not in dimensions:  # `tf.reshape` infers one without further operations
         return tf.reshape(x, [-1 if size is None else size for size in dimensions])
@@ -259,11 +259,11 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """`plain.split_heads`; for a few rows with a gather, because oneDNN's transposition wakes all threads."""
     batch, length, width = x.shape
     if length == 1:
-        return _reshaped(x, x, [batch, num_heads, 1, width // num_heads])
+        return _reshape(x, x, [batch, num_heads, 1, width // num_heads])
     if _has_few_rows(x):
-        rows = _reshaped(x, x, [batch, length * num_heads, width // num_heads])
+        rows = _reshape(x, x, [batch, length * num_heads, width // num_heads])
         return tf.gather(rows, _columns(length, num_heads), axis=1)
-    return tf.transpose(_reshaped(x, x, [batch, length, num_heads, width // num_heads]), [0, 2, 1, 3])
+    return tf.transpose(_reshape(x, x, [batch, length, num_heads, width // num_heads]), [0, 2, 1, 3])
 
 
 def merge_heads(heads: Tensor) -> Tensor:
@@ -271,11 +271,11 @@ def merge_heads(heads: Tensor) -> Tensor:
     batch, num_heads, length, d_head = heads.shape
     if length == 1 or _has_few_rows(heads):
         if length > 1:
-            rows = _reshaped(heads, heads, [batch, num_heads * length, d_head])
+            rows = _reshape(heads, heads, [batch, num_heads * length, d_head])
             heads = tf.gather(rows, _columns(num_heads, length), axis=1)  # --> [batch, length, heads, d_head]
-        return _reshaped(heads, heads, [batch, length, num_heads * d_head])
+        return _reshape(heads, heads, [batch, length, num_heads * d_head])
     heads = tf.transpose(heads, [0, 2, 1, 3])  # --> [batch, length, heads, d_head]
-    return _reshaped(heads, heads, [batch, length, num_heads * d_head])
+    return _reshape(heads, heads, [batch, length, num_heads * d_head])
 
 
 def _columns(rows: int, columns: int) -> list[list[int]]:

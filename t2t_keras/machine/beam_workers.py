@@ -47,7 +47,7 @@ class BeamWorkers:
     """
 
     def __init__(self, folder: str | Path, runner: str, options: Sequence[str] = (), processes: int = 1) -> None:
-        self._beam = _imported()
+        self._beam = _import_beam()
         self._folder, self.here = Path(folder).absolute(), Processes(processes)
         self._runner = _LOCAL_RUNNER if runner.lower() in ("direct", "directrunner") else runner
         self._options = [f"--{option}" for option in options]
@@ -148,8 +148,8 @@ def _results(folder: Path, waiting: set[int], pipeline: _Running) -> Iterator[tu
     while waiting:
         if ended_at is None and pipeline.ends_within(_POLL_SECONDS):
             ended_at = time.monotonic()
-        there = {int(path.name.removesuffix(_RESULT)) for path in folder.glob(f"[0-9]*{_RESULT}")}
-        for number in sorted(waiting & there):
+        numbers = {int(path.name.removesuffix(_RESULT)) for path in folder.glob(f"[0-9]*{_RESULT}")}
+        for number in sorted(waiting & numbers):
             waiting.remove(number)
             answer = read_json(folder / f"{number}{_RESULT}")
             if "error" in answer:
@@ -178,14 +178,14 @@ def _work(number: int, function: Callable[..., Any], folder: Path) -> None:
         write_json(folder / f"{number}{_RESULT}", answer)
 
 
-def _imported() -> Any:
+def _import_beam() -> Any:
     """Imports Apache Beam without its warnings about missing optional packages."""
-    before = logging.root.manager.disable
+    level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         return optional_module("apache_beam", MISSING)
     finally:
-        logging.disable(before)
+        logging.disable(level)
 
 
 def _last_line(text: str) -> str:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
-_Made = TypeVar("_Made")
+_T = TypeVar("_T")
 
 _M_ARENA_MAX = -8  # from malloc.h
 _MOST_HEAPS = 256
@@ -25,7 +25,7 @@ def one_for_each_thread() -> None:
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MOST_HEAPS)
 
 
-def made_apart(make: Callable[[], _Made]) -> _Made:
+def made_apart(make: Callable[[], _T]) -> _T:
     """Calls `make` in a separate thread, which lives as long as the returned object.
 
     glibc allocates a thread's memory from a heap that no other thread uses, as long as there are few threads. If
@@ -38,29 +38,29 @@ def made_apart(make: Callable[[], _Made]) -> _Made:
     Returns:
         The result of `make`.
     """
-    outcomes: queue.SimpleQueue[tuple[_Made | None, BaseException | None]] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[tuple[_T | None, BaseException | None]] = queue.SimpleQueue()
     threading.Thread(target=_make, args=(make, outcomes), name="made apart", daemon=True).start()
-    made, error = outcomes.get()
+    result, error = outcomes.get()
     if error is not None:
         try:
             raise error
         finally:
             del error  # breaks the reference cycle between the error and this frame
-    assert made is not None
-    return made
+    assert result is not None
+    return result
 
 
-def _make(make: Callable[[], _Made], outcomes: "queue.SimpleQueue[tuple[_Made | None, BaseException | None]]") -> None:
-    gone: queue.SimpleQueue[None] = queue.SimpleQueue()  # unlike an Event, safe to use in a finalizer
+def _make(make: Callable[[], _T], outcomes: "queue.SimpleQueue[tuple[_T | None, BaseException | None]]") -> None:
+    release: queue.SimpleQueue[None] = queue.SimpleQueue()  # unlike an Event, safe to use in a finalizer
     try:
-        made = make()
-        weakref.finalize(made, gone.put, None)
+        result = make()
+        weakref.finalize(result, release.put, None)
     except BaseException as error:
         outcomes.put((None, error))
         return
-    outcomes.put((made, None))
-    del made
-    gone.get()
+    outcomes.put((result, None))
+    del result
+    release.get()
 
 
 def give_back() -> None:

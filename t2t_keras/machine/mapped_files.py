@@ -33,8 +33,8 @@ class MappedArray:
 
     def __init__(self, path: Path, *, keeps_open: bool = False) -> None:
         self._path, self._keeps_open = path, keeps_open
-        self._kept: np.ndarray | None = None
-        with _telling_too_many(), open(path, "rb") as file:
+        self._array: np.ndarray | None = None
+        with _explain_file_limit(), open(path, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("not an array of the version that is written here")
             shape, _, self._dtype = np.lib.format.read_array_header_1_0(file)
@@ -51,15 +51,15 @@ class MappedArray:
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
         """Returns a view of the map for a slice, or a copy for an index array."""
-        if self._kept is not None:
-            return self._kept[index]
+        if self._array is not None:
+            return self._array[index]
         if not self._length:
             return np.zeros(0, self._dtype)[index]
-        with _telling_too_many(), open(self._path, "rb") as file:
+        with _explain_file_limit(), open(self._path, "rb") as file:
             contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         array = np.frombuffer(contents, self._dtype, self._length, self._begin)
         if self._keeps_open:
-            self._kept = array
+            self._array = array
         return array[index]
 
 
@@ -70,16 +70,16 @@ def room_for_open_files(wanted: int) -> int:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 2 * wanted:
-        raised = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
+        limit = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
         with contextlib.suppress(ValueError, OSError):  # some systems have additional limits
-            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = wanted if soft == resource.RLIM_INFINITY else soft // 2
-    return min(wanted, allowed, _MOST_KEPT)
+    available = wanted if soft == resource.RLIM_INFINITY else soft // 2
+    return min(wanted, available, _MOST_KEPT)
 
 
 @contextlib.contextmanager
-def _telling_too_many() -> Iterator[None]:
+def _explain_file_limit() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -34,20 +34,20 @@ def without_notices() -> Iterator[None]:
     """A context that drops known notices, which libraries write directly to file descriptor 2, bypassing Python."""
     with _LOCK, contextlib.ExitStack() as stack:
         try:
-            caught = stack.enter_context(tempfile.TemporaryFile())
+            buffer = stack.enter_context(tempfile.TemporaryFile())
         except OSError:  # without a temporary file the notices are visible
             yield
             return
         sys.stderr.flush()
         stderr = os.dup(2)
-        os.dup2(caught.fileno(), 2)
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-            caught.seek(0)
-            for line in caught:
+            buffer.seek(0)
+            for line in buffer:
                 if not any(notice in line for notice in _NOTICES):
                     os.write(2, line)
 

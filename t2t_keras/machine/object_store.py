@@ -39,7 +39,7 @@ class Store:
         self.url = url.rstrip("/")
         if not is_url(self.url):  # fsspec would treat s3: as a local directory
             raise InputError(f"{url} names no bucket")
-        with _told(self.url):
+        with _explain_errors(self.url):
             from fsspec.core import url_to_fs
 
             options = _OPTIONS.get("s3" if url.startswith(("s3://", "s3a://")) else "", {})
@@ -52,17 +52,17 @@ class Store:
 
     def names(self, folder: str = "") -> list[str]:
         """Returns the names of the direct children of a folder; empty if it does not exist."""
-        with _told(self.url):
+        with _explain_errors(self.url):
             self._files.invalidate_cache()
             try:
-                found = self._files.ls(self._at(folder), detail=False)
+                paths = self._files.ls(self._at(folder), detail=False)
             except FileNotFoundError:
                 return []
-        return [path.rstrip("/").rpartition("/")[2] for path in found]
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
 
     def read(self, name: str) -> bytes | None:
         """Reads an object; returns None if it does not exist."""
-        with _told(self.url):
+        with _explain_errors(self.url):
             try:
                 return self._files.cat_file(self._at(name))
             except FileNotFoundError:
@@ -70,7 +70,7 @@ class Store:
 
     def create(self, name: str, contents: bytes) -> bool:
         """Creates an object exclusively; returns False and changes nothing if the name exists."""
-        with _told(self.url):
+        with _explain_errors(self.url):
             self._make_folder(name)
             try:
                 self._files.pipe_file(self._at(name), contents, mode="create")
@@ -80,13 +80,13 @@ class Store:
 
     def put(self, path: Path, name: str) -> None:
         """Uploads a file that no longer changes, and replaces an object of the same name."""
-        with _told(self.url):
+        with _explain_errors(self.url):
             self._make_folder(name)
             self._files.put_file(str(path), self._at(name))
 
     def get(self, name: str, path: Path) -> bool:
         """Downloads an object to a new file; returns False if the object does not exist."""
-        with _told(self.url, path):
+        with _explain_errors(self.url, path):
             try:
                 self._files.get_file(self._at(name), str(path))
             except FileNotFoundError:
@@ -96,7 +96,7 @@ class Store:
     def remove(self, names: Iterable[str]) -> None:
         """Deletes objects; ignores missing ones."""
         for name in names:
-            with _told(self.url), contextlib.suppress(FileNotFoundError):
+            with _explain_errors(self.url), contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(self._at(name))
 
     def _at(self, name: str) -> str:
@@ -109,7 +109,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def _told(url: str, path: Path | None = None) -> Iterator[None]:
+def _explain_errors(url: str, path: Path | None = None) -> Iterator[None]:
     """A context that converts the errors of a store's packages, which share no base class, to an InputError.
 
     Unless an error is a known mistake of the user, it is taken to mean that the store does not answer: an AwayError.

@@ -73,7 +73,7 @@ class Processes:
         if self._count == 1 or is_single:
             yield from ((number, function(number, argument)) for number, argument in jobs)
         else:
-            yield from _pooled(function, jobs, self._count)
+            yield from _run_pool(function, jobs, self._count)
 
 
 class ProcessDiedError(RuntimeError):
@@ -96,19 +96,19 @@ def call_apart(function: Callable[..., Any], *arguments: Any, started: Callable[
         ProcessDiedError: the process was killed, or the function raised an exception, which is on standard error.
     """
     context = multiprocessing.get_context("spawn")
-    life, life_here = context.Pipe(duplex=False)
-    answer, answer_there = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(life, answer_there, function, arguments))
+    life, life_writer = context.Pipe(duplex=False)
+    answer, answer_writer = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(life, answer_writer, function, arguments))
     process.start()
     started()
-    answer_there.close()  # so that recv raises EOFError when the process dies
+    answer_writer.close()  # so that recv raises EOFError when the process dies
     try:
         return answer.recv()
     except EOFError:
         process.join()
         raise ProcessDiedError(process.exitcode or 0) from None
     finally:
-        life_here.close()  # ends the process if it still runs
+        life_writer.close()  # ends the process if it still runs
         process.join()
 
 
@@ -132,7 +132,9 @@ def end_with_parent(pipe: Connection) -> None:
     threading.Thread(target=exit_at_end, daemon=True).start()
 
 
-def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int) -> Iterator[tuple[int, Any]]:
+def _run_pool(
+    function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int
+) -> Iterator[tuple[int, Any]]:
     context = multiprocessing.get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(processes, context, end_with_parent, (reader,))
@@ -141,9 +143,9 @@ def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], proce
         for number, argument in jobs:
             pending[pool.submit(function, number, argument)] = number
             if len(pending) > processes:  # one more than the processes, for the next free one
-                yield from _finished(pending)
+                yield from _collect(pending)
         while pending:
-            yield from _finished(pending)
+            yield from _collect(pending)
         pool.shutdown()
     except BrokenProcessPool as error:
         raise InputError(
@@ -155,7 +157,7 @@ def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], proce
         reader.close()
 
 
-def _finished(pending: dict[Future, int]) -> Iterator[tuple[int, Any]]:
+def _collect(pending: dict[Future, int]) -> Iterator[tuple[int, Any]]:
     """Waits for at least one job, and removes finished jobs from `pending`."""
     for future in wait(pending, return_when=FIRST_COMPLETED).done:
         yield pending.pop(future), future.result()

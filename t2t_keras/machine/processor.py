@@ -10,8 +10,8 @@ _CGROUP = "/sys/fs/cgroup"
 
 def num_cores() -> int:
     """Returns the number of cores that this process may use, limited by its affinity and its container's CPU quota."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(int(min(allowed, _quota())), 1)
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(int(min(count, _quota())), 1)
 
 
 def _quota() -> float:
@@ -28,16 +28,16 @@ def _quota() -> float:
 
 def processor() -> str:
     """Describes the processor by its usable cores and its name, such as "8 x AMD EPYC 7763 64-Core Processor"."""
-    names = _said("model name")
+    names = _cpu_fields("model name")
     return f"{num_cores()} x {names[0] if names else 'CPU core'}"
 
 
 def computes_in_bfloat16() -> bool:
     """Returns whether the processor has instructions for bfloat16 products; False if the system does not tell."""
-    return any({"avx512_bf16", "amx_bf16"} & {*flags.split()} for flags in _said("flags"))
+    return any({"avx512_bf16", "amx_bf16"} & {*flags.split()} for flags in _cpu_fields("flags"))
 
 
-def _said(name: str) -> list[str]:
+def _cpu_fields(name: str) -> list[str]:
     """Returns a field of /proc/cpuinfo for each core; empty on systems other than Linux."""
     if not os.path.exists(_CPUINFO):
         return []

@@ -80,12 +80,12 @@ class Mirror:
         self.path.mkdir(exist_ok=True)
         self._number = 0  # of the newest state seen so far
         self._base: dict[str, _File] = {}  # files of the state on which the local directory is based
-        self._fetched: set[str] = set()
-        self._looks: dict[str, tuple[tuple[int, ...], _File]] = {}  # cached checksums, by file and its stat
+        self._fetched_names: set[str] = set()
+        self._checksums: dict[str, tuple[tuple[int, ...], _File]] = {}  # cached checksums, by file and its stat
         self._updating = threading.Lock()
         self._publishing = threading.Lock()
         self._token = ""
-        self._warned = False  # whether it was reported that objects cannot be deleted
+        self._has_warned = False  # whether it was reported that objects cannot be deleted
         _MIRRORS[self.path] = self
 
     @property
@@ -112,23 +112,23 @@ class Mirror:
                 `Store`.
         """
         while True:
-            found, document = self._newest() if number is None else (number, self._state(number))
+            state_number, document = self._newest() if number is None else (number, self._state(number))
             files = {name: _File(*values) for name, values in document["files"].items()}
-            odd = self._fetch(files, set(choose(list(files))))
-            if not odd:
+            failure = self._fetch(files, set(choose(list(files))))
+            if not failure:
                 self._base = files
                 return
-            if number is not None or self._newest()[0] == found:  # otherwise another process has just replaced it
-                raise InputError(f"{self.url}/{odd} is missing or damaged, which the newest state names")
+            if number is not None or self._newest()[0] == state_number:  # else another process just replaced it
+                raise InputError(f"{self.url}/{failure} is missing or damaged, which the newest state names")
 
-    def _fetch(self, files: dict[str, _File], wanted: set[str]) -> str:
+    def _fetch(self, files: dict[str, _File], names: set[str]) -> str:
         """Downloads missing files and removes unwanted ones.
 
         Returns the name of the first file that could not be downloaded, or "".
         """
-        self._fetched = wanted
+        self._fetched_names = names
         for name, path in files_of(self.path, hidden=True):
-            if name not in wanted or self._measured(name, path) != files[name]:
+            if name not in names or self._measure(name, path) != files[name]:
                 path.unlink()
         for folder, _, _ in os.walk(self.path, topdown=False):
             if folder != str(self.path) and not os.listdir(folder):
@@ -136,7 +136,7 @@ class Mirror:
         for name, file in files.items():
             path = self.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            if name not in wanted or path.exists():
+            if name not in names or path.exists():
                 continue
             if not download(self.store, file.object_name(name), path, file.sha256, file.size):
                 return name
@@ -153,64 +153,64 @@ class Mirror:
             InputError: as `Store`, or `alone` is set and others published changes. The state is unchanged.
         """
         with self._publishing:
-            files = {name: self._uploaded(name, path) for name, path in files_of(self.path)}
-            gone = {name for name in self._base if name not in files and self._is_gone(name)}
+            files = {name: self._upload(name, path) for name, path in files_of(self.path)}
+            deletions = {name for name in self._base if name not in files and self._is_gone(name)}
             # Files that did not change locally are not published: others may have replaced or removed them.
-            changed = {name: file for name, file in files.items() if self._base.get(name) != file}
-            if not changed and not gone:
+            changes = {name: file for name, file in files.items() if self._base.get(name) != file}
+            if not changes and not deletions:
                 return
-            before: set[str] = set()
+            old_objects: set[str] = set()
 
-            def merged(document: dict[str, Any]) -> dict[str, Any]:
-                there = {name: _File(*values) for name, values in self._leased(document)["files"].items()}
-                if alone and there not in (self._base, files):  # equals `files` if a request was repeated
+            def merge(document: dict[str, Any]) -> dict[str, Any]:
+                published = {name: _File(*values) for name, values in self._check_lease(document)["files"].items()}
+                if alone and published not in (self._base, files):  # equals `files` if a request was repeated
                     raise InputError(f"{self.url}: another process published there meanwhile; what it published stays")
-                before.clear()
-                before.update(file.object_name(name) for name, file in there.items())
-                return {**document, "files": {name: there[name] for name in there.keys() - gone} | changed}
+                old_objects.clear()
+                old_objects.update(file.object_name(name) for name, file in published.items())
+                return {**document, "files": {name: published[name] for name in published.keys() - deletions} | changes}
 
-            after = self._update(merged)["files"]
-            self._base = {name: self._base[name] for name in self._base.keys() - gone} | changed
-            self._fetched |= changed.keys()
-            self._remove(sorted(before - {file.object_name(name) for name, file in after.items()}))
+            new_files = self._update(merge)["files"]
+            self._base = {name: self._base[name] for name in self._base.keys() - deletions} | changes
+            self._fetched_names |= changes.keys()
+            self._remove(sorted(old_objects - {file.object_name(name) for name, file in new_files.items()}))
 
     def _remove(self, names: list[str]) -> None:
         """Deletes objects that no state needs any more; a refusal is only a warning, because publishing succeeded."""
         try:
             self.store.remove(names)
         except InputError as error:
-            if not self._warned:  # only once, because without permission every update would fail here
+            if not self._has_warned:  # only once, because without permission every update would fail here
                 logging.getLogger(__name__).warning("objects that nothing needs any more stay: %s", error)
-            self._warned = True
+            self._has_warned = True
 
     def _is_gone(self, name: str) -> bool:
         """Returns whether a file that is missing locally was removed, rather than never downloaded.
 
         Files that were not downloaded still have a local directory, see `fetch`; it is missing only if it was removed.
         """
-        return name in self._fetched or not (self.path / name).parent.is_dir()
+        return name in self._fetched_names or not (self.path / name).parent.is_dir()
 
-    def _uploaded(self, name: str, path: Path) -> _File:
+    def _upload(self, name: str, path: Path) -> _File:
         """Uploads a file unless the state has it."""
-        file = self._measured(name, path)
+        file = self._measure(name, path)
         if file == self._base.get(name):
             return file
         # The file must not change during the upload: a hard link preserves one that is replaced, a copy one that grows.
-        fixed = self.path.parent / temporary_name(path.name)
+        copy = self.path.parent / temporary_name(path.name)
         try:
-            (shutil.copyfile if name.endswith(_APPENDED) else os.link)(path, fixed)
-            file = self._measured(name, fixed)
-            self.store.put(fixed, file.object_name(name))
+            (shutil.copyfile if name.endswith(_APPENDED) else os.link)(path, copy)
+            file = self._measure(name, copy)
+            self.store.put(copy, file.object_name(name))
         finally:
-            fixed.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
         return file
 
-    def _measured(self, name: str, path: Path) -> _File:
+    def _measure(self, name: str, path: Path) -> _File:
         stat = path.stat()
         look = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if self._looks.get(name, (None,))[0] != look:
-            self._looks[name] = (look, measured(path))
-        return self._looks[name][1]
+        if self._checksums.get(name, (None,))[0] != look:
+            self._checksums[name] = (look, measured(path))
+        return self._checksums[name][1]
 
     @contextlib.contextmanager
     def held(self, report: Callable[[str], None]) -> Iterator[None]:
@@ -225,9 +225,9 @@ class Mirror:
             BusyError: another process holds the lease and has renewed it; the message names the process.
             InputError: as `Store`, or the store does not support exclusive creation.
         """
-        token, ended = uuid.uuid4().hex, threading.Event()
+        token, end = uuid.uuid4().hex, threading.Event()
 
-        def taken(document: dict[str, Any]) -> dict[str, Any]:
+        def take(document: dict[str, Any]) -> dict[str, Any]:
             lease = document["lease"]
             if lease and lease["token"] != token:
                 if _silence(lease) < LEASE_SECONDS:
@@ -238,18 +238,18 @@ class Mirror:
         if self.store.create(_PROBE, b"") and self.store.create(_PROBE, b""):
             raise InputError(f"{self.url}: this store replaces objects that are to be created: no run is safe in it")
         self._wait_for_lease(report)
-        thread = threading.Thread(target=self._renew, args=(ended,), name="lease", daemon=True)
+        thread = threading.Thread(target=self._renew, args=(end,), name="lease", daemon=True)
         self._token = token
         try:
-            self._update(taken)  # inside `try`: after an error, the store may have the lease nevertheless
+            self._update(take)  # inside `try`: after an error, the store may have the lease nevertheless
             thread.start()
             yield
         finally:
-            ended.set()
+            end.set()
             if thread.is_alive():
                 thread.join()
             with contextlib.suppress(InputError):  # a lease that cannot be released expires
-                self._update(lambda document: {**self._leased(document), "lease": None})
+                self._update(lambda document: {**self._check_lease(document), "lease": None})
             self._token = ""
 
     def _wait_for_lease(self, report: Callable[[str], None]) -> None:
@@ -258,8 +258,8 @@ class Mirror:
         while (lease := self._newest()[1]["lease"]) and _silence(lease) < LEASE_SECONDS:
             if first is None:
                 first = lease
-                left = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
-                report(f"{self.url} is or was being trained {_holder(lease)}: waiting for a sign of it, {left}")
+                duration = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
+                report(f"{self.url} is or was being trained {_holder(lease)}: waiting for a sign of it, {duration}")
             elif lease != first:
                 raise self._busy(lease)
             time.sleep(LEASE_SECONDS / _RENEWALS / _LOOKS)
@@ -267,17 +267,17 @@ class Mirror:
     def _busy(self, lease: dict[str, Any]) -> BusyError:
         return BusyError(f"{self.url} is being trained already, {_holder(lease)}")
 
-    def _renew(self, ended: threading.Event) -> None:
-        while not ended.wait(LEASE_SECONDS / _RENEWALS):
+    def _renew(self, end: threading.Event) -> None:
+        while not end.wait(LEASE_SECONDS / _RENEWALS):
             try:
-                self._update(lambda document: {**self._leased(document), "lease": _lease(self._token)})
+                self._update(lambda document: {**self._check_lease(document), "lease": _lease(self._token)})
             except LeaseLostError as error:
                 logging.getLogger(__name__).warning("%s", error)
                 return
             except InputError as error:
                 logging.getLogger(__name__).warning("the lease cannot be renewed now: %s", error)
 
-    def _leased(self, document: dict[str, Any]) -> dict[str, Any]:
+    def _check_lease(self, document: dict[str, Any]) -> dict[str, Any]:
         """Returns the state; raises a LeaseLostError if this process has lost its lease."""
         lease = document["lease"]
         if self._token and (lease or {}).get("token") != self._token:
@@ -294,20 +294,20 @@ class Mirror:
             if contents is None:
                 raise InputError(f"{self.url}: its listing names a state that is gone; try again")
         # A listing may lag behind the created objects.
-        while (later := self.store.read(self._state_name(number + 1))) is not None:
-            number, contents = number + 1, later
+        while (next_contents := self.store.read(self._state_name(number + 1))) is not None:
+            number, contents = number + 1, next_contents
         if contents is None:
             return 0, {"files": {}, "lease": None}
         self._number = number
-        return number, self._parsed(number, contents)
+        return number, self._parse(number, contents)
 
     def _state(self, number: int) -> dict[str, Any]:
         contents = self.store.read(self._state_name(number))
         if contents is None:
             raise InputError(f"{self.url}/{self._state_name(number)} is gone; try again")
-        return self._parsed(number, contents)
+        return self._parse(number, contents)
 
-    def _parsed(self, number: int, contents: bytes) -> dict[str, Any]:
+    def _parse(self, number: int, contents: bytes) -> dict[str, Any]:
         try:
             document = json.loads(contents)
             return {"files": document["files"], "lease": document["lease"]}
@@ -355,9 +355,9 @@ def local(path: str) -> str:
     if not is_url(path):
         return path
     for mirror in _MIRRORS.values():
-        within = f"{mirror.path}{path.removeprefix(mirror.url)}"
-        if path == mirror.url or (path.startswith(f"{mirror.url}/") and os.path.exists(within)):
-            return within
+        local_path = f"{mirror.path}{path.removeprefix(mirror.url)}"
+        if path == mirror.url or (path.startswith(f"{mirror.url}/") and os.path.exists(local_path)):
+            return local_path
     mirror = Mirror(path)
     mirror.fetch()
     return str(mirror.path)
@@ -407,10 +407,10 @@ def files_of(folder: Path, hidden: bool = False) -> list[tuple[str, Path]]:
 
     Without `hidden`, omits names with a leading dot, which are temporary or local, and the directories in `_LOCAL`.
     """
-    found = [(path.relative_to(folder), path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = [(path.relative_to(folder), path) for path in sorted(folder.rglob("*")) if path.is_file()]
     return [
         (name.as_posix(), path)
-        for name, path in found
+        for name, path in files
         if hidden or not (name.parts[0] in _LOCAL or any(part.startswith(".") for part in name.parts))
     ]
 

@@ -73,8 +73,8 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
     if number is None:
         return None
     newest, prefix = folder / str(number), f"{number}/"
-    listed = newest / _FILES  # missing in a version that was written here and not fetched
-    if not listed.exists() or listed.read_bytes() != store.read(f"{prefix}{_FILES}"):
+    listing = newest / _FILES  # missing in a version that was written here and not fetched
+    if not listing.exists() or listing.read_bytes() != store.read(f"{prefix}{_FILES}"):
         temporary = folder / temporary_name("version")  # not a number, so that a server does not load it yet
         try:
             fetch_version(store, temporary, prefix)
@@ -98,17 +98,17 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     Raises:
         InputError: a file is missing or damaged in the store, or the version was not published by `publish_version`.
     """
-    listed = store.read(f"{prefix}{_FILES}")
-    if listed is None:
+    listing = store.read(f"{prefix}{_FILES}")
+    if listing is None:
         raise InputError(f"{store.url}/{prefix}{_FILES} is missing: publish the version with launch.export")
     try:
-        wanted = {name: (sha256, size) for name, (sha256, size) in json.loads(listed).items()}
+        files = {name: (sha256, size) for name, (sha256, size) in json.loads(listing).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{store.url}/{prefix}{_FILES} is damaged: {error}") from error
     for name, path in files_of(folder) if folder.exists() else ():
-        if name not in wanted:  # from a previous version at this URL
+        if name not in files:  # from a previous version at this URL
             path.unlink()
-    for name, (sha256, size) in wanted.items():
+    for name, (sha256, size) in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and measured(path) == (sha256, size):
@@ -116,7 +116,7 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
         if not download(store, f"{prefix}{name}", path, sha256, size):
             raise InputError(f"{store.url}/{prefix}{name} is missing or damaged, which {_FILES} names")
     (folder / _FILES).parent.mkdir(parents=True, exist_ok=True)
-    (folder / _FILES).write_bytes(listed)
+    (folder / _FILES).write_bytes(listing)
 
 
 def _is_whole(store: Store, number: int) -> bool:

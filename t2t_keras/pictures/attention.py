@@ -50,7 +50,7 @@ def heat_maps(
     Raises:
         ValueError: the weights are empty, or their shape does not match the tokens.
     """
-    weights, queries, keys, title = _shown(weights, queries, keys, title)
+    weights, queries, keys, title = _prepare(weights, queries, keys, title)
     num_layers, num_heads, num_queries, num_keys = weights.shape
     side = _PANEL if num_layers * num_heads > 1 else max(_CELL * max(num_queries, num_keys), _PANEL)
     cell = min(side, _MOST_INCHES / max(num_layers, num_heads)) / max(num_queries, num_keys)
@@ -100,7 +100,7 @@ def lines(
 
     Reference: Vaswani et al., "Attention Is All You Need", 2017, Figures 3 to 5.
     """
-    weights, queries, keys, title = _shown(weights, queries, keys, title)
+    weights, queries, keys, title = _prepare(weights, queries, keys, title)
     num_heads, num_rows = len(weights), max(len(queries), len(keys))
     width = _LINES_ACROSS + sum(_width(pieces, _LARGEST_FONT) for pieces in (queries, keys))
     figure = Figure(figsize=(max(width, 4.0), _ROW * (num_rows + 1) + 1.0), layout="constrained")
@@ -123,7 +123,7 @@ def lines(
     return figure
 
 
-def _shown(
+def _prepare(
     weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str
 ) -> tuple[np.ndarray, list[str], list[str], str]:
     """Truncates the weights and tokens to `MOST_TOKENS`, makes the tokens readable, and notes this in the title."""
@@ -154,14 +154,14 @@ class _Grid(NamedTuple):
     def size(self) -> tuple[float, float]:
         """Returns the width and height of the figure, with labels, panels and the colour bar on the right."""
         (rows, columns), (height, width) = self.panels, self.panel_size
-        beside, below = self.label_widths
-        return beside + columns * (width + _ACROSS) + 1.1, below + rows * (height + _DOWN) + 0.85
+        row_space, column_space = self.label_widths
+        return row_space + columns * (width + _ACROSS) + 1.1, column_space + rows * (height + _DOWN) + 0.85
 
     def panel(self, row: int, column: int) -> tuple[float, float, float, float]:
         """Returns the left, bottom, width and height of a panel as fractions of the figure."""
-        (rows, _), (height, width), (beside, below) = self.panels, self.panel_size, self.label_widths
-        left = 0.4 + beside + column * (width + _ACROSS)
-        return self._shares(left, 0.4 + below + (rows - 1 - row) * (height + _DOWN), width, height)
+        (rows, _), (height, width), (row_space, column_space) = self.panels, self.panel_size, self.label_widths
+        left = 0.4 + row_space + column * (width + _ACROSS)
+        return self._shares(left, 0.4 + column_space + (rows - 1 - row) * (height + _DOWN), width, height)
 
     def scale(self) -> tuple[float, float, float, float]:
         """Returns the left, bottom, width and height of the colour bar as fractions of the figure."""
@@ -196,8 +196,8 @@ def _segments(
     shades: list[tuple[float, ...]] = []
     for head, query, key in zip(*np.nonzero(weights >= _FAINTEST), strict=True):
         if not only or query in only:
-            beside = _SHARE_OF_ROW * ((head + 0.5) / len(weights) - 0.5)
-            segments.append(((0.02, query + beside), (0.98, key + beside)))
+            offset = _SHARE_OF_ROW * ((head + 0.5) / len(weights) - 0.5)
+            segments.append(((0.02, query + offset), (0.98, key + offset)))
             shades.append((*palette[head][:3], min(float(weights[head, query, key]), 1.0)))
     return segments, shades
 

@@ -12,9 +12,9 @@ _MARKERS = "os^Dv"
 def color(number: int) -> Color:
     """Returns the RGB colour, with values from 0 to 1, of a curve or head; colours repeat after 21 numbers."""
     round_number, place = divmod(number % (len(_COLORS) * len(_ROUNDS)), len(_COLORS))
-    share, other = _ROUNDS[round_number]
+    share, tint = _ROUNDS[round_number]
     parts = (int(_COLORS[place][start : start + 2], 16) / 255 for start in (0, 2, 4))
-    red, green, blue = ((1 - share) * part + share * other for part in parts)
+    red, green, blue = ((1 - share) * part + share * tint for part in parts)
     return red, green, blue
 
 

@@ -29,37 +29,37 @@ def tree_svg(tree: Tree) -> str:
     """Returns the tree as SVG; the placeholder part of speech `XX` is omitted."""
     texts: list[_Text] = []
     lines: list[tuple[_Text, _Text]] = []
-    finished: list[list[_Text]] = [[]]
+    levels: list[list[_Text]] = [[]]
     waiting: list[tuple[Tree, int, bool, int]] = [(tree, 0, False, 0)]
     right = float(_GAP)
     while waiting:
-        part, depth, is_done, least = waiting.pop()  # least: minimum width of the column, in characters
+        part, depth, is_done, min_width = waiting.pop()  # min_width: of the column, in characters
         if part.word is None and part.children and not is_done:
-            finished.append([])
+            levels.append([])
             waiting.append((part, depth, True, 0))
-            least = max(least, len(part.label)) if len(part.children) == 1 else 0
-            waiting += [(child, depth + 1, False, least) for child in reversed(part.children)]
+            min_width = max(min_width, len(part.label)) if len(part.children) == 1 else 0
+            waiting += [(child, depth + 1, False, min_width) for child in reversed(part.children)]
             continue
         if is_done:
-            below = finished.pop()
-            label = _Text((below[0].x + below[-1].x) / 2, depth, "label", part.label)
+            children = levels.pop()
+            label = _Text((children[0].x + children[-1].x) / 2, depth, "label", part.label)
             texts.append(label)
-            lines += [(label, child) for child in below]
+            lines += [(label, child) for child in children]
         else:
-            label, *others = shown = _at_the_bottom(part, depth, right, least)
-            right += _CHARACTER * max(least, *(len(text.text) for text in shown)) + _GAP
-            texts += shown
-            lines += [(label, other) for other in others]
-        finished[-1].append(label)
+            label, *words = entries = _leaf_texts(part, depth, right, min_width)
+            right += _CHARACTER * max(min_width, *(len(text.text) for text in entries)) + _GAP
+            texts += entries
+            lines += [(label, word) for word in words]
+        levels[-1].append(label)
     return _svg(texts, lines, right)
 
 
-def _at_the_bottom(part: Tree, depth: int, left: float, least: int) -> list[_Text]:
+def _leaf_texts(part: Tree, depth: int, left: float, min_width: int) -> list[_Text]:
     """Returns a part-of-speech label and the word below it, or the label of a constituent without children."""
-    shown = [("label", part.label), ("word", part.word or "")]
-    shown = [(kind, text) for kind, text in shown if text and (kind == "word" or part.word is None or text != "XX")]
-    middle = left + _CHARACTER * max(least, *(len(text) for _, text in shown)) / 2
-    return [_Text(middle, depth + level, kind, text) for level, (kind, text) in enumerate(shown)]
+    entries = [("label", part.label), ("word", part.word or "")]
+    entries = [(kind, text) for kind, text in entries if text and (kind == "word" or part.word is None or text != "XX")]
+    middle = left + _CHARACTER * max(min_width, *(len(text) for _, text in entries)) / 2
+    return [_Text(middle, depth + level, kind, text) for level, (kind, text) in enumerate(entries)]
 
 
 def _svg(texts: list[_Text], lines: list[tuple[_Text, _Text]], width: float) -> str:
@@ -70,8 +70,8 @@ def _svg(texts: list[_Text], lines: list[tuple[_Text, _Text]], width: float) -> 
 
     size = f'width="{width:g}" height="{height}" viewBox="0 0 {width:g} {height}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{_STYLE}</style>"]
-    for above, below in lines:
-        parts.append(f'<line x1="{above.x:g}" y1="{y(above) + 5}" x2="{below.x:g}" y2="{y(below) - 13}"/>')
+    for parent, child in lines:
+        parts.append(f'<line x1="{parent.x:g}" y1="{y(parent) + 5}" x2="{child.x:g}" y2="{y(child) - 13}"/>')
     for text in texts:
         parts.append(f'<text class="{text.kind}" x="{text.x:g}" y="{y(text)}">{html.escape(text.text)}</text>')
     return "\n".join([*parts, "</svg>", ""])

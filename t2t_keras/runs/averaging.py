@@ -25,12 +25,12 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
     for checkpoint in checkpoints[1:]:
         _check_same_settings(checkpoints[0], checkpoint)
         weights = checkpoint.weights
-        where = f"{checkpoint.path} does not fit {checkpoints[0].path}"
-        if odd := sorted(sums.keys() ^ weights.keys()):
-            raise InputError(f"{where}: only one of them has {', '.join(odd[:5])}{' ...' * (len(odd) > 5)}")
+        mismatch = f"{checkpoint.path} does not fit {checkpoints[0].path}"
+        if names := sorted(sums.keys() ^ weights.keys()):
+            raise InputError(f"{mismatch}: only one of them has {', '.join(names[:5])}{' ...' * (len(names) > 5)}")
         for name, array in weights.items():
             if array.shape != sums[name].shape:
-                raise InputError(f"{where}: {name} has shape {array.shape} and {sums[name].shape}")
+                raise InputError(f"{mismatch}: {name} has shape {array.shape} and {sums[name].shape}")
             sums[name] += array
     return {name: (total / len(checkpoints)).astype(first[name].dtype) for name, total in sums.items()}
 

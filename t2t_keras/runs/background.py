@@ -104,11 +104,11 @@ class CheckpointWriter:
 
     def _start(self, *tasks: Callable[[], object]) -> None:
         """Runs tasks and `publish` in a thread, after those of the thread before unless one of these failed."""
-        before = self._thread
+        predecessor = self._thread
 
         def work() -> None:
-            if before is not None:
-                before.join()
+            if predecessor is not None:
+                predecessor.join()
             try:
                 for task in (*tasks, self._publish) if self._error is None else ():
                     task()

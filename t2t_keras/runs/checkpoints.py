@@ -183,8 +183,8 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
         )
     # Two processes that save the same name would use, and first remove, the same temporary directory.
     with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
-        others = [Path(directory) / other / STATE for other in _other_names(Path(directory)) if other != name]
-        state = {**state, _ORDER: 1 + max((_order(read_note(path).get("state")) for path in others), default=0)}
+        paths = [Path(directory) / entry / STATE for entry in _list_names(Path(directory)) if entry != name]
+        state = {**state, _ORDER: 1 + max((_order(read_note(path).get("state")) for path in paths), default=0)}
         return _write(Path(directory), name, step, {"weights.npz": weights}, state)
 
 
@@ -233,9 +233,9 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
     elif name == "latest":
         path = _latest_path(directory)
     else:
-        path = _named(directory, name)
+        path = _find(directory, name)
     if path is None:
-        names = ["best"] * (_named(directory, "best") is not None) + _other_names(directory)
+        names = ["best"] * (_find(directory, "best") is not None) + _list_names(directory)
         numbers = ", ".join(map(str, steps(directory)))
         raise InputError(
             f"no checkpoint {'latest' if name is None else name!r} in {directory}; steps there: {numbers or 'none'}; "
@@ -260,7 +260,7 @@ def newest_paths(directory: str | Path, count: int) -> list[Path]:
 
 def exist(directory: str | Path) -> bool:
     """Returns whether a directory has any checkpoints, of steps or with other names."""
-    return bool(steps(directory) or _other_names(Path(directory)))
+    return bool(steps(directory) or _list_names(Path(directory)))
 
 
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
@@ -282,9 +282,9 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
         raise ValueError(f"keep must be at least 1, got {keep}")
     saved_steps = steps(directory)
     good_steps = [step for step in saved_steps if newest is None or step <= newest]
-    best_so_far = best(directory, newest)
-    kept = {*good_steps[-keep:], *([best_so_far.step] if best_so_far else [])}
-    deleted = [step for step in saved_steps if step not in kept]
+    best_validation = best(directory, newest)
+    kept_steps = {*good_steps[-keep:], *([best_validation.step] if best_validation else [])}
+    deleted = [step for step in saved_steps if step not in kept_steps]
     for step in deleted:
         discard(directory, step)
     return deleted
@@ -315,9 +315,9 @@ def discard(directory: str | Path, step: int) -> None:
     """
     path = Path(directory) / step_name(step)
     if path.exists():
-        doomed = _doomed(path)
-        os.rename(path, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        target = _deletion_path(path)
+        os.rename(path, target)
+        shutil.rmtree(target, ignore_errors=True)
 
 
 def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
@@ -349,7 +349,7 @@ def _latest_path(directory: Path) -> Path | None:
 def _newest_average(directory: Path) -> Path | None:
     """Returns the newest intact average, or None if there is a later step; logs a warning for damaged averages."""
     averages = []
-    for name in _other_names(directory):
+    for name in _list_names(directory):
         try:
             averages.append(load(directory / name, weights_only=True))
         except InputError as error:
@@ -362,7 +362,7 @@ def _order(state: Mapping[str, Any] | None) -> int:
     return state.get(_ORDER, 0) if isinstance(state, Mapping) else 0
 
 
-def _named(directory: Path, name: str) -> Path | None:
+def _find(directory: Path, name: str) -> Path | None:
     """Returns the directory of a checkpoint by a name other than "latest"; None if it does not exist."""
     if name == "best":
         pointer = best(directory)
@@ -374,7 +374,7 @@ def _named(directory: Path, name: str) -> Path | None:
     return next((path for path in paths if (path / STATE).is_file()), None)
 
 
-def _other_names(directory: Path) -> list[str]:
+def _list_names(directory: Path) -> list[str]:
     """Returns the names of the checkpoints that are not of steps."""
     if not directory.is_dir():
         return []
@@ -412,12 +412,12 @@ def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], s
         document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
         _write_document(temporary, document)
         sync_directory(temporary)
-        doomed = _doomed(path)
+        target = _deletion_path(path)
         if path.exists():  # a recomputed average, or a step that was repeated after resuming
-            os.rename(path, doomed)
+            os.rename(path, target)
         # Renamed before the old checkpoint is deleted, because deleting takes time.
         os.rename(temporary, path)
-        shutil.rmtree(doomed, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
     except OSError as error:
         raise InputError(
             f"cannot save checkpoint {path}: {error.strerror or error}; the earlier ones are as they were"
@@ -428,7 +428,7 @@ def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], s
     return path
 
 
-def _doomed(path: Path) -> Path:
+def _deletion_path(path: Path) -> Path:
     """Returns the path of a checkpoint while it is being deleted."""
     return path.with_name(f"{_TEMPORARY}{path.name}{_DELETED}")
 
@@ -474,8 +474,8 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _checksum(document: Mapping[str, Any]) -> str:
     """Computes a checksum of the values, independent of JSON formatting."""
-    as_read = json.loads(json.dumps(document))
-    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
+    contents = json.loads(json.dumps(document))
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:

@@ -20,8 +20,8 @@ def exported_version(path: pathlib.Path) -> pathlib.Path | None:
     if not path.is_dir() or (path / "config.json").exists():
         return None
     versions = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
-    whole = [path / str(version) for version in sorted(versions) if (path / str(version) / "saved_model.pb").is_file()]
-    return whole[-1] if whole else None
+    paths = [path / str(version) for version in sorted(versions) if (path / str(version) / "saved_model.pb").is_file()]
+    return paths[-1] if paths else None
 
 
 def exported_weights(version: pathlib.Path) -> dict:
@@ -36,4 +36,4 @@ def exported_weights(version: pathlib.Path) -> dict:
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
     names = {key: key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0] for key in arrays}
-    return {_ESCAPED.sub(lambda found: _MEANT[found[0]], names[key]): array for key, array in arrays.items()}
+    return {_ESCAPED.sub(lambda match: _MEANT[match[0]], names[key]): array for key, array in arrays.items()}

@@ -53,8 +53,8 @@ def load_weights(path: pathlib.Path) -> dict:
     """
     if Run(path).exported:
         return exported_weights(path)
-    saved = checkpoints.load(path, weights_only=True)
-    return saved.weights if saved.ema is None else saved.ema
+    checkpoint = checkpoints.load(path, weights_only=True)
+    return checkpoint.weights if checkpoint.ema is None else checkpoint.ema
 
 
 def save_model(

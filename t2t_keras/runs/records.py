@@ -47,7 +47,7 @@ class RecordFile:
         return self._file is None or self._file.closed
 
     @property
-    def _opened(self) -> io.FileIO:
+    def _stream(self) -> io.FileIO:
         if self._file is None:
             raise ValueError("open() must be called before records are written")
         return self._file
@@ -55,23 +55,23 @@ class RecordFile:
     def append(self, record: Record) -> None:
         """Writes a record, which readers see at once; raises an InputError if it cannot be written."""
         with explained(f"{self._path} cannot be written"):
-            size = os.fstat(self._opened.fileno()).st_size
-            left = _line(record).encode()
+            size = os.fstat(self._stream.fileno()).st_size
+            rest = _line(record).encode()
             try:
-                while left:
-                    left = left[self._opened.write(left) :]
+                while rest:
+                    rest = rest[self._stream.write(rest) :]
             except OSError:
-                self._opened.truncate(size)  # leaves no partial line
+                self._stream.truncate(size)  # leaves no partial line
                 raise
 
     def sync(self) -> None:
         """Syncs the records to disk; raises an InputError if that fails."""
         with explained(f"{self._path} cannot be written"):
-            os.fsync(self._opened.fileno())
+            os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """Closes the file."""
-        self._opened.close()
+        self._stream.close()
 
 
 def read_metrics(path: str | Path) -> list[Record]:

@@ -88,8 +88,8 @@ class Run:
     @property
     def config(self) -> Config:
         """The run's configuration; raises an InputError if it is missing or invalid."""
-        others = (_DATA_DIR, _TEXT, _INIT_FROM, _EXPORT, IMPORTED)
-        values = {name: value for name, value in self._read().items() if name not in others}
+        notes = (_DATA_DIR, _TEXT, _INIT_FROM, _EXPORT, IMPORTED)
+        values = {name: value for name, value in self._read().items() if name not in notes}
         with named(self.config_path):
             return Config.from_dict(values)
 
@@ -172,13 +172,13 @@ class Run:
             if vocabulary_bytes(self.vocab_path) != vocab:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
             values = self._read()
-            noted = values.get(_TEXT)  # runs of earlier versions have none
-            if text and noted and not text.startswith(noted):  # earlier versions recorded only the lengths
+            old_text = values.get(_TEXT)  # runs of earlier versions have none
+            if text and old_text and not text.startswith(old_text):  # earlier versions recorded only the lengths
                 raise InputError(
-                    f"{self.path} was trained on {values[_DATA_DIR]} with {noted}, but {data_dir} has {text}; use "
+                    f"{self.path} was trained on {values[_DATA_DIR]} with {old_text}, but {data_dir} has {text}; use "
                     "another --model_dir, perhaps with --init_from, or the old data"
                 )
-            text = text or noted
+            text = text or old_text
         elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
@@ -267,8 +267,8 @@ def weights_file(path: pathlib.Path) -> pathlib.Path:
 
 def vocabulary_bytes(path: str | os.PathLike[str]) -> list[bytes | None]:
     """Reads the `vocabulary_files` of a path; None in place of a file that does not exist and need not."""
-    vocabulary, *others = vocabulary_files(pathlib.Path(path))
-    return [vocabulary.read_bytes(), *(file.read_bytes() if file.exists() else None for file in others)]
+    vocabulary, *rest = vocabulary_files(pathlib.Path(path))
+    return [vocabulary.read_bytes(), *(file.read_bytes() if file.exists() else None for file in rest)]
 
 
 def _write(path: pathlib.Path, contents: bytes) -> None:

@@ -48,8 +48,8 @@ class DataFacts:
             InputError: the vocabulary is missing.
         """
         counts, tokenizer = data.counts["train"], data.tokenizer
-        shared = tokenizer.source is tokenizer
-        serialized = [tokenizer.serialized] if shared else [tokenizer.serialized, tokenizer.source.serialized]
+        is_shared = tokenizer.source is tokenizer
+        serialized = [tokenizer.serialized] if is_shared else [tokenizer.serialized, tokenizer.source.serialized]
         return cls(
             directory=os.path.abspath(data.directory),
             config=data.config,
@@ -66,9 +66,9 @@ class DataFacts:
     def check_task(self, table: str, *tasks: str) -> None:
         """Raises an InputError if the data exist and are for a different task than the table needs."""
         if self.directory and self.config.task not in tasks:
-            wanted = " or ".join(tasks)
+            valid = " or ".join(tasks)
             raise InputError(
-                f"{self.directory}: --table={table} needs data of --task={wanted}, not of {self.config.task}"
+                f"{self.directory}: --table={table} needs data of --task={valid}, not of {self.config.task}"
             )
 
     @property
@@ -94,7 +94,7 @@ def read_facts(study_dir: pathlib.Path) -> DataFacts:
         InputError: the file is damaged.
     """
 
-    def made(kept: dict) -> DataFacts:
-        return DataFacts(**{**kept, "config": Config.from_dict({"data": kept["config"]}).data})
+    def parse(values: dict) -> DataFacts:
+        return DataFacts(**{**values, "config": Config.from_dict({"data": values["config"]}).data})
 
-    return read_json(study_dir / FACTS, made, "; delete it and give --data_dir") or DataFacts()
+    return read_json(study_dir / FACTS, parse, "; delete it and give --data_dir") or DataFacts()

@@ -46,13 +46,13 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     for row in systems:
         for name, share in SHARES.items():
             updates = max(round(share * slowest / costs[row.name]), 10)
-            own = dataclasses.replace(row, name=f"{row.name}_{name}", is_repeated=False)
+            cost_row = dataclasses.replace(row, name=f"{row.name}_{name}", is_repeated=False)
             recipe = dataclasses.replace(
-                first, settings=dataclasses.replace(settings, steps=None), first=own, usual_steps=updates
+                first, settings=dataclasses.replace(settings, steps=None), first=cost_row, usual_steps=updates
             )
-            jobs += recipe.trainings(own)
+            jobs += recipe.trainings(cost_row)
             facts = {"system": row.label, "share": f"{share:g}", "updates": f"{updates:,}"}
-            lines.append(Line(own.name, (jobs[-1].name,), facts))
+            lines.append(Line(cost_row.name, (jobs[-1].name,), facts))
     return Table(
         "table2_equal_cost",
         "The systems of Table 2, each trained for as long as the others: for a tenth, a fifth and the whole of the "
@@ -71,8 +71,8 @@ def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
     from t2t_keras.pictures.curves import draw_curves  # imports Matplotlib, which takes half a second
 
     curves: dict[str, dict[float, float]] = {}
-    for name, of_row in results.items():
-        for result in of_row:
+    for name, row_results in results.items():
+        for result in row_results:
             if "test_bleu" not in result:  # there may be no test set
                 continue
             curves.setdefault(name.rpartition("_")[0], {})[result["flops_by_count"]] = result["test_bleu"]

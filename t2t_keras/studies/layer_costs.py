@@ -23,7 +23,7 @@ from t2t_keras.studies.table1 import LayerCostJob
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
 _LONG_ENOUGH = 0.2  # minimum total time of the runs, in seconds
-_TURNS = 5  # minimum number of runs
+_MIN_RUNS = 5  # minimum number of runs
 
 
 def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -41,13 +41,13 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
     passes = _passes(make_layer(job, 0), job)
     passes(job.lengths[0])
     results: dict[str, Any] = {}
-    before = _peak_bytes()
+    initial_peak = _peak_bytes()
     for length in job.lengths:  # in ascending order, because the peak memory of a process never falls
         results[f"seconds_{length}"] = _seconds(functools.partial(passes, length))
-        results[f"bytes_{length}"] = _peak_bytes() - before
-    fitted = job.lengths[-job.fitted :]
-    results["time_exponent"] = exponent(fitted, [results[f"seconds_{length}"] for length in fitted])
-    results["memory_exponent"] = memory_exponent(fitted, [results[f"bytes_{length}"] for length in fitted])
+        results[f"bytes_{length}"] = _peak_bytes() - initial_peak
+    fit_lengths = job.lengths[-job.fitted :]
+    results["time_exponent"] = exponent(fit_lengths, [results[f"seconds_{length}"] for length in fit_lengths])
+    results["memory_exponent"] = memory_exponent(fit_lengths, [results[f"bytes_{length}"] for length in fit_lengths])
     sequential = sequential_operations(job)
     path_length = sequential * layers_between_ends(job)
     return {**results, "sequential_operations": sequential, "path_length": path_length, "machine": processor()}
@@ -73,8 +73,8 @@ def sequential_operations(job: LayerCostJob) -> int:
     def iterations(x: tf.Tensor) -> tf.Tensor:
         layer(x)
         operations = tf.compat.v1.get_default_graph().get_operations()
-        loops = [operation for operation in operations if operation.type in ("While", "StatelessWhile")]
-        return tf.add_n([operation.outputs[0] for operation in loops]) if loops else tf.constant(1)
+        while_loops = [operation for operation in operations if operation.type in ("While", "StatelessWhile")]
+        return tf.add_n([operation.outputs[0] for operation in while_loops]) if while_loops else tf.constant(1)
 
     return int(iterations(inputs))
 
@@ -130,12 +130,12 @@ def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:
 
 def _seconds(run: Callable[[], object]) -> float:
     """Returns the median time of a run."""
-    turns: list[float] = []
-    while len(turns) < _TURNS or (sum(turns) < _LONG_ENOUGH):
-        begun = time.perf_counter()
+    durations: list[float] = []
+    while len(durations) < _MIN_RUNS or (sum(durations) < _LONG_ENOUGH):
+        start = time.perf_counter()
         run()
-        turns.append(time.perf_counter() - begun)
-    return statistics.median(turns)
+        durations.append(time.perf_counter() - start)
+    return statistics.median(durations)
 
 
 def _peak_bytes() -> int:

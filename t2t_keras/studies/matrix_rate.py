@@ -31,8 +31,8 @@ def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
     while seconds < _LONG_ENOUGH and size < _LARGEST:
         size *= 2
         seconds = multiply(size)
-    begun, tries = time.monotonic(), 0
-    while tries < _TRIES or time.monotonic() < begun + _SECONDS:
+    start, tries = time.monotonic(), 0
+    while tries < _TRIES or time.monotonic() < start + _SECONDS:
         seconds, tries = min(seconds, multiply(size)), tries + 1
     return {"flops_per_second": 2 * size**3 / seconds, "matrix_rows": size}
 
@@ -49,13 +49,13 @@ def note_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], f
     The rate is measured at every call, because earlier measurements may have been slowed by other load. The highest one
     is stored in the study's folder.
     """
-    noted, measured = noted_rate(study_dir, machine), matrix_rate(multiply)
-    if noted is not None and noted >= measured["flops_per_second"]:
-        return noted
+    old, new = noted_rate(study_dir, machine), matrix_rate(multiply)
+    if old is not None and old >= new["flops_per_second"]:
+        return old
     path = _path(study_dir, machine)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"machine": machine, **measured})
-    return measured["flops_per_second"]
+    write_json(path, {"machine": machine, **new})
+    return new["flops_per_second"]
 
 
 def _path(study_dir: pathlib.Path, machine: str) -> pathlib.Path:

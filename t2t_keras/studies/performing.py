@@ -84,34 +84,34 @@ class Performer:
         the remaining jobs are performed.
         """
         pending = [self._jobs[name] for name in names]
-        ended: dict[str, list[str]] = {"failed": [], "busy": []}
+        failures: dict[str, list[str]] = {"failed": [], "busy": []}
         with self._signals:
             while job := next((job for job in pending if not self._unfinished_needs(job)), None):
                 pending.remove(job)
-                found = state(job, self._study_dir)
-                if found.kind == "finished":
+                job_state = state(job, self._study_dir)
+                if job_state.kind == "finished":
                     continue
-                again = f" again, because settings changed: {found.text}" if found.kind == "outdated" else ""
-                self._report(f"{job.name}: begins{again}")
-                answer = self._performed(job)
+                note = f" again, because settings changed: {job_state.text}" if job_state.kind == "outdated" else ""
+                self._report(f"{job.name}: begins{note}")
+                answer = self._run_phases(job)
                 if answer.kind == "stopped":
                     self._report(f"{job.name}: stopped; the same command goes on from here")
-                    return Performed(tuple(ended["failed"]), tuple(ended["busy"]), signal=answer.value)
+                    return Performed(tuple(failures["failed"]), tuple(failures["busy"]), signal=answer.value)
                 if answer.kind == "done":
                     write_record(job, self._study_dir, answer.value)
                     self._report(f"{job.name}: finished")
                     self._on_finished()
                 else:
-                    ended[answer.kind].append(job.name)
+                    failures[answer.kind].append(job.name)
                     self._report(f"{job.name}: {answer.kind}: {answer.value}")
         for job in pending:
             self._report(f"{job.name}: waits for {', '.join(self._unfinished_needs(job))}")
-        return Performed(tuple(ended["failed"]), tuple(ended["busy"]), tuple(job.name for job in pending))
+        return Performed(tuple(failures["failed"]), tuple(failures["busy"]), tuple(job.name for job in pending))
 
     def _unfinished_needs(self, job: Job) -> list[str]:
         return [name for name in job.needs if state(self._jobs[name], self._study_dir).kind != "finished"]
 
-    def _performed(self, job: Job) -> _Answer:
+    def _run_phases(self, job: Job) -> _Answer:
         """Runs the phases of a job and merges their results."""
         results: dict[str, Any] = {}
         for phase in job.phases:

@@ -67,14 +67,14 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     strategy = make_strategy("auto")
     data = PreparedData.open(job.data_dir)
     run = Run(study_dir / job.name)
-    first = _first(job, study_dir)
-    before = checkpoints.steps(run.checkpoints_path)
+    initial = _initial_checkpoint(job, study_dir)
+    old_steps = checkpoints.steps(run.checkpoints_path)
     # Keeps extra checkpoints, because those saved on signals must not displace those that will be averaged.
-    spare = dataclasses.replace(job.config.train, keep_checkpoints=_reach(job.config.train) + _SPARE)
-    outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, first).train()
+    spare = dataclasses.replace(job.config.train, keep_checkpoints=_num_needed(job.config.train) + _SPARE)
+    outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, initial).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
-    results = read_note(run.path / _TRAINING) if before and before[-1] == outcome.step else {}
+    results = read_note(run.path / _TRAINING) if old_steps and old_steps[-1] == outcome.step else {}
     if results.get("updates") != outcome.step:  # a killed process may have left outdated results
         results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
         write_json(run.path / _TRAINING, results)
@@ -87,7 +87,7 @@ def _training_results(
 ) -> dict[str, Any]:
     """Returns the results of a training on this machine, without the costs of its initial weights."""
     lines = [record for record in read_metrics(run.metrics_path) if record["kind"] == "train"]
-    tokens, seconds = _trained(run, lines)
+    tokens, seconds = _training_work(run, lines)
     machine, rate = _machine(study_dir)
     return {
         "parameters": sum(job.config.model.parameter_counts().values()),
@@ -102,7 +102,7 @@ def _training_results(
     }
 
 
-def _first(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
+def _initial_checkpoint(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
     """Returns the checkpoint with the initial weights of a training, and records its settings in the job's folder.
 
     Returns None if the training starts from random weights or already has a checkpoint.
@@ -129,21 +129,21 @@ def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
 
     Returns:
         "best_step": step of the checkpoint with the best validation result, or of the last one.
-        The results of `_evaluated`.
+        The results of `_evaluate`.
     """
     _share_out_cores()
     run = Run(study_dir / job.name)
     with _locked(run.path):
         best_step = _average(run, job.config, job.average)
         translator = Translator.load(run.path, job.average, job.config.decode)
-        return {"best_step": best_step, **_evaluated(translator, PreparedData.open(job.data_dir), run.path)}
+        return {"best_step": best_step, **_evaluate(translator, PreparedData.open(job.data_dir), run.path)}
 
 
 def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, Any]:
     """Evaluates the members' averaged weights as one ensemble.
 
     Returns:
-        Sums of the members' parameters and costs, and the results of `_evaluated`.
+        Sums of the members' parameters and costs, and the results of `_evaluate`.
     """
     _share_out_cores()
     with _locked(study_dir / job.name):
@@ -151,8 +151,8 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
         _check_weights(job.members, study_dir)
         members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
         translator = Translator.load_ensemble(members, config=first.config.decode)
-        found = _evaluated(translator, PreparedData.open(first.data_dir), study_dir / job.name)
-    return {**_sums(("parameters", *_COSTS), _results_of(job.members, study_dir)), **found}
+        results = _evaluate(translator, PreparedData.open(first.data_dir), study_dir / job.name)
+    return {**_sums(("parameters", *_COSTS), _results_of(job.members, study_dir)), **results}
 
 
 def _results_of(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> list[dict[str, Any]]:
@@ -163,10 +163,10 @@ def _results_of(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> list[di
 def _sums(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Returns the sum of each named result; None if one of its values is None."""
     values = {name: [result[name] for result in results] for name in names}
-    return {name: None if None in found else sum(found) for name, found in values.items()}
+    return {name: None if None in numbers else sum(numbers) for name, numbers in values.items()}
 
 
-def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
+def _training_work(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
     """Returns the target tokens and seconds of all updates: those in the metrics, and those since their last line.
 
     On a CPU, the seconds are processor time divided by the number of cores, so that other load does not count.
@@ -209,9 +209,9 @@ def _multiply(size: int) -> float:
     Each of the streams that share the cores runs ten products, so that the overhead of the call is small.
     """
     products, streams = _products(size), range(num_streams())
-    begun = time.perf_counter()
+    start = time.perf_counter()
     list(side_by_side(lambda _: products().numpy(), streams))
-    return (time.perf_counter() - begun) / 10 / len(streams)
+    return (time.perf_counter() - start) / 10 / len(streams)
 
 
 @functools.cache
@@ -238,14 +238,14 @@ def _share_out_cores() -> None:
 _locked = functools.partial(locked, verb="evaluate", participle="worked on", flag="--study_dir")
 
 
-def _reach(train: TrainConfig) -> int:
+def _num_needed(train: TrainConfig) -> int:
     """Returns how many of the newest regularly saved checkpoints an average may need.
 
     With patience, those around the best checkpoint are needed, after which training continued for `train.patience`
     validations.
     """
-    later = train.patience * (train.validation_steps or train.checkpoint_steps)
-    return train.keep_checkpoints + -(-later // train.checkpoint_steps)
+    updates = train.patience * (train.validation_steps or train.checkpoint_steps)
+    return train.keep_checkpoints + -(-updates // train.checkpoint_steps)
 
 
 def _average(run: Run, config: Config, name: str) -> int:
@@ -257,21 +257,21 @@ def _average(run: Run, config: Config, name: str) -> int:
     best = checkpoints.best(run.checkpoints_path)
     best_step = best.step if best else steps[-1]
     if not train.checkpoint_minutes:
-        oldest = steps[-1] - _reach(train) * train.checkpoint_steps  # the best one may be older
-        on_time = (step for step in steps if step % train.checkpoint_steps == 0 and step > oldest)
-        steps = [*(step for step in on_time if step < steps[-1]), steps[-1]]
+        oldest = steps[-1] - _num_needed(train) * train.checkpoint_steps  # the best one may be older
+        regular_steps = (step for step in steps if step % train.checkpoint_steps == 0 and step > oldest)
+        steps = [*(step for step in regular_steps if step < steps[-1]), steps[-1]]
     # Takes as many checkpoints before the middle as after it, if there are enough.
-    before = sum(step < (best_step if train.patience else steps[-1]) for step in steps)
-    first = max(0, min(before - train.keep_checkpoints // 2, len(steps) - train.keep_checkpoints))
-    chosen = steps[first : first + train.keep_checkpoints]
-    paths = [run.checkpoints_path / checkpoints.step_name(step) for step in chosen]
-    loaded = [checkpoints.load(path, weights_only=True) for path in paths]
+    num_earlier = sum(step < (best_step if train.patience else steps[-1]) for step in steps)
+    first = max(0, min(num_earlier - train.keep_checkpoints // 2, len(steps) - train.keep_checkpoints))
+    window = steps[first : first + train.keep_checkpoints]
+    paths = [run.checkpoints_path / checkpoints.step_name(step) for step in window]
+    members = [checkpoints.load(path, weights_only=True) for path in paths]
     state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}
-    checkpoints.save_weights(run.checkpoints_path, name, steps[-1], averaging.average(loaded), state)
+    checkpoints.save_weights(run.checkpoints_path, name, steps[-1], averaging.average(members), state)
     return best_step
 
 
-def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path) -> dict[str, Any]:
+def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) -> dict[str, Any]:
     """Translates and scores the validation and test sets, and writes both evaluations to `folder`/evaluation.
 
     Returns:
@@ -288,15 +288,15 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
     pooled: tuple[list[str], list[str]] = ([], [])  # hypotheses and references
     for split in (name for name in ("valid", "test") if name in data.splits):
         sources, references = data.text(split)
-        found = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
-        pooled[0].extend(found.hypotheses)
+        outcome = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
+        pooled[0].extend(outcome.hypotheses)
         pooled[1].extend(references)
         settings = {"split": split, "target_language": language}
-        evaluation.write_evaluation(folder / "evaluation" / split, found, settings)
-        results |= {_key(split, score): score.value for score in found.scores}
+        evaluation.write_evaluation(folder / "evaluation" / split, outcome, settings)
+        results |= {_key(split, score): score.value for score in outcome.scores}
         if split == "valid":
             results["valid_perplexity"] = evaluation.target_perplexity(translator, sources, references)
-        results["output_tokens_per_second"] = found.tokens_per_second
+        results["output_tokens_per_second"] = outcome.tokens_per_second
     first, *_ = translator.task.scores(*pooled, ScoringSettings(language))
     results[_key("pooled", first)] = first.value
     if first.name == "BLEU":

@@ -34,13 +34,13 @@ def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callab
         if not configs:
             rows.append([line.name, "", "", "", "", state])
             continue
-        taken = sum(seconds(config) for _, config in configs) / 3600
+        line_hours = sum(seconds(config) for _, config in configs) / 3600
         hours += sum(seconds(config) for job, config in configs if states[job.name].kind != "finished") / 3600
         first = configs[0][1]
         flops = sum(planned_flops(config, length) for _, config in configs)
         parameters = sum(first.model.parameter_counts().values())
         updates = f"{first.train.max_steps:,}" + (f" x {len(configs)}" if len(configs) > 1 else "")
-        rows.append([line.name, f"{parameters:,}", updates, scientific(flops), _hours(taken), state])
+        rows.append([line.name, f"{parameters:,}", updates, scientific(flops), _hours(line_hours), state])
     return f"{markdown_table([_HEAD, *rows])}\n\nHours of what is not finished: {_hours(hours)}."
 
 
@@ -79,32 +79,32 @@ def seconds_here(
     seconds: dict[str, float] = {}
     for job in table.jobs:
         if job.config and not job.needs and states[job.name].kind == "finished":
-            results, most = states[job.name].results, job.config.train.max_steps
-            made = results.get("updates", most) / most  # patience or a time limit may have ended it early
+            results, limit = states[job.name].results, job.config.train.max_steps
+            share = results.get("updates", limit) / limit  # patience or a time limit may have ended it early
             for kind in (job.config.model.family, _ALL):
-                taken = 3600 * results["hours"]
-                flops[kind] = flops.get(kind, 0.0) + made * planned_flops(job.config, length)
-                scores = made * _for_scores(job.config, length)
-                seconds[kind] = seconds.get(kind, 0.0) + max(taken - scores, taken / 2)
+                duration = 3600 * results["hours"]
+                flops[kind] = flops.get(kind, 0.0) + share * planned_flops(job.config, length)
+                scores = share * _score_seconds(job.config, length)
+                seconds[kind] = seconds.get(kind, 0.0) + max(duration - scores, duration / 2)
     if seconds:
         rates = {kind: flops[kind] / seconds[kind] for kind in flops}
         source = f"Hours are at what the finished rows reached: {scientific(rates[_ALL])} FLOP/s on average."
     else:
-        noted = noted_rate(study_dir, processor())
-        machine, measured = (processor(), noted) if noted else measured_rate()
-        rates = {_ALL: utilisation * measured}
+        rate = noted_rate(study_dir, processor())
+        machine, throughput = (processor(), rate) if rate else measured_rate()
+        rates = {_ALL: utilisation * throughput}
         source = (
             f"Hours are at {scientific(rates[_ALL])} FLOP/s, {utilisation:.0%} of a product of matrices on {machine}."
         )
 
     def seconds_of(config: Config) -> float:
         products = planned_flops(config, length) / rates.get(config.model.family, rates[_ALL])
-        return products + _for_scores(config, length)
+        return products + _score_seconds(config, length)
 
     return seconds_of, source
 
 
-def _for_scores(config: Config, length: int) -> float:
+def _score_seconds(config: Config, length: int) -> float:
     """Returns the seconds that a training spends on the hidden layers of additive attention scores."""
     return config.train.max_steps * hidden_score_seconds(config, _MEMORY_RATE, length)
 

@@ -73,13 +73,13 @@ class Recipe:
         the checkpoint interval are scaled in proportion, and the peak learning rate is unchanged.
         """
         _check(self.settings.settings)
-        train = _shortened(self._full(row).train, self.steps / self.full_steps)
+        train = _shorten(self._full(row).train, self.steps / self.full_steps)
         # Every validation saves a checkpoint, so validations are placed where one is saved anyway.
         validation_steps = train.checkpoint_steps * -(-train.max_steps // (_VALIDATIONS * train.checkpoint_steps))
         train = dataclasses.replace(train, seed=seed, patience=self.patience, validation_steps=validation_steps)
         decode = DecodeConfig()
-        longer = decode.max_length_offset * self.data.config.tokens_of_a_piece
-        decode = dataclasses.replace(decode, max_length_offset=longer)
+        offset = decode.max_length_offset * self.data.config.tokens_of_a_piece
+        decode = dataclasses.replace(decode, max_length_offset=offset)
         config = dataclasses.replace(self._full(row), train=train, decode=decode, data=self.data.config)
         config = override(config, self.settings.settings)
         data = self.data
@@ -114,10 +114,10 @@ class Recipe:
         config = self.config(self.first)
         decode, train = config.decode, config.train
         updates = f"{train.max_steps:,} updates of at most {train.tokens_per_batch:,} tokens a side"
-        shortened = ""
+        comparison = ""
         if self.steps != self.full_steps:
             change = "shortened" if self.steps < self.full_steps else "lengthened"
-            shortened = (
+            comparison = (
                 f" instead of the preset's {self.full_steps:,}; warm-up and checkpoints are {change} in proportion "
                 f"(warm-up of {self.first.name}: {train.warmup_steps:,}), and the highest rate is the preset's"
             )
@@ -130,7 +130,7 @@ class Recipe:
                 "better one"
             )
         return (
-            f"Row {self.first.name}: {updates}{shortened}; {average}, {search}. {self.data_caption()} Rows with "
+            f"Row {self.first.name}: {updates}{comparison}; {average}, {search}. {self.data_caption()} Rows with "
             "several seeds: the mean, with the range in brackets."
         )
 
@@ -167,7 +167,7 @@ def _check(settings: Sequence[str]) -> None:
             raise InputError(f"--set {setting}: in a study, {name} is decided by its data and its rows")
 
 
-def _shortened(train: TrainConfig, share: float) -> TrainConfig:
+def _shorten(train: TrainConfig, share: float) -> TrainConfig:
     """Scales the updates, the schedule and the checkpoint interval by `share`; the peak learning rate is unchanged."""
     warmup_steps = _part(train.warmup_steps, share)
     scale = train.learning_rate_scale

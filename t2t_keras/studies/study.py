@@ -57,10 +57,10 @@ class Study:
         Raises:
             InputError: a row is unknown.
         """
-        known = {line.name: line.jobs for line in self.table.lines}
-        if unknown := [row for row in rows if row not in known]:
-            raise InputError(f"table {self.settings.table} has no row {unknown[0]!r}; valid: {', '.join(known)}")
-        wanted = {job for row in rows or known for job in known[row]}
+        jobs_of_row = {line.name: line.jobs for line in self.table.lines}
+        if unknown := [row for row in rows if row not in jobs_of_row]:
+            raise InputError(f"table {self.settings.table} has no row {unknown[0]!r}; valid: {', '.join(jobs_of_row)}")
+        selection = {job for row in rows or jobs_of_row for job in jobs_of_row[row]}
         number, count = shard
         shards: dict[str, int | None] = {}
         for job in self.table.jobs:
@@ -69,8 +69,8 @@ class Study:
             elif job.needs:
                 shards[job.name] = shards[job.needs[0]]
             else:
-                shards[job.name] = sum(not other.needs for other in map(self._job, shards)) % count + 1
-        return [name for name, place in shards.items() if name in wanted and place in (None, number)]
+                shards[job.name] = sum(not previous_job.needs for previous_job in map(self._job, shards)) % count + 1
+        return [name for name, place in shards.items() if name in selection and place in (None, number)]
 
     def perform(
         self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
@@ -93,9 +93,9 @@ class Study:
         self._check(names)
         write_settings(self.study_dir, self.settings)
         write_facts(self.study_dir, self.data)
-        performed = Performer(self.study_dir, self.table.jobs, report, self.write, call).perform(names)
+        result = Performer(self.study_dir, self.table.jobs, report, self.write, call).perform(names)
         self.write()
-        return performed
+        return result
 
     def write(self) -> list[pathlib.Path]:
         """Writes the finished part of the table as Markdown, CSV and SVG, and returns the paths."""
@@ -103,13 +103,13 @@ class Study:
 
     def _check(self, names: Sequence[str]) -> None:
         """Raises an InputError, before anything is trained, if a row was trained with different settings."""
-        found = {name: state(self._job(name), self.study_dir) for name in names}
-        conflicting = {name: each.text for name, each in found.items() if each.kind == "conflicting"}
+        states = {name: state(self._job(name), self.study_dir) for name in names}
+        conflicting = {name: each.text for name, each in states.items() if each.kind == "conflicting"}
         if conflicting:
             name, text = next(iter(conflicting.items()))
-            others = f" ({len(conflicting)} such rows)" if len(conflicting) > 1 else ""
+            note = f" ({len(conflicting)} such rows)" if len(conflicting) > 1 else ""
             raise InputError(
-                f"{self.study_dir / name} was trained with other settings: {text}{others}; use the old settings, "
+                f"{self.study_dir / name} was trained with other settings: {text}{note}; use the old settings, "
                 "remove that folder, or use another --study_dir"
             )
 

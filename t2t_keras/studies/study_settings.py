@@ -47,17 +47,17 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
             damaged.
     """
 
-    def made(kept: dict[str, Any]) -> StudySettings:
-        return StudySettings(**{**kept, "settings": tuple(kept["settings"])})
+    def parse(values: dict[str, Any]) -> StudySettings:
+        return StudySettings(**{**values, "settings": tuple(values["settings"])})
 
-    known = read_json(study_dir / _FILE, made, "; delete it and give all flags again")
-    if known is None and "table" not in given:
+    stored = read_json(study_dir / _FILE, parse, "; delete it and give all flags again")
+    if stored is None and "table" not in given:
         raise InputError(f"--table must be given to begin a study in {study_dir}")
-    for name in ("table", "scale") if known else ():
-        if given.get(name, kept := getattr(known, name)) != kept:
-            raise InputError(f"{study_dir} holds the study with --{name}={kept}; use another --study_dir")
-    found = dataclasses.replace(known or StudySettings(given["table"]), **given)
-    return dataclasses.replace(found, data_dir=os.path.abspath(found.data_dir) if found.data_dir else "")
+    for name in ("table", "scale") if stored else ():
+        if given.get(name, value := getattr(stored, name)) != value:
+            raise InputError(f"{study_dir} holds the study with --{name}={value}; use another --study_dir")
+    settings = dataclasses.replace(stored or StudySettings(given["table"]), **given)
+    return dataclasses.replace(settings, data_dir=os.path.abspath(settings.data_dir) if settings.data_dir else "")
 
 
 def write_settings(study_dir: pathlib.Path, settings: StudySettings) -> None:

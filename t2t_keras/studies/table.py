@@ -123,7 +123,8 @@ class Table:
 
         key = self.plotted.key
         values = {
-            name: [each[key] for each in of_line if each.get(key) is not None] for name, of_line in results.items()
+            name: [each[key] for each in line_results if each.get(key) is not None]
+            for name, line_results in results.items()
         }
         draw_dots(path, values, self.plotted.heading)
 
@@ -146,8 +147,8 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """Formats rows of cells, the head first, as a Markdown table with aligned columns."""
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    head, *others = [_markdown_row([f"{c:<{w}}" for c, w in zip(row, widths, strict=True)]) for row in rows]
-    return "\n".join([head, _markdown_row(["-" * width for width in widths]), *others])
+    head, *body = [_markdown_row([f"{c:<{w}}" for c, w in zip(row, widths, strict=True)]) for row in rows]
+    return "\n".join([head, _markdown_row(["-" * width for width in widths]), *body])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
@@ -161,14 +162,14 @@ def _results(line: Line, states: Mapping[str, State]) -> list[Results]:
 
 def _provenance(states: Mapping[str, State]) -> str:
     """Describes the machines, versions and dates of the results."""
-    finished = [found.results for found in states.values() if found.kind == "finished"]
+    finished = [job_state.results for job_state in states.values() if job_state.kind == "finished"]
     if not finished:
         return "There are no results yet."
     texts = []
-    for name, before in (("machine", ""), ("versions", ""), ("bleu_signature", "BLEU: "), ("date", "finished ")):
+    for name, prefix in (("machine", ""), ("versions", ""), ("bleu_signature", "BLEU: "), ("date", "finished ")):
         values = sorted({str(results[name]) for results in finished if name in results})
         if name == "date" and values:
             values = [values[0]] if len(values) == 1 else [f"{values[0]} to {values[-1]}"]
         if values:
-            texts.append(before + " and ".join(values))
+            texts.append(prefix + " and ".join(values))
     return f"{'; '.join(texts)}."

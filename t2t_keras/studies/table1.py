@@ -90,8 +90,8 @@ def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
         panels[name] = {
             label: {
                 int(field.removeprefix(key)): value / unit
-                for of_job in results[row]
-                for field, value in of_job.items()
+                for job_results in results[row]
+                for field, value in job_results.items()
                 if field.startswith(key) and value
             }
             for row, label, *_ in ROWS

@@ -47,44 +47,44 @@ class TrainingJob(Job):
         return settings if first is None else {**settings, "begins_from": {first.name: first.settings()}}
 
     def changes(self, before: Mapping[str, Any]) -> list[str]:
-        changed = differences(Config.from_dict(before["config"]), self.config)
+        result = differences(Config.from_dict(before["config"]), self.config)
         if before["vocabulary"] != self.vocabulary:
-            changed.append(f"vocabulary: {before['vocabulary']:.12}... -> {self.vocabulary:.12}...")
+            result.append(f"vocabulary: {before['vocabulary']:.12}... -> {self.vocabulary:.12}...")
         if before.get("text") and self.text and before["text"] != self.text:  # older records lack it
-            changed.append(f"text: {before['text']:.12}... -> {self.text:.12}...")
+            result.append(f"text: {before['text']:.12}... -> {self.text:.12}...")
         first = [] if self.begins_from is None else [self.begins_from]
-        return changed + changes_of_others("begins_from", before.get("begins_from", {}), first)
+        return result + changes_of_others("begins_from", before.get("begins_from", {}), first)
 
     def conflicts(self, folder: pathlib.Path) -> list[str]:
         """Returns changes that a run with checkpoints does not allow, and surplus updates; see `Job.conflicts`."""
         run = Run(folder)
-        trained = checkpoints.steps(run.checkpoints_path)
-        if not run.exists or not trained:
+        steps = checkpoints.steps(run.checkpoints_path)
+        if not run.exists or not steps:
             return []
-        most = self.config.train.max_steps
-        too_many = [f"train.max_steps: {trained[-1]} made -> {most}"] if trained[-1] > most else []
+        max_steps = self.config.train.max_steps
+        surplus = [f"train.max_steps: {steps[-1]} made -> {max_steps}"] if steps[-1] > max_steps else []
         origin = run.init_from.get("model_dir", "")
         first = "" if self.begins_from is None else self.begins_from.name
-        other = [f"begins_from: {origin or 'none'} -> {first or 'none'}"] if bool(origin) != bool(first) else []
-        kept, averaged = run.config.train.keep_checkpoints, self.config.train.keep_checkpoints
-        if trained[-1] == most and kept < averaged:
-            other.append(f"train.keep_checkpoints: {kept} -> {averaged}")
-        return [*lasting_differences(run.config, self.config), *too_many, *other, *self._other_origin(folder)]
+        changes = [f"begins_from: {origin or 'none'} -> {first or 'none'}"] if bool(origin) != bool(first) else []
+        stored_count, average_count = run.config.train.keep_checkpoints, self.config.train.keep_checkpoints
+        if steps[-1] == max_steps and stored_count < average_count:
+            changes.append(f"train.keep_checkpoints: {stored_count} -> {average_count}")
+        return [*lasting_differences(run.config, self.config), *surplus, *changes, *self._origin_changes(folder)]
 
-    def _other_origin(self, folder: pathlib.Path) -> list[str]:
+    def _origin_changes(self, folder: pathlib.Path) -> list[str]:
         """Returns changes to the training that provided the initial weights, except those of its decoding settings."""
         if self.begins_from is None or not (folder / ORIGIN).exists():
             return []
-        noted = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
-        changes = changes_of_others("begins_from", noted, [self.begins_from])
+        record = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
+        changes = changes_of_others("begins_from", record, [self.begins_from])
         return [change for change in changes if f"{self.begins_from.name}: decode." not in change]
 
     def progress(self, folder: pathlib.Path) -> str:
-        trained = checkpoints.steps(Run(folder).checkpoints_path)
-        if not trained:
+        steps = checkpoints.steps(Run(folder).checkpoints_path)
+        if not steps:
             return MISSING
-        most = self.config.train.max_steps
-        return "not evaluated" if trained[-1] >= most else f"{trained[-1]:,} of {most:,} updates"
+        max_steps = self.config.train.max_steps
+        return "not evaluated" if steps[-1] >= max_steps else f"{steps[-1]:,} of {max_steps:,} updates"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,5 +117,5 @@ def changes_of_others(role: str, before: Mapping[str, Any], trainings: Sequence[
     names = [training.name for training in trainings]
     if list(before) != names:
         return [f"{role}: {', '.join(before) or 'none'} -> {', '.join(names) or 'none'}"]
-    found = [(training.name, training.changes(before[training.name])) for training in trainings]
-    return [f"{name}: {change}" for name, changes in found for change in changes]
+    changes_by_name = [(training.name, training.changes(before[training.name])) for training in trainings]
+    return [f"{name}: {change}" for name, changes in changes_by_name for change in changes]

@@ -65,9 +65,9 @@ def devices_line(devices: Devices) -> str:
     """Describes the devices for a log line, such as "8 replicas on GPU (NVIDIA A100-SXM4-40GB)"."""
     count = devices.num_replicas_in_sync
     if is_on_jax():
-        kind, of_each = devices.mesh.devices.flat[0].device_kind, devices.model_parallel
-        several = f" of {of_each} devices each" if of_each > 1 else ""
-        return f"{count} replica{'s' * (count > 1)}{several} on {kind}"
+        kind, size = devices.mesh.devices.flat[0].device_kind, devices.model_parallel
+        sizes = f" of {size} devices each" if size > 1 else ""
+        return f"{count} replica{'s' * (count > 1)}{sizes} on {kind}"
     strategy: Any = devices
     kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
     if kind == "GPU":

@@ -109,22 +109,22 @@ def _begin(
                 )
         else:
             run.forget()  # no checkpoint exists yet, so settings may still change
-        beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
-        noted = {} if beginning is None else beginning._asdict()
-        noted.pop("spelled", None)
-        run.start(config, data.directory, data.vocab_path, noted, text)
+        beginning = _resolve(init_from, data.vocab_path) if init_from and not is_trained else None
+        record = {} if beginning is None else beginning._asdict()
+        record.pop("spelled", None)
+        run.start(config, data.directory, data.vocab_path, record, text)
     return beginning
 
 
-def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
+def _resolve(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
     """Resolves `init_from`, whose vocabulary must equal the one at `vocab_path` or be a prefix of it."""
     run = Run(init_from.model_dir)
     path = weights_path(run, init_from.checkpoint)
-    theirs, ours = Tokenizer.load(run.vocab_path), Tokenizer.load(vocab_path)
+    old, new = Tokenizer.load(run.vocab_path), Tokenizer.load(vocab_path)
     try:
-        if (theirs.source is theirs) != (ours.source is ours):
+        if (old.source is old) != (new.source is new):
             raise ValueError("only one of them has a vocabulary of sources")
-        spelled = (spellings(theirs, ours), spellings(theirs.source, ours.source))
+        spelled = (spellings(old, new), spellings(old.source, new.source))
     except ValueError:
         sums = sha256(vocab_path)[:12], sha256(run.vocab_path)[:12]
         raise InputError(
@@ -139,10 +139,10 @@ def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
     """Raises an InputError if a resumed run started from different weights; None always resumes."""
     if init_from is None:
         return
-    noted: dict[str, Any] = run.init_from
-    chosen = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
-    if chosen != {name: noted.get(name) for name in chosen} and not _has_weights(init_from, noted.get("weights")):
-        origin = f"from {noted['path']}" if noted else "with fresh weights"
+    record: dict[str, Any] = run.init_from
+    request = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
+    if request != {name: record.get(name) for name in request} and not _has_weights(init_from, record.get("weights")):
+        origin = f"from {record['path']}" if record else "with fresh weights"
         raise InputError(f"{run.path} began {origin}; leave out --init_from, or use another --model_dir")
 
 

@@ -101,9 +101,9 @@ class Chunks:
         labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
         scales = tf.reshape(tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets)), [-1])
         if skip_padding:
-            kept = tf.where(labels != 0)  # --> [tokens, 1]
-            loss_sum, d_rows, d_head = self.loss(*(tf.gather_nd(values, kept) for values in (rows, labels, scales)))
-            d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
+            tokens = tf.where(labels != 0)  # --> [tokens, 1]
+            loss_sum, d_rows, d_head = self.loss(*(tf.gather_nd(values, tokens) for values in (rows, labels, scales)))
+            d_rows = tf.scatter_nd(tokens, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
         else:
             loss_sum, d_rows, d_head = self.static_loss(rows, labels, scales)
         return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(hidden)), d_head)
@@ -117,8 +117,8 @@ class Chunks:
             scales: float32 [rows].
         """
         num_chunks = self._number_of(tf.shape(rows)[0])
-        unsmoothed = self._all(rows, labels, scales, num_chunks, is_static=False)
-        losses, d_rows, d_head = self._smoothed(rows, *unsmoothed, scales)
+        unsmoothed = self._loop(rows, labels, scales, num_chunks, is_static=False)
+        losses, d_rows, d_head = self._smooth(rows, *unsmoothed, scales)
         return tf.reduce_sum(losses), d_rows, d_head
 
     def static_loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
@@ -130,15 +130,15 @@ class Chunks:
         missing = num_chunks * self._chunk_rows - count
         padded_rows = tf.pad(rows, [[0, missing], [0, 0]])
         padded_labels, padded_scales = (tf.pad(values, [[0, missing]]) for values in (labels, scales))
-        losses, d_rows, d_head = self._all(padded_rows, padded_labels, padded_scales, num_chunks, is_static=True)
-        losses, d_rows, d_head = self._smoothed(rows, losses[:count], d_rows[:count], d_head, scales)
+        losses, d_rows, d_head = self._loop(padded_rows, padded_labels, padded_scales, num_chunks, is_static=True)
+        losses, d_rows, d_head = self._smooth(rows, losses[:count], d_rows[:count], d_head, scales)
         return tf.reduce_sum(losses * real), d_rows, d_head
 
     def _number_of(self, count: Tensor | int) -> Tensor:
         """Returns the number of chunks for `count` rows, at least 1: without rows, the gradients are zeros."""
         return tf.maximum((count + self._chunk_rows - 1) // self._chunk_rows, 1)
 
-    def _all(
+    def _loop(
         self, rows: Tensor, labels: Tensor, scales: Tensor, num_chunks: Tensor, *, is_static: bool
     ) -> tuple[Tensor, Tensor, Head]:
         """Returns losses, float32 [rows], and gradients of all chunks, without the uniform part of the target.
@@ -156,7 +156,7 @@ class Chunks:
 
         def add_chunk(index: Tensor, losses: Any, d_rows: Any, d_head: list[Tensor]) -> tuple:
             chunk_losses, chunk_d_rows, chunk_d_head = chunk(index)
-            d_head = [before + more for before, more in zip(d_head, chunk_d_head, strict=True)]
+            d_head = [total + part for total, part in zip(d_head, chunk_d_head, strict=True)]
             return index + 1, losses.write(index, chunk_losses), d_rows.write(index, chunk_d_rows), d_head
 
         losses, d_rows = (
@@ -176,11 +176,11 @@ class Chunks:
 
         Returns losses without the uniform part, unscaled gradients of `h`, and scaled gradients of the head's weights.
         """
-        gold = 1.0 - self._smoothing
+        label_share = 1.0 - self._smoothing
         prediction = self._prediction(h, y)
-        losses = prediction.normalisers - gold * prediction.label_logits
+        losses = prediction.normalisers - label_share * prediction.label_logits
         with tf.control_dependencies([losses]):  # so that the probabilities can be updated in place
-            errors = subtracted(prediction.probabilities, y, gold)
+            errors = subtracted(prediction.probabilities, y, label_share)
         d_h, d_head = self._gradients(h, errors, scales)
         return losses, d_h, d_head
 
@@ -209,11 +209,11 @@ class Chunks:
         if self._head.bias is not None:
             d_bias = [tf.linalg.matvec(errors, scales, transpose_a=True)]  # --> [vocab]
         errors = tf.cast(errors, h.dtype)
-        d_table = tf.matmul(errors, _scaled(h, scales), transpose_a=True)  # --> [vocab, d_model]
+        d_table = tf.matmul(errors, _scale_rows(h, scales), transpose_a=True)  # --> [vocab, d_model]
         d_table = tf.cast(d_table, tf.float32)
         return tf.matmul(errors, self._matrix), [d_table, *d_bias]
 
-    def _smoothed(
+    def _smooth(
         self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, scales: Tensor
     ) -> tuple[Tensor, Tensor, Head]:
         """Adds the uniform part of the smoothed target, and scales the gradients of the rows."""
@@ -221,7 +221,7 @@ class Chunks:
         mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
         states, d_states = self._smoothed_states(tf.cast(rows, tf.float32), self._smoothing * mean_row)
         losses -= self._smoothing * tf.linalg.matvec(states, mean_row)  # --> [rows]
-        d_rows = _scaled(d_rows - tf.cast(d_states, d_rows.dtype), scales)
+        d_rows = _scale_rows(d_rows - tf.cast(d_states, d_rows.dtype), scales)
         share = self._smoothing / table.shape[0]
         d_table = d_head.table - share * tf.linalg.matvec(states, scales, transpose_a=True)
         if bias is None:
@@ -251,7 +251,7 @@ def subtracted(values: Tensor, labels: Tensor, amount: float) -> Tensor:
     return tf.tensor_scatter_nd_sub(values, places, tf.fill(tf.shape(labels), amount))
 
 
-def _scaled(rows: Tensor, scales: Tensor) -> Tensor:
+def _scale_rows(rows: Tensor, scales: Tensor) -> Tensor:
     """Multiplies each row of [rows, d_model] by its scale, float32 [rows], in float32; keeps the dtype of `rows`."""
     return tf.cast(tf.cast(rows, tf.float32) * scales[:, None], rows.dtype)
 

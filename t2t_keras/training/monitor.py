@@ -104,8 +104,8 @@ class Monitor:
         dropout = ", with dropout" if run.exists and vars(run.config.model).get("dropout_rate") else ""
         self._training_label = f"training{dropout}{smoothing}"  # says why it exceeds the validation loss
         self._total_steps = total_steps
-        self._begun = start_step, time.monotonic()
-        self._ends_at = self._begun[1] + 60 * max_minutes if max_minutes else math.inf
+        self._start = start_step, time.monotonic()
+        self._ends_at = self._start[1] + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
         self._records = list(self._metrics.kept)
         # The next line covers all steps since the last line, including those before training was stopped.
@@ -137,8 +137,8 @@ class Monitor:
 
         If a time limit ends the training long before `total_steps`, a bar of that length would stay almost empty.
         """
-        start, begun = self._begun
-        elapsed, minutes = time.monotonic() - begun, self._ends_at - begun
+        start, begin = self._start
+        elapsed, minutes = time.monotonic() - begin, self._ends_at - begin
         if step == start or elapsed <= 0 or math.isinf(minutes):
             return self._total_steps
         return min(self._total_steps, int(start + (step - start) * max(minutes / elapsed, 1)))
@@ -159,18 +159,18 @@ class Monitor:
         numbers_text = f"loss {loss:.3f}{measures_text}, learning rate {learning_rate:.1e}"
         rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"
         steps_left, steps_per_second = self._total_steps - self._last_step, rates["steps_per_second"]
-        left = min(steps_left / steps_per_second if steps_per_second else math.inf, self._ends_at - time.monotonic())
-        left_text = f"{tqdm.format_interval(max(0.0, left)) if math.isfinite(left) else '?'} left"
+        seconds = min(steps_left / steps_per_second if steps_per_second else math.inf, self._ends_at - time.monotonic())
+        time_text = f"{tqdm.format_interval(max(0.0, seconds)) if math.isfinite(seconds) else '?'} left"
         if self._bar is None:
             expected = self._expected_steps(step)
             total_text = f"/{expected:,}" if expected == self._total_steps else f" of some {expected:,}"
             self._say(
                 f"step {step:,}{total_text}: {numbers_text}, gradient norm {gradient_norm:.2f}, "
-                f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {left_text}"
+                f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {time_text}"
             )
         else:  # fits in 80 columns
             short_text = numbers_text.replace("learning rate", "lr")
-            self._bar.set_postfix_str(f"{short_text}, {rate_text}, {left_text}", refresh=False)
+            self._bar.set_postfix_str(f"{short_text}, {rate_text}, {time_text}", refresh=False)
             self.progress(step)
             self._bar.refresh()
 
@@ -183,8 +183,8 @@ class Monitor:
             perplexity: perplexity per target token.
             **others: further metrics, such as `bleu`; None if not measured.
         """
-        measured = {name: value for name, value in others.items() if value is not None}
-        numbers = {"loss": loss, "perplexity": perplexity, **measured}
+        values = {name: value for name, value in others.items() if value is not None}
+        numbers = {"loss": loss, "perplexity": perplexity, **values}
         self._record(step, "valid", numbers)
         text = ", ".join(f"{name} {float(value):.3f}" for name, value in numbers.items())
         self._say(f"step {step:,}: validation {text}")
@@ -266,9 +266,9 @@ def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> Non
     for title, is_logarithmic, curves in _PANELS:
         series: dict[str, list[tuple[int, float]]] = {}
         for kind, name, label in curves:
-            found = [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]
-            if found:
-                series[training_label if label == "training" else label] = found
+            pairs = [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]
+            if pairs:
+                series[training_label if label == "training" else label] = pairs
         if series:
             panels.append((title, is_logarithmic, series))
     if not panels:

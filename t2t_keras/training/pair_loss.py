@@ -62,12 +62,12 @@ class _PairChunks(Chunks):
         first (p1 - q) + forward p1 (d - KL(p1 || p2)) + backward (p1 - p2), and that of z2 is symmetric.
         """
         first, second, forward, backward = self._terms
-        gold = 1.0 - self._smoothing
+        label_share = 1.0 - self._smoothing
         h1, h2 = tf.split(h, 2, axis=1)  # --> [chunk, d_model] each
-        one, two = self._prediction(h1, y), self._prediction(h2, y)
-        p1, p2 = one.probabilities, two.probabilities
-        offset = (two.normalisers - one.normalisers)[:, None]  # --> [chunk, 1]
-        difference = one.logits - two.logits  # --> [chunk, vocab]; d without the offset
+        prediction1, prediction2 = self._prediction(h1, y), self._prediction(h2, y)
+        p1, p2 = prediction1.probabilities, prediction2.probabilities
+        offset = (prediction2.normalisers - prediction1.normalisers)[:, None]  # --> [chunk, 1]
+        difference = prediction1.logits - prediction2.logits  # --> [chunk, vocab]; d without the offset
         kl12 = _row_products(p1, difference) + offset  # --> [chunk, 1]
         losses = forward * kl12[:, 0]
         d_z1 = p1 * (forward * difference + (first + backward + forward * (offset - kl12)))
@@ -78,14 +78,14 @@ class _PairChunks(Chunks):
             d_z1 -= backward * p2
             d_z2 -= backward * p2 * (difference + offset + kl21 + 1.0)
         if first:
-            losses += first * (one.normalisers - gold * one.label_logits)
-            d_z1 = subtracted(d_z1, y, first * gold)
+            losses += first * (prediction1.normalisers - label_share * prediction1.label_logits)
+            d_z1 = subtracted(d_z1, y, first * label_share)
         if second:
-            losses += second * (two.normalisers - gold * two.label_logits)
-            d_z2 = subtracted(d_z2, y, second * gold)
+            losses += second * (prediction2.normalisers - label_share * prediction2.label_logits)
+            d_z2 = subtracted(d_z2, y, second * label_share)
         d_h1, d_head1 = self._gradients(h1, d_z1, scales)
         d_h2, d_head2 = self._gradients(h2, d_z2, scales)
-        d_head = [one + two for one, two in zip(d_head1, d_head2, strict=True)]
+        d_head = [a + b for a, b in zip(d_head1, d_head2, strict=True)]
         return losses, tf.concat([d_h1, d_h2], axis=1), d_head
 
     def _smoothed_states(self, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -68,8 +68,8 @@ class TrainingStep:
             self.weights = [tf.Variable(matrix, name="weights") for matrix in self.layout.join_arrays(start)]
             self.adam = Adam(self.weights, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
             self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-            averaged = self.weights if config.ema_decay else []
-            self.averages = [tf.Variable(weights, trainable=False, name="average") for weights in averaged]
+            matrices = self.weights if config.ema_decay else []
+            self.averages = [tf.Variable(weights, trainable=False, name="average") for weights in matrices]
         self._for_cpu = "CPU" in self.weights[0].device and not self._is_tpu
         self.objective = make_objective(config)
         self._weighted = WeightedModel(
@@ -95,11 +95,11 @@ class TrainingStep:
         """
         scale, seed, step = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64)
 
-        def of_rows(*arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
+        def row_function(*arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
             *matrices, source, target, scale, seed, step = arguments
             return self.objective(self._weighted, matrices, Rows(Pairs(source, target), scale, seed, step))
 
-        return self._trace(of_rows, scale, seed, step)
+        return self._trace(row_function, scale, seed, step)
 
     @functools.cached_property
     def row_loss(self) -> Callable[..., Tensor]:
@@ -109,10 +109,10 @@ class TrainingStep:
         """
         return self._trace(lambda *arguments: self._weighted.loss_sum(arguments[:-2], Pairs(*arguments[-2:])))
 
-    def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
-        """Traces a function of the weights, source, target and `others`, for calls from graphs."""
+    def _trace(self, function: Callable, *specs: tf.TensorSpec) -> Callable:
+        """Traces a function of the weights, source, target and `specs`, for calls from graphs."""
         weights = [tf.TensorSpec(shape, tf.float32) for shape in self.layout.shapes]
-        signature = [*weights, _IDS, _IDS, *others]
+        signature = [*weights, _IDS, _IDS, *specs]
         if not (self.config.jit_compile or self._is_tpu):
             return TracedFunction(function, signature, fewer_rewrites=self._for_cpu)
         # XLA compiles the function once per shape. On a TPU it compiles whole graphs, of which the function is a part.
@@ -129,11 +129,11 @@ class TrainingStep:
         Returns:
             The metrics of each step.
         """
-        with self._few_rewrites():
+        with self._limit_rewrites():
             _ = self.row_gradients  # traced outside of the replicas' graph
             counts = tf.constant(steps), tf.constant(self.last_step, tf.int64)
-            loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, *counts))
-        return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, others, strict=True)))
+            loss, tokens, rate, norm, *measures = (values.numpy() for values in self._run(batches, *counts))
+        return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, measures, strict=True)))
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
@@ -155,14 +155,14 @@ class TrainingStep:
         Returns:
             The sum of the token losses, and the number of target tokens, over all batches and replicas.
         """
-        with self._few_rewrites():
+        with self._limit_rewrites():
             _ = self.row_loss
             loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
 
     def fill_model(self) -> None:
         """Copies the weights, or their moving averages if they are kept, to the model."""
-        arrays = self.layout.split_arrays([matrix.numpy() for matrix in self._kept()])
+        arrays = self.layout.split_arrays([matrix.numpy() for matrix in self._evaluation_weights()])
         for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
             variable.assign(array)
 
@@ -201,7 +201,7 @@ class TrainingStep:
         averages = {"ema": self.averages} if self.averages else {}
         return {"weights": self.weights, **moments, **averages}
 
-    def _kept(self) -> list[tf.Variable]:
+    def _evaluation_weights(self) -> list[tf.Variable]:
         """Returns the weights to validate and to translate with: the moving averages if they are kept."""
         return self.averages or self.weights
 
@@ -222,8 +222,8 @@ class TrainingStep:
         """Runs one step on one replica; returns metrics, which are the same on every replica."""
         replica = tf.distribute.get_replica_context()
         tokens = tf.math.count_nonzero(batch["target"], dtype=tf.float32)
-        all_tokens = replica.all_reduce(SUM, tokens)
-        scale = 1.0 / tf.maximum(all_tokens, 1.0)
+        total_tokens = replica.all_reduce(SUM, tokens)
+        scale = 1.0 / tf.maximum(total_tokens, 1.0)
         seed = fold_in(step_seed(self.config.seed, self.step), tf.cast(replica.replica_id_in_sync_group, tf.int32))
         sums, gradients = self._gradients(batch["source"], batch["target"], scale, seed)
         # Two calls, because TensorFlow would concatenate the tensors of a single call and copy all gradients twice.
@@ -236,10 +236,10 @@ class TrainingStep:
             average.assign(moved_average(average, matrix, self.config.ema_decay))
         self.step.assign_add(1)
         loss, *measures = tf.unstack(sums)
-        return loss, all_tokens, rate, norm, *measures
+        return loss, total_tokens, rate, norm, *measures
 
     @contextlib.contextmanager
-    def _few_rewrites(self) -> Iterator[None]:
+    def _limit_rewrites(self) -> Iterator[None]:
         """A context in which TensorFlow does not rewrite new graphs if training runs on a CPU.
 
         On other devices the rewrites stay enabled, because the effect was measured only on CPUs. A `TracedFunction`
@@ -248,12 +248,12 @@ class TrainingStep:
         if not self._for_cpu:
             yield
             return
-        before = tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"]
+        setting = tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"]
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
             yield
         finally:
-            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": setting})
 
     def _gradients(self, source: Tensor, target: Tensor, scale: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Computes the objective's sums and gradients for a replica's rows, in `accumulation_steps` sequential parts.
@@ -263,7 +263,7 @@ class TrainingStep:
         weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
         parts, streams, step = self.config.accumulation_steps, self._streams, tf.convert_to_tensor(self.step)
 
-        def of_part(source: Tensor, target: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
+        def part_gradients(source: Tensor, target: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
             if streams == 1:
                 return self.row_gradients(*weights, source, target, scale, seed, step)
             # Rows are sorted by length, so that streams with every n-th row have equal work.
@@ -275,22 +275,22 @@ class TrainingStep:
             return tf.add_n(sums), [tf.add_n(shares) for shares in zip(*gradients, strict=True)]
 
         if parts == 1:
-            return of_part(source, target, fold_in(seed, 0))
+            return part_gradients(source, target, fold_in(seed, 0))
         # With a separate axis for the parts, XLA sees that all parts have the same static shape.
-        source, target = _in_parts(source, parts), _in_parts(target, parts)
+        source, target = _split_parts(source, parts), _split_parts(target, parts)
 
         def add(index: Tensor, sums: Tensor, gradients: list[Tensor]) -> tuple:
-            more_sums, more_gradients = of_part(source[index], target[index], fold_in(seed, index))
-            return index + 1, sums + more_sums, [a + b for a, b in zip(gradients, more_gradients, strict=True)]
+            part_sums, additions = part_gradients(source[index], target[index], fold_in(seed, index))
+            return index + 1, sums + part_sums, [a + b for a, b in zip(gradients, additions, strict=True)]
 
-        none = tf.zeros([1 + len(self.objective.measures)])
-        start = (tf.constant(0), none, [tf.zeros(shape) for shape in self.layout.shapes])
+        zeros = tf.zeros([1 + len(self.objective.measures)])
+        start = (tf.constant(0), zeros, [tf.zeros(shape) for shape in self.layout.shapes])
         _, sums, gradients = tf.while_loop(lambda index, *_: index < parts, add, start, parallel_iterations=1)
         return sums, gradients
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-            weights = [tf.convert_to_tensor(matrix) for matrix in self._kept()]
+            weights = [tf.convert_to_tensor(matrix) for matrix in self._evaluation_weights()]
             loss = self.row_loss(*weights, batch["source"], batch["target"])
             return loss, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
 
@@ -298,7 +298,7 @@ class TrainingStep:
             batch = next_shares(self.strategy, batches)
             parts = self.strategy.run(replica_loss, args=(batch,), options=_SHAPES_AS_THEY_ARE)
             parts = [self.strategy.reduce(SUM, part, axis=None) for part in parts]
-            return index + 1, *(before + part for before, part in zip(sums, parts, strict=True))
+            return index + 1, *(total + part for total, part in zip(sums, parts, strict=True))
 
         start = (tf.constant(0), tf.constant(0.0), tf.constant(0.0))
         _, loss, tokens = tf.while_loop(lambda index, *_: index < count, add, start, parallel_iterations=1)
@@ -311,6 +311,6 @@ def step_seed(seed: int, step: Tensor) -> Tensor:
     return tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
 
 
-def _in_parts(ids: Tensor, parts: int) -> Tensor:
+def _split_parts(ids: Tensor, parts: int) -> Tensor:
     """Splits rows into equal parts: [rows, length] --> [parts, rows / parts, length]."""
     return tf.reshape(ids, [parts, -1, tf.shape(ids)[1]])

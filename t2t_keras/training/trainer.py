@@ -104,8 +104,8 @@ class Trainer:
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.fail_together():
                 if changed := differences(Config.from_dict(json.loads(first)), config):
-                    others = f"worker {self.workers.index} has other settings than worker 0"
-                    raise InputError(f"{others}: {'; '.join(changed)}")
+                    difference = f"worker {self.workers.index} has other settings than worker 0"
+                    raise InputError(f"{difference}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # the epoch plans depend on these
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
             self._text = f"{len(lengths[0]):,} pairs ({sums}), text {data.training_text}"
@@ -154,10 +154,10 @@ class Trainer:
             return lambda: translator
         engine, data = CTranslate2Engine(longest_source=self.config.data.max_length), self.data
         if count := self.config.train.validation_sentences:
-            if what := refusal(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
+            if reason := refusal(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
                 raise InputError(
                     f"train.validation_sentences={count}: on JAX sentences are translated by CTranslate2, which does "
-                    f"not search with {what}; 0 leaves them out"
+                    f"not search with {reason}; 0 leaves them out"
                 )
             make(engine)
         return lambda: make(engine)
@@ -187,9 +187,9 @@ class Trainer:
             return Outcome(self.step, reason, 0)
         if self.workers.is_chief:  # printed before tracing, which takes a while without any output
             parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
-            what = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
-            begins = f"trains {what} on {devices_line(self.strategy)}; tracing the first steps takes a while"
-            tell(begins, *self._restored)
+            size = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
+            headline = f"trains {size} on {devices_line(self.strategy)}; tracing the first steps takes a while"
+            tell(headline, *self._restored)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor: Monitor | SilentMonitor = SilentMonitor()
         with self.workers.fail_together():
@@ -209,7 +209,7 @@ class Trainer:
             self.corpus, self.plans, self.position, *replicas, train.accumulation_steps, on_error=errors.append
         )
         batches = distributed(self.strategy, dataset)
-        begun = saved = time.monotonic()
+        start = save_time = time.monotonic()
         pace = _Pace(train.max_minutes)
         reason, stopped_by = "", 0
         if self.is_validation_due:
@@ -231,22 +231,22 @@ class Trainer:
                 with self.workers.fail_together():
                     monitor.log_training(self.step, self.interval)
                 self.interval = Interval()
-            decided = self._decide((now - begun) / 60, (now - saved) / 60, pace.steps_left(now))
-            if decided.decay_steps:
-                self.decay_end = self.training.last_step = self.step + decided.decay_steps
-            reason = self._reason_to_stop(decided)
+            decision = self._decide((now - start) / 60, (now - save_time) / 60, pace.steps_left(now))
+            if decision.decay_steps:
+                self.decay_end = self.training.last_step = self.step + decision.decay_steps
+            reason = self._reason_to_stop(decision)
             checkpoint_due = (
-                decided.is_checkpoint_due if train.checkpoint_minutes else self.step % train.checkpoint_steps == 0
+                decision.is_checkpoint_due if train.checkpoint_minutes else self.step % train.checkpoint_steps == 0
             )
             validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
-            stopped_by = decided.signal
+            stopped_by = decision.signal
             if checkpoint_due or validation_due or reason:
                 self.is_validation_due = validation_due or bool(reason and not stopped_by)
                 self.is_validation_on_time = validation_due
                 self._save(monitor)
                 if self.is_validation_due and not stopped_by:
                     self._validate(monitor)
-                saved = time.monotonic()
+                save_time = time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.fail_together():  # no worker ends before everything is written
             self.writer.wait()
@@ -277,17 +277,17 @@ class Trainer:
         signals = [self.signals.received == number for number in SIGNALS]
         times = [number if self.workers.is_chief else 0 for number in (is_over, is_due, decay_steps)]
         *signals, is_over, is_due, decay_steps = self.workers.sum([*signals, *times]).tolist()
-        stopped_by = next((number for number, received in zip(SIGNALS, signals, strict=True) if received), 0)
+        stopped_by = next((number for number, is_received in zip(SIGNALS, signals, strict=True) if is_received), 0)
         if self._is_done():  # nothing is left to resume, so a signal changes nothing
             stopped_by = 0
         return _Decision(stopped_by, bool(is_over), bool(is_due), decay_steps)
 
-    def _reason_to_stop(self, decided: "_Decision") -> str:
-        if decided.signal:
-            return f"stopped by {signal.Signals(decided.signal).name}; the same command goes on from here"
+    def _reason_to_stop(self, decision: "_Decision") -> str:
+        if decision.signal:
+            return f"stopped by {signal.Signals(decision.signal).name}; the same command goes on from here"
         if self._is_done():
             return self._end()
-        if decided.is_time_over:
+        if decision.is_time_over:
             return "reached train.max_minutes"
         return ""
 
@@ -365,33 +365,35 @@ class Trainer:
 
     def _restore(self) -> None:
         """Restores the newest intact checkpoint if there is one."""
-        saved = self._newest()
-        if saved is None:
+        checkpoint = self._newest()
+        if checkpoint is None:
             return
-        arrays = {"weights": saved.weights, **{part: {} for part in _MOMENTS}}
-        for key, array in saved.optimizer.items():
+        arrays = {"weights": checkpoint.weights, **{part: {} for part in _MOMENTS}}
+        for key, array in checkpoint.optimizer.items():
             part, _, name = key.partition("/")
             arrays[part][name] = array
         if self.config.train.ema_decay:
-            arrays["ema"] = saved.ema or saved.weights
-        self.training.write(arrays, saved.step)
-        self.step = saved.step
-        written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved.path.stat().st_mtime))
-        self._restored = [f"goes on from step {saved.step:,} (checkpoint of {written})"]
-        self.position = Position(saved.state["epoch"], saved.state["batch"])
-        self.interval = Interval(*saved.state.get("interval", []))
-        self.is_validation_due = saved.state.get("is_validation_due", False)
-        self.is_validation_on_time = saved.state.get("is_validation_on_time", True)
-        self.validations = [checkpoints.Validation(**each) for each in saved.state.get(checkpoints.VALIDATIONS, [])]
-        self._resume_decay(saved.state)
-        by_loss, before = self.config.train.best_metric == "loss", saved.state.get("config")
-        if before and not by_loss and scores_differ(Config.from_dict(before), self.config):
+            arrays["ema"] = checkpoint.ema or checkpoint.weights
+        self.training.write(arrays, checkpoint.step)
+        self.step = checkpoint.step
+        date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.path.stat().st_mtime))
+        self._restored = [f"goes on from step {checkpoint.step:,} (checkpoint of {date})"]
+        self.position = Position(checkpoint.state["epoch"], checkpoint.state["batch"])
+        self.interval = Interval(*checkpoint.state.get("interval", []))
+        self.is_validation_due = checkpoint.state.get("is_validation_due", False)
+        self.is_validation_on_time = checkpoint.state.get("is_validation_on_time", True)
+        self.validations = [
+            checkpoints.Validation(**each) for each in checkpoint.state.get(checkpoints.VALIDATIONS, [])
+        ]
+        self._resume_decay(checkpoint.state)
+        uses_loss, old_config = self.config.train.best_metric == "loss", checkpoint.state.get("config")
+        if old_config and not uses_loss and scores_differ(Config.from_dict(old_config), self.config):
             self.validations = []
 
     def _resume_decay(self, state: dict[str, Any]) -> None:
         """Resumes a decay of the learning rate that the time limit started, unless `train.decay_steps` has changed."""
-        end, before = state.get("decay_end"), state.get("config", {}).get("train", {}).get("decay_steps")
-        if end is None or before != self.config.train.decay_steps:
+        end, old_steps = state.get("decay_end"), state.get("config", {}).get("train", {}).get("decay_steps")
+        if end is None or old_steps != self.config.train.decay_steps:
             return
         if self.step < end or self.is_validation_due:
             self.decay_end = self.training.last_step = end
@@ -404,14 +406,14 @@ class Trainer:
         """
         for _ in range(_LOOKS):
             with self.workers.fail_together():
-                saved = checkpoints.latest(self.run.checkpoints_path)
-            newest = f"sees step {saved.step:,}" if saved else "sees none"
-            if len(set(self.workers.gather(newest.encode()))) == 1:
+                checkpoint = checkpoints.latest(self.run.checkpoints_path)
+            report = f"sees step {checkpoint.step:,}" if checkpoint else "sees none"
+            if len(set(self.workers.gather(report.encode()))) == 1:
                 break
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         else:
-            self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
-        return saved
+            self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", report)
+        return checkpoint
 
     def _check_finite(self, metrics: StepMetrics) -> None:
         finite = np.isfinite(metrics.loss) & np.isfinite(metrics.gradient_norm)
@@ -426,12 +428,12 @@ class Trainer:
         )
 
     def _divergence(self, step: int, position: Position, numbers: str) -> InputError:
-        saved = None
+        checkpoint = None
         with self.workers.fail_together():
             if self.workers.is_chief:  # other workers may not see the newest checkpoint yet
                 self.writer.join()
-                saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
-        newest, *_ = self.workers.gather(with_urls(str(saved.path) if saved else "none").encode())
+                checkpoint = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
+        newest, *_ = self.workers.gather(with_urls(str(checkpoint.path) if checkpoint else "none").encode())
         return InputError(
             f"training diverged at step {step}: {numbers}, epoch {position.epoch}, batch {position.batch}; "
             f"the last good checkpoint is {newest.decode()}. "
@@ -470,18 +472,18 @@ class _Pace:
 
     def __init__(self, max_minutes: float) -> None:
         self._end = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
-        self._begun: float | None = None
+        self._start: float | None = None
         self._steps = 0
 
     def add(self, steps: int, now: float) -> None:
         """Counts the steps of a call that ended at `now`, in seconds of `time.monotonic`."""
-        if self._begun is None:
-            self._begun = now
+        if self._start is None:
+            self._start = now
         else:
             self._steps += steps
 
     def steps_left(self, now: float) -> float:
         """Returns how many steps fit into the remaining time; infinite without a limit or before the second call."""
-        if self._begun is None or not self._steps or now <= self._begun:
+        if self._start is None or not self._steps or now <= self._start:
             return math.inf
-        return max(self._end - now, 0.0) * self._steps / (now - self._begun)
+        return max(self._end - now, 0.0) * self._steps / (now - self._start)

@@ -67,14 +67,16 @@ class Validator:
         self._language = language_of(self._references, config.data.target_language)
         if count:
             task(config.data.task).check_monitored(self._references, ScoringSettings(self._language))
-        cut = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
-        if cut.num_cut and workers.is_chief:
+        cut_corpus = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
+        if cut_corpus.num_cut and workers.is_chief:
             warning = "%d validation pairs are longer than %d tokens; their loss is of the first %d"
-            logging.getLogger(__name__).warning(warning, cut.num_cut, cut.max_length, cut.max_length)
-        longest = int(max(cut.source_lengths.max(), cut.target_lengths.max()))
+            logging.getLogger(__name__).warning(
+                warning, cut_corpus.num_cut, cut_corpus.max_length, cut_corpus.max_length
+            )
+        longest = int(max(cut_corpus.source_lengths.max(), cut_corpus.target_lengths.max()))
         self._batches = list(
             validation_batches(
-                cut,
+                cut_corpus,
                 max(config.train.tokens_per_batch // config.train.accumulation_steps, longest),
                 step.strategy.num_replicas_in_sync,
                 workers.replica_ids,
@@ -117,11 +119,11 @@ class _CutCorpus:
         self.source_lengths, self.target_lengths = np.minimum(lengths, max_length)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        return self._fitted(self._corpus.source_ids(rows), length)
+        return self._fit(self._corpus.source_ids(rows), length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        return self._fitted(self._corpus.target_ids(rows), length)
+        return self._fit(self._corpus.target_ids(rows), length)
 
-    def _fitted(self, ids: np.ndarray, length: int | None) -> np.ndarray:
+    def _fit(self, ids: np.ndarray, length: int | None) -> np.ndarray:
         ids = ids[:, : self.max_length]
         return ids if length is None else np.pad(ids, [(0, 0), (0, length - ids.shape[1])])

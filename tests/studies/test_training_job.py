@@ -76,7 +76,7 @@ def test_what_a_run_cannot_change_conflicts(study_dir):
 def test_a_run_that_began_with_what_was_trained_anew_since_conflicts(study_dir):
     folder = study_dir / "more/seed_1"
     Run(folder).start(CONFIG, "/data", study_dir / "vocab", {"model_dir": "one/seed_1"})
-    phases._first(MORE, study_dir)
+    phases._initial_checkpoint(MORE, study_dir)
     (folder / "checkpoints" / checkpoints.step_name(20)).mkdir(parents=True)
     assert state(MORE, study_dir).kind == "finished"
     searched = dataclasses.replace(CONFIG, decode=dataclasses.replace(CONFIG.decode, beam_size=7))

@@ -95,7 +95,7 @@ class ConvS2S(EncoderDecoder):
         skip_padding: bool = False,
     ) -> States:
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
-        hidden, _ = self._decoded(inputs["target"], memory, fold_in(seed, 1), training)
+        hidden, _ = self._decode(inputs["target"], memory, fold_in(seed, 1), training)
         return States(hidden, ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> ConvolutionalMemory:
@@ -113,7 +113,7 @@ class ConvS2S(EncoderDecoder):
         values = (z + embedded) * (ROOT_HALF * ops.sqrt(num_tokens))  # --> [batch, source_len, d_model]
         return ConvolutionalMemory(z, values, ops.not_equal(source, PAD_ID)[:, None])
 
-    def _decoded(
+    def _decode(
         self, target: Tensor, memory: ConvolutionalMemory, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Returns the hidden states, float [batch, target_len, output width], and each block's attention weights."""
@@ -127,7 +127,7 @@ class ConvS2S(EncoderDecoder):
         return self.dropout(hidden, seed=fold_in(seed, number + 1), training=training), attention
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
-        hidden, attention = self._decoded(inputs["target"], self.encode(inputs["source"]), None, False)
+        hidden, attention = self._decode(inputs["target"], self.encode(inputs["source"]), None, False)
         attention = ops.cast(ops.stack(attention, axis=1), "float32")  # --> [batch, layers, target_len, source_len]
         cross = attention[:, :, None]  # --> [batch, layers, 1 head, target_len, source_len]
         return self.logits(hidden), Attentions.cross_only(cross)

@@ -99,7 +99,7 @@ class ConvolutionBlock(_Block):
 
     def call(self, inputs: Tensor, token_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
         convolved = self.convolution(self.dropout(inputs, seed=seed), token_mask)
-        return (gated_linear_unit(convolved) + _projected(inputs, self.projection)) * ROOT_HALF
+        return (gated_linear_unit(convolved) + _project(inputs, self.projection)) * ROOT_HALF
 
     def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
         return (*inputs_shape[:-1], self.width)
@@ -175,14 +175,14 @@ class AttentiveConvolutionBlock(_Block):
             queries, memory.keys, memory.values, memory.mask
         )  # --> [batch, length, d_model], [batch, length, source_len]
         hidden = (linears.output(context) + hidden) * ROOT_HALF
-        return (hidden + _projected(inputs, linears.projection)) * ROOT_HALF, weights
+        return (hidden + _project(inputs, linears.projection)) * ROOT_HALF, weights
 
     def compute_output_shape(self, inputs_shape: tuple, embedded_shape: Any = None, memory_shape: Any = None) -> tuple:
         source_len = memory_shape[0][-2] if memory_shape else None  # Keras's summary gives only the first shape
         return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], source_len)
 
 
-def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
+def _project(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
     """Returns a block's inputs, projected to the width of its outputs if there is a projection."""
     return inputs if projection is None else projection(inputs)
 

@@ -84,7 +84,7 @@ class MoERNN(EncoderDecoder):
         source, target = inputs["source"], inputs["target"]
         with AuxiliaryLosses(ops.not_equal(source, 0)) as source_losses:
             memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
-        x, _ = self._attended(inputs, memory, fold_in(seed, 1), training)
+        x, _ = self._attend(inputs, memory, fold_in(seed, 1), training)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
             hidden = self._upper_outputs(x, target, fold_in(seed, 2), training, skip_padding)
         tokens = ops.cast(ops.count_nonzero(target, axis=1), "float32")  # --> [batch]
@@ -105,7 +105,7 @@ class MoERNN(EncoderDecoder):
             x = x + self.dropout(layer(x, is_token), seed=fold_in(seed, number), training=training)
         return x
 
-    def _attended(
+    def _attend(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, Tensor]:
         """Returns the outputs of the decoder's first layer with and without the residual connection.
@@ -149,7 +149,7 @@ class MoERNN(EncoderDecoder):
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         memory = self.encode(inputs["source"])
-        x, bottom = self._attended(inputs, memory, None, False)
+        x, bottom = self._attend(inputs, memory, None, False)
         hidden = self._upper_outputs(x, inputs["target"])
         cross = self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
         cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
@@ -157,7 +157,7 @@ class MoERNN(EncoderDecoder):
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         memory = self.encode(inputs["source"])
-        _, bottom = self._attended(inputs, memory, None, False)
+        _, bottom = self._attend(inputs, memory, None, False)
         return self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
 
     def start_search(

@@ -100,7 +100,7 @@ class RNNAttention(EncoderDecoder):
         skip_padding: bool = False,
     ) -> States:
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
-        hidden, _ = self._decoded(inputs, memory, fold_in(seed, 1), training)
+        hidden, _ = self._decode(inputs, memory, fold_in(seed, 1), training)
         return States(hidden, ops.zeros((), "float32"))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
@@ -124,7 +124,7 @@ class RNNAttention(EncoderDecoder):
         memory = self._inputs(top)  # --> [batch, source_len, encoded_width]
         return memory if self.memory_projection is None else self.memory_projection(memory)
 
-    def _attended(
+    def _attend(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
     ) -> tuple[LayerOutputs, Tensor]:
         """Returns the bottom layer's outputs for whole targets, and the contexts.
@@ -140,14 +140,14 @@ class RNNAttention(EncoderDecoder):
             gates = gates[..., :half] + self.bottom.context_gates(context, half)
         return self._outputs(1, embedded, hidden, gates), context
 
-    def _decoded(
+    def _decode(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None = None, training: bool | None = False
     ) -> tuple[Tensor, Tensor]:
         """Returns the hidden states of the decoder and of its bottom layer for whole targets.
 
         They are float [batch, target_len, d_model] and [batch, target_len, units].
         """
-        x, context = self._attended(inputs, memory, seed, training)
+        x, context = self._attend(inputs, memory, seed, training)
         bottom = x.hidden
         for number, layer in enumerate(self.decoder_layers, start=2):
             inputs_of_layer = self._inputs(x, fold_in(seed, number), training)
@@ -157,14 +157,14 @@ class RNNAttention(EncoderDecoder):
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         memory = self.encode(inputs["source"])
-        hidden, bottom = self._decoded(inputs, memory)
+        hidden, bottom = self._decode(inputs, memory)
         cross = self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
         cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
         return self.logits(hidden), Attentions.cross_only(cross)
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         memory = self.encode(inputs["source"])
-        bottom, _ = self._attended(inputs, memory, None, False)
+        bottom, _ = self._attend(inputs, memory, None, False)
         return self.bottom.attended(bottom.hidden, memory, self.source_bias(inputs["source"]))
 
     def start_search(

@@ -152,7 +152,7 @@ class MultiHeadAttention(Layer):
             (queries,) = self._project(query, "query")
             pair = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
         keys, values = pair = pair if past is None else past.followed_by(pair)
-        attention_mask = self._checked_mask(queries, keys, attention_mask)
+        attention_mask = self._prepare_mask(queries, keys, attention_mask)
         is_step = past is not None or isinstance(memory, KeysAndValues)
         attend = functools.partial(
             self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
@@ -168,7 +168,7 @@ class MultiHeadAttention(Layer):
             heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
                 collector.weights.append(weights)  # [batch, heads, query_len, key_len]
-        outputs = self._concatenated(heads)
+        outputs = self._concatenate(heads)
         return outputs if past is None else (outputs, pair)
 
     def keys_and_values(self, memory: Tensor) -> KeysAndValues:
@@ -204,11 +204,11 @@ class MultiHeadAttention(Layer):
         vector = ops.reshape(self.score_vector, (self.num_heads, *blocks, self.head_widths[0]))
         return additive_attention(queries, keys, values, mask, vector=vector, dropout=dropout)
 
-    def _concatenated(self, heads: Tensor) -> Tensor:
+    def _concatenate(self, heads: Tensor) -> Tensor:
         """Concat(head_1, ..., head_h) W^O: float [batch, heads, length, d_value] --> [batch, length, d_model]."""
         return kernels.linear(kernels.merge_heads(heads), self.output_kernel, self.output_bias)
 
-    def _checked_mask(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor | None:
+    def _prepare_mask(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor | None:
         """Returns the mask with an axis for the heads; raises a ValueError if it does not fit the scores."""
         mask = with_heads(mask)
         if mask is not None:

@@ -59,7 +59,7 @@ def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ
     if name not in NAMES:
         raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")
     if name == "auto":
-        names = [other for other, variables in _VARIABLES.items() if all(environment.get(v) for v in variables)]
+        names = [candidate for candidate, variables in _VARIABLES.items() if all(environment.get(v) for v in variables)]
         if not names:
             return None
         name = names[0]
@@ -124,11 +124,11 @@ def expand_hosts(text: str) -> list[str]:
     """
     hosts = []
     for name in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        expanded = [""]
+        names = [""]
         for plain, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", name):
             endings = [plain] if plain else [n for part in ranges.split(",") for n in _numbers(part, text)]
-            expanded = [host + ending for host in expanded for ending in endings]
-        hosts += expanded
+            names = [host + ending for host in names for ending in endings]
+        hosts += names
     if not hosts or any(re.search(r"[\[\]]", host) for host in hosts) or text.count("[") != text.count("]"):
         raise InputError(f"SLURM_STEP_NODELIST={text!r} is no list of hosts")
     return hosts

@@ -31,13 +31,13 @@ def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float =
         InputError: this worker cannot listen on its port, or an address is not host:port.
         WorkerLostError: a worker could not be reached within `patience` seconds.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     missing = {index: address for index, address in enumerate(cluster.addresses) if index != cluster.index}
     is_silent = True
-    with _listening(cluster):
+    with _listen(cluster):
         while missing:
             missing = {index: address for index, address in missing.items() if not _answers(address)}
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - start
             names = ", ".join(f"{index} ({address})" for index, address in missing.items())
             if missing and waited > patience:
                 raise WorkerLostError(
@@ -50,7 +50,7 @@ def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float =
                 time.sleep(_PAUSE)
 
 
-def _listening(cluster: Cluster) -> socket.socket:
+def _listen(cluster: Cluster) -> socket.socket:
     _, port = _host_and_port(cluster.addresses[cluster.index])
     is_dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual else socket.AF_INET

@@ -107,10 +107,10 @@ def num_streams(strategy: tf.distribute.Strategy) -> int:
 def _find_workers(name: str, cluster: str) -> Cluster | None:
     """Returns the cluster for a strategy of this name, or None."""
     if name in ("auto", "multiworker"):
-        found = find_cluster(cluster)
-        if name == "multiworker" and found is None:
+        workers = find_cluster(cluster)
+        if name == "multiworker" and workers is None:
             raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
-        return found
+        return workers
     if cluster != "auto":
         raise InputError(f"--cluster={cluster} names workers, and --strategy={name} has none; valid: auto, multiworker")
     return None
@@ -162,10 +162,10 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
         return tf.distribute.OneDeviceStrategy("/cpu:0")
     share_out_cores(replicas)  # otherwise each device would have one thread per core of the machine
     cpu = tf.config.list_physical_devices("CPU")[0]
-    wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
+    configurations = [tf.config.LogicalDeviceConfiguration()] * replicas
     if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:
         try:
-            tf.config.set_logical_device_configuration(cpu, wanted)
+            tf.config.set_logical_device_configuration(cpu, configurations)
         except RuntimeError as error:
             raise ValueError(
                 f"make_strategy(replicas={replicas}) must run before TensorFlow is used: {error}"

@@ -71,10 +71,12 @@ class Workers:
             what: plural noun for the values, used in the message.
             value: this worker's value.
         """
-        values = [other.decode() for other in self.gather(value.encode())]
-        odd = next((index for index, other in enumerate(values) if other != values[0]), None)
-        if odd is not None:
-            raise InputError(f"the workers have different {what}: worker 0 {values[0]}, worker {odd} {values[odd]}")
+        values = [worker_value.decode() for worker_value in self.gather(value.encode())]
+        worker = next((index for index, worker_value in enumerate(values) if worker_value != values[0]), None)
+        if worker is not None:
+            raise InputError(
+                f"the workers have different {what}: worker 0 {values[0]}, worker {worker} {values[worker]}"
+            )
 
     @contextlib.contextmanager
     def fail_together(self) -> Iterator[None]:
@@ -106,10 +108,10 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            begins = [error.message.find(words) for words in _LOST_WORDS if words in error.message]
-            if self.count == 1 or not (begins or isinstance(error, _LOST)):
+            positions = [error.message.find(words) for words in _LOST_WORDS if words in error.message]
+            if self.count == 1 or not (positions or isinstance(error, _LOST)):
                 raise
-            reason = error.message[min(begins, default=0) :].strip().partition("\n")[0]
+            reason = error.message[min(positions, default=0) :].strip().partition("\n")[0]
             raise self.lost(reason) from error
 
     def lost(self, reason: str) -> WorkerLostError:

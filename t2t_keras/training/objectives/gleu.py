@@ -23,21 +23,21 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
 
     Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
-    ours, lengths = _words(candidates, filler=-1)
-    theirs, reference_lengths = _words(references, filler=-2)
-    begin_within, begin_across = (ours[:, :, tf.newaxis] == other[:, tf.newaxis] for other in (ours, theirs))
-    places = tf.range(tf.shape(ours)[1])
-    within, across = begin_within, begin_across
-    matches, most = tf.zeros_like(lengths, tf.float32), tf.zeros_like(lengths, tf.float32)
+    words, lengths = _words(candidates, filler=-1)
+    reference_words, reference_lengths = _words(references, filler=-2)
+    self_pairs, cross_pairs = (words[:, :, tf.newaxis] == side[:, tf.newaxis] for side in (words, reference_words))
+    places = tf.range(tf.shape(words)[1])
+    self_grams, cross_grams = self_pairs, cross_pairs
+    matches, maxima = tf.zeros_like(lengths, tf.float32), tf.zeros_like(lengths, tf.float32)
     for n in range(1, _LONGEST + 1):
         if n > 1:  # n-grams are equal if their first tokens are, and the (n - 1)-grams that follow
-            within, across = begin_within & _following(within), begin_across & _following(across)
+            self_grams, cross_grams = self_pairs & _shift(self_grams), cross_pairs & _shift(cross_grams)
         is_gram = places <= (lengths - n)[:, tf.newaxis]  # --> [batch, candidate_len + 1]
         # The occurrences of an n-gram share its clipped count: they add up to the smaller of the two sides' counts.
-        shares = tf.minimum(tf.math.divide_no_nan(_count(across), _count(within)), 1.0)
+        shares = tf.minimum(tf.math.divide_no_nan(_count(cross_grams), _count(self_grams)), 1.0)
         matches += tf.reduce_sum(tf.where(is_gram, shares, 0.0), axis=1)
-        most += tf.cast(tf.maximum(tf.maximum(lengths, reference_lengths) - n + 1, 0), tf.float32)
-    return matches / tf.maximum(most, 1.0)
+        maxima += tf.cast(tf.maximum(tf.maximum(lengths, reference_lengths) - n + 1, 0), tf.float32)
+    return matches / tf.maximum(maxima, 1.0)
 
 
 def _words(token_ids: Tensor, filler: int) -> tuple[Tensor, Tensor]:
@@ -50,11 +50,11 @@ def _words(token_ids: Tensor, filler: int) -> tuple[Tensor, Tensor]:
     return words, tf.math.count_nonzero(is_word, axis=1, dtype=tf.int32)
 
 
-def _following(same: Tensor) -> Tensor:
-    """Shifts `same`, bool [batch, ours, theirs], one position to the left on both sides."""
-    return tf.pad(same[:, 1:, 1:], [[0, 0], [0, 1], [0, 1]])
+def _shift(matches: Tensor) -> Tensor:
+    """Shifts `matches`, bool [batch, words, words of the other side], one position to the left on both sides."""
+    return tf.pad(matches[:, 1:, 1:], [[0, 0], [0, 1], [0, 1]])
 
 
-def _count(same: Tensor) -> Tensor:
-    """Counts the positions of the second side at which each n-gram occurs, float32 [batch, ours]."""
-    return tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
+def _count(matches: Tensor) -> Tensor:
+    """Counts the positions of the second side at which each n-gram occurs, float32 [batch, words]."""
+    return tf.reduce_sum(tf.cast(matches, tf.float32), axis=2)

@@ -42,10 +42,10 @@ class Risk:
         tokens = tf.math.count_nonzero(target, axis=1, dtype=tf.int32)  # --> [rows]
         limits = tf.where(tokens > 0, longest(tokens), 0)
         seeds = tf.fill(tf.shape(tokens), tf.constant(self._seed, tf.int64) * 2**32 + rows.step)
-        drawn = model.samples(matrices, source, sentence_keys(seeds, source), limits, self._num_samples)
+        samples = model.samples(matrices, source, sentence_keys(seeds, source), limits, self._num_samples)
         # Padded to a length that depends only on the batch, so that the largest batch needs the most memory.
-        missing = longest(tf.shape(target)[1]) - tf.shape(drawn)[2]
-        return tf.pad(drawn, [[0, 0], [0, 0], [0, missing]], constant_values=PAD_ID)
+        missing = longest(tf.shape(target)[1]) - tf.shape(samples)[2]
+        return tf.pad(samples, [[0, 0], [0, 0], [0, missing]], constant_values=PAD_ID)
 
     def of_candidates(
         self, model: WeightedModel, matrices: list[Tensor], rows: Rows, candidates: Tensor
@@ -65,8 +65,8 @@ class Risk:
 
         def add(index: Tensor, gradients: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
             pairs = Pairs(source, candidates[index])
-            _, of_pairs = model.policy(matrices, pairs, rows.scale * advantages[index])
-            return index + 1, [before + more for before, more in zip(gradients, of_pairs, strict=True)]
+            _, pair_gradients = model.policy(matrices, pairs, rows.scale * advantages[index])
+            return index + 1, [total + part for total, part in zip(gradients, pair_gradients, strict=True)]
 
         # One candidate of every sentence at a time, which bounds the memory.
         start = (tf.constant(0), gradients)

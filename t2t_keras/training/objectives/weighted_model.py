@@ -65,7 +65,7 @@ class WeightedModel:
             raise ValueError("model.output_head.table must be one of model.trainable_variables, not computed of them")
         self._table_index = self._index_of(head.table)
         self._bias_index = None if head.bias is None else self._index_of(head.bias)
-        self._trained = [index for index, name in enumerate(weight_names(model)) if name not in frozen]
+        self._trained_indices = [index for index, name in enumerate(weight_names(model)) if name not in frozen]
 
     def loss_sum(self, matrices: Sequence[Tensor], pairs: Pairs) -> Tensor:
         """Computes the sum of the token losses without label smoothing and dropout."""
@@ -130,8 +130,8 @@ class WeightedModel:
         with self._scope(weights):
             states = self._model.states(pairs._asdict(), skip_padding=self._skip_padding)
         head = self._head(weights)
-        barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
-        head = head._replace(bias=barred if head.bias is None else head.bias + barred)
+        padding_bias = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
+        head = head._replace(bias=padding_bias if head.bias is None else head.bias + padding_bias)
         loss = self._fused_loss(states.hidden, head, pairs.target, 0.0, scales[:, tf.newaxis])
         return loss.loss_sum, self._gradients([states.hidden], [loss.d_hidden], weights, loss.d_head)
 
@@ -154,8 +154,8 @@ class WeightedModel:
         with self._scope(self.layout.split(matrices)):
             search = self._model.start_search(source, self._model.encode(source), num_samples)
             step = HoistedWeights().wrap(search.step)
-            drawn = sample(step, search.cache, Goal(settings, max_lengths), keys).token_ids
-        return tf.stack(tf.unstack(drawn, axis=1))  # --> [samples, rows, length]
+            token_ids = sample(step, search.cache, Goal(settings, max_lengths), keys).token_ids
+        return tf.stack(tf.unstack(token_ids, axis=1))  # --> [samples, rows, length]
 
     def _index_of(self, weight: Any) -> int:
         return [variable is weight for variable in self._variables].index(True)
@@ -175,7 +175,7 @@ class WeightedModel:
         )
 
     def _gradients(
-        self, results: list[Tensor], upstream: list[Tensor], weights: list[Tensor], of_head: Head
+        self, results: list[Tensor], upstream: list[Tensor], weights: list[Tensor], head_gradients: Head
     ) -> list[Tensor]:
         """Returns the gradients of all weights as matrices; those of frozen weights are 0.
 
@@ -186,24 +186,24 @@ class WeightedModel:
             results: the tensors to differentiate.
             upstream: the gradient of the loss with respect to each result.
             weights: all weights.
-            of_head: the fused loss's own gradients of the head's weights, which are added.
+            head_gradients: the fused loss's own gradients of the head's weights, which are added.
         """
         gradients: list[Tensor | None] = [None] * len(weights)
-        trained = tf.gradients(
+        trained_gradients = tf.gradients(
             results,
-            [weights[index] for index in self._trained],
+            [weights[index] for index in self._trained_indices],
             upstream,
             aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
         )
-        for index, gradient in zip(self._trained, trained, strict=True):
+        for index, gradient in zip(self._trained_indices, trained_gradients, strict=True):
             gradients[index] = gradient
-        of_loss = {self._table_index: of_head.table, self._bias_index: of_head.bias}
-        shares = {index: share for index, share in of_loss.items() if index in self._trained}
+        loss_shares = {self._table_index: head_gradients.table, self._bias_index: head_gradients.bias}
+        shares = {index: share for index, share in loss_shares.items() if index in self._trained_indices}
         pairs = enumerate(zip(gradients, weights, strict=True))
-        return self.layout.join([_whole(gradient, weight, shares.get(index)) for index, (gradient, weight) in pairs])
+        return self.layout.join([_total(gradient, weight, shares.get(index)) for index, (gradient, weight) in pairs])
 
 
-def _whole(gradient: Tensor | None, weight: Tensor, of_loss: Tensor | None) -> Tensor:
-    """Adds `of_loss`, the fused loss's own part, to a weight's gradient; returns zeros if there is neither."""
-    shares = [share for share in (of_loss, gradient) if share is not None]
+def _total(gradient: Tensor | None, weight: Tensor, loss_share: Tensor | None) -> Tensor:
+    """Adds `loss_share`, the fused loss's own part, to a weight's gradient; returns zeros if there is neither."""
+    shares = [share for share in (loss_share, gradient) if share is not None]
     return sum(shares[1:], shares[0]) if shares else tf.zeros_like(weight)

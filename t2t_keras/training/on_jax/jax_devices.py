@@ -33,8 +33,8 @@ class JaxDevices:
         return self.mesh.shape[MODEL]
 
     def replicas_of(self, process: int) -> range:
-        own = [replica for replica, (first, *_) in enumerate(self.mesh.devices) if first.process_index == process]
-        return range(own[0], own[-1] + 1)
+        replicas = [replica for replica, (first, *_) in enumerate(self.mesh.devices) if first.process_index == process]
+        return range(replicas[0], replicas[-1] + 1)
 
 
 def in_host_memory() -> contextlib.AbstractContextManager[Any]:

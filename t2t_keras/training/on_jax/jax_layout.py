@@ -72,8 +72,8 @@ def _axis(name: str, shape: tuple[int, ...], count: int) -> int | None:
     axis = _AXES[pattern]
     if shape[axis] % count == 0:
         return axis
-    odd = f"does not divide the {shape[axis]:,} of axis {axis} of {name} {list(shape)}"
+    problem = f"does not divide the {shape[axis]:,} of axis {axis} of {name} {list(shape)}"
     if pattern not in _EMBEDDINGS:
-        raise InputError(f"--model_parallel={count} {odd}")
-    logging.getLogger(__name__).warning("--model_parallel=%d %s, which is whole on every device", count, odd)
+        raise InputError(f"--model_parallel={count} {problem}")
+    logging.getLogger(__name__).warning("--model_parallel=%d %s, which is whole on every device", count, problem)
     return None

@@ -51,12 +51,12 @@ def _forward(
     """Returns the scaled loss, and its gradients with respect to `hidden` and `head`."""
     if terms is not None:
         pairs = jnp.concatenate(jnp.split(hidden, 2), axis=2)  # --> [batch, target_len, 2 * d_model]
-        loss, (d_pairs, d_head) = _of_rows(pairs, head, targets, scale, label_smoothing, terms)
+        loss, (d_pairs, d_head) = _sum_rows(pairs, head, targets, scale, label_smoothing, terms)
         return loss, (jnp.concatenate(jnp.split(d_pairs, 2, axis=2)), d_head)
-    return _of_rows(hidden, head, targets, scale, label_smoothing, terms)
+    return _sum_rows(hidden, head, targets, scale, label_smoothing, terms)
 
 
-def _of_rows(
+def _sum_rows(
     hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float, terms: PairTerms | None
 ) -> tuple[Tensor, tuple[Tensor, Head]]:
     """Like `_forward`, with both predictions of a target in one row: [batch, target_len, 2 * d_model]."""
@@ -71,12 +71,12 @@ def _of_rows(
     labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)
 
     def add(sums: tuple[Tensor, Head], part: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Head], Tensor]:
-        *found, d_rows = _chunk(*part, head, scale, label_smoothing, terms)
-        return jax.tree.map(jnp.add, sums, tuple(found)), d_rows
+        *results, d_rows = _chunk(*part, head, scale, label_smoothing, terms)
+        return jax.tree.map(jnp.add, sums, tuple(results)), d_rows
 
     # `scan`, because XLA would merge the matrix products of unrolled chunks, and so undo the chunking.
-    nothing = jnp.zeros(()), jax.tree.map(jnp.zeros_like, head)
-    (loss, d_head), d_rows = jax.lax.scan(add, nothing, (rows, labels))
+    zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, head)
+    (loss, d_head), d_rows = jax.lax.scan(add, zeros, (rows, labels))
     return loss, (d_rows.reshape(-1, rows.shape[-1])[:count].reshape(hidden.shape), d_head)
 
 
@@ -101,9 +101,9 @@ def _chunk(
     errors = [scales * error for error in errors]  # --> [rows, vocab] each
     d_bias = None if head.bias is None else sum(jnp.sum(error, axis=0) for error in errors)
     errors = [error.astype(rows.dtype) for error in errors]
-    transposed = (((0,), (0,)), ((), ()))
+    contraction = (((0,), (0,)), ((), ()))
     d_table = sum(
-        jax.lax.dot_general(error, state, transposed, preferred_element_type="float32")
+        jax.lax.dot_general(error, state, contraction, preferred_element_type="float32")
         for error, state in zip(errors, states, strict=True)
     )
     return jnp.sum(scales * losses), Head(d_table, d_bias), jnp.concatenate([error @ table for error in errors], axis=1)

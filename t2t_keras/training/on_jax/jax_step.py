@@ -70,13 +70,13 @@ class JaxStep:
         self.model, self.config, self.strategy = model, config, devices
         self.names = weight_names(model)
         frozen = frozen_names(self.names, config.frozen)
-        self._trained = [index for index, name in enumerate(self.names) if name not in frozen]
+        self._trained_indices = [index for index, name in enumerate(self.names) if name not in frozen]
         places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
         head = model.output_head
         self._head_places = [places[id(head.table)], None if head.bias is None else places[id(head.bias)]]
         self._consistency = Consistency.of(config)
-        self._everywhere = NamedSharding(devices.mesh, PartitionSpec())
-        self._shared_out = NamedSharding(devices.mesh, PartitionSpec(BATCH))
+        self._replicated_sharding = NamedSharding(devices.mesh, PartitionSpec())
+        self._batch_sharding = NamedSharding(devices.mesh, PartitionSpec(BATCH))
         self._num_local = len(devices.replicas_of(jax.process_index()))
         layout = weight_layout(model, devices)
         self._layout = TrainingState(layout, layout, layout, layout if config.ema_decay else [])
@@ -86,9 +86,9 @@ class JaxStep:
         self._state = jax.device_put(TrainingState(start, zeros, zeros, averages), self._layout)
         self.num_updates, self.last_step = 0, config.max_steps
         scalars = PartitionSpec(), PartitionSpec(), PartitionSpec()
-        results = self._layout, self._everywhere
+        results = self._layout, self._replicated_sharding
         self._update = self._on_replicas(self._replica_update, *scalars, donate_argnums=0, out_shardings=results)
-        self._validate = self._on_replicas(self._replica_validation, out_shardings=self._everywhere)
+        self._validate = self._on_replicas(self._replica_validation, out_shardings=self._replicated_sharding)
 
     is_out_of_memory = staticmethod(is_out_of_memory)
 
@@ -107,7 +107,7 @@ class JaxStep:
             random = np.random.Philox(key=(self.config.seed % 2**64) + (self.num_updates << 64))
             seed = random.random_raw(1).view(np.int32)  # --> [2]
             counts = np.int32(self.num_updates + 1), np.int32(self.last_step)
-            scalars = jax.device_put((seed, *counts), self._everywhere)
+            scalars = jax.device_put((seed, *counts), self._replicated_sharding)
             self._state, values = self._update(self._state, *self._next(batches), *scalars)
             metrics.append(values)
             self.num_updates += 1
@@ -130,8 +130,8 @@ class JaxStep:
     def read(self) -> dict[str, dict[str, np.ndarray]]:
         """See `TrainingStep.read`."""
         parts = {part: arrays for part, arrays in self._state._asdict().items() if arrays}
-        named = {part: dict(zip(self.names, map(_host, arrays), strict=True)) for part, arrays in parts.items()}
-        return {("ema" if part == "averages" else part): arrays for part, arrays in named.items()}
+        result = {part: dict(zip(self.names, map(_host, arrays), strict=True)) for part, arrays in parts.items()}
+        return {("ema" if part == "averages" else part): arrays for part, arrays in result.items()}
 
     def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
         """See `TrainingStep.write`."""
@@ -146,30 +146,30 @@ class JaxStep:
         """Returns the sources and the targets of the next global batch, with rows sharded over the replicas."""
         shares = [next(batches) for _ in range(self._num_local)]
         sides = (np.concatenate([np.asarray(share[side]) for share in shares]) for side in ("source", "target"))
-        return [jax.make_array_from_process_local_data(self._shared_out, ids) for ids in sides]
+        return [jax.make_array_from_process_local_data(self._batch_sharding, ids) for ids in sides]
 
-    def _on_replicas(self, function: Callable, *others: PartitionSpec, **options: Any) -> Callable:
+    def _on_replicas(self, function: Callable, *specs: PartitionSpec, **options: Any) -> Callable:
         """Compiles a function that runs on every replica with its own rows.
 
         Args:
             function: takes arrays that all replicas share, the replica's sources and targets, and further arguments. It
                 must return the same results on every replica.
-            *others: partition specs of the further arguments.
+            *specs: partition specs of the further arguments.
             **options: options of `jax.jit`.
         """
         mesh, rows = self.strategy.mesh, PartitionSpec(BATCH)
-        mapped = jax.shard_map(
+        program = jax.shard_map(
             function,
             mesh=mesh,
-            in_specs=(PartitionSpec(), rows, rows, *others),
+            in_specs=(PartitionSpec(), rows, rows, *specs),
             out_specs=PartitionSpec(),
             # With several devices per replica, XLA itself partitions the computation along the other axis.
             axis_names={BATCH} if self.strategy.model_parallel > 1 else set(mesh.axis_names),
             check_vma=False,
         )
-        return jax.jit(mapped, **options)
+        return jax.jit(program, **options)
 
-    def _over_replicas(self, values: Any) -> Any:
+    def _sum_replicas(self, values: Any) -> Any:
         """Sums arrays over all replicas.
 
         A single replica skips the sum, which XLA does not compile if the replica has several devices.
@@ -181,19 +181,19 @@ class JaxStep:
     ) -> tuple[TrainingState, tuple[Tensor, ...]]:
         """Runs one step on one replica; returns the next state and the metrics, the same on every replica."""
         config = self.config
-        tokens = self._over_replicas(jnp.sum(target != PAD_ID, dtype="float32"))
+        tokens = self._sum_replicas(jnp.sum(target != PAD_ID, dtype="float32"))
         scale = 1.0 / jnp.maximum(tokens, 1.0)
         seed = fold_in(seed, jax.lax.axis_index(BATCH))
-        sums = self._accumulated(state.weights, source, target, scale, seed)
-        loss, gradients = self._over_replicas(sums)
+        sums = self._accumulate(state.weights, source, target, scale, seed)
+        loss, gradients = self._sum_replicas(sums)
         gradients, norm = clipped(gradients, config.clip_norm)
         rate = update_rate(config, self.model.config.d_model, step, last_step)
-        return self._updated(state, gradients, rate, step), (loss, tokens, rate, norm)
+        return self._apply(state, gradients, rate, step), (loss, tokens, rate, norm)
 
-    def _updated(self, state: TrainingState, gradients: list[Tensor], rate: Tensor, step: Tensor) -> TrainingState:
+    def _apply(self, state: TrainingState, gradients: list[Tensor], rate: Tensor, step: Tensor) -> TrainingState:
         """Updates the trained weights, their moments, and the moving averages if they are kept."""
         weights, first, second = list(state.weights), list(state.first_moments), list(state.second_moments)
-        for i, gradient in zip(self._trained, gradients, strict=True):
+        for i, gradient in zip(self._trained_indices, gradients, strict=True):
             weights[i], (first[i], second[i]) = adam(
                 weights[i], (first[i], second[i]), gradient, rate, step, self.config
             )
@@ -201,29 +201,29 @@ class JaxStep:
         averages = [moved_average(average, weight, self.config.ema_decay) for average, weight in pairs]
         return TrainingState(weights, first, second, averages)
 
-    def _accumulated(
+    def _accumulate(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         """Computes the scaled loss of a replica's rows and its gradients, in `accumulation_steps` sequential parts."""
         parts = self.config.accumulation_steps
-        of_trained = jax.value_and_grad(functools.partial(self._loss, weights))
-        trained = [weights[index] for index in self._trained]
+        value_and_gradient = jax.value_and_grad(functools.partial(self._loss, weights))
+        trained = [weights[index] for index in self._trained_indices]
         if parts == 1:
-            return of_trained(trained, source, target, scale, fold_in(seed, 0))
+            return value_and_gradient(trained, source, target, scale, fold_in(seed, 0))
 
         def add(sums: Any, part: tuple[Tensor, ...]) -> tuple[Any, None]:
             index, rows = part[0], part[1:]
-            found = of_trained(trained, *rows, scale, fold_in(seed, index))
-            return jax.tree.map(jnp.add, sums, found), None
+            results = value_and_gradient(trained, *rows, scale, fold_in(seed, index))
+            return jax.tree.map(jnp.add, sums, results), None
 
-        nothing = jnp.zeros(()), [jnp.zeros_like(weight) for weight in trained]
+        zeros = jnp.zeros(()), [jnp.zeros_like(weight) for weight in trained]
         sides = (jnp.reshape(side, (parts, -1, side.shape[1])) for side in (source, target))
-        return jax.lax.scan(add, nothing, (jnp.arange(parts), *sides))[0]
+        return jax.lax.scan(add, zeros, (jnp.arange(parts), *sides))[0]
 
     def _loss(
         self,
         weights: list[Tensor],
-        trained: list[Tensor],
+        trained_weights: list[Tensor],
         source: Tensor,
         target: Tensor,
         scale: Tensor,
@@ -232,15 +232,15 @@ class JaxStep:
         """Computes the scaled sum of the label-smoothed token losses and the auxiliary loss, with dropout.
 
         Args:
-            weights: all weights; `trained` replaces the trained ones.
-            trained: the trained weights, with respect to which the loss is differentiated.
+            weights: all weights; `trained_weights` replaces the trained ones.
+            trained_weights: the trained weights, with respect to which the loss is differentiated.
             source: int32 [rows, source_len], padded with 0.
             target: int32 [rows, target_len], padded with 0.
             scale: float32 scalar, 1 / (number of target tokens in the global batch).
             seed: int32 [2], seed of the dropout.
         """
         weights = list(weights)
-        for index, weight in zip(self._trained, trained, strict=True):
+        for index, weight in zip(self._trained_indices, trained_weights, strict=True):
             weights[index] = weight
         head, smoothing = self._head(weights), self.config.label_smoothing
         if self._consistency is None:
@@ -254,7 +254,7 @@ class JaxStep:
     def _replica_validation(self, weights: list[Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self._states(weights, source, target).hidden
         loss = scaled_loss(hidden, self._head(weights), target, jnp.float32(1), 0.0)
-        return self._over_replicas((loss, jnp.sum(target != PAD_ID, dtype="float32")))
+        return self._sum_replicas((loss, jnp.sum(target != PAD_ID, dtype="float32")))
 
     def _states(self, weights: list[Tensor], source: Tensor, target: Tensor, seed: Tensor | None = None) -> States:
         """Computes hidden states and the auxiliary loss of some rows, with dropout if there is a seed."""
@@ -269,7 +269,7 @@ class JaxStep:
 def _host(array: Tensor) -> np.ndarray:
     """Copies a sharded array to the host; every process has all shards, because replicas do not span processes."""
     parts = {tuple(each.start for each in shard.index): shard for shard in array.addressable_shards}
-    whole = np.empty(array.shape, array.dtype)
+    result = np.empty(array.shape, array.dtype)
     for shard in parts.values():
-        whole[shard.index] = shard.data
-    return whole
+        result[shard.index] = shard.data
+    return result

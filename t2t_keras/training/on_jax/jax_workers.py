@@ -80,26 +80,26 @@ def make_jax_devices(
     if name == "cpu":
         jax.config.update("jax_platforms", "cpu")
     workers = find_cluster(cluster)
-    wanted = replicas * model_parallel  # devices in each process; 0 means all
-    if wanted:
+    num_devices = replicas * model_parallel  # devices in each process; 0 means all
+    if num_devices:
         with contextlib.suppress(RuntimeError):  # too late if JAX has started
-            jax.config.update("jax_num_cpu_devices", wanted)
+            jax.config.update("jax_num_cpu_devices", num_devices)
     if workers and len(workers.addresses) > 1:
         _meet(workers)
     elif os.environ.get("TPU_WORKER_HOSTNAMES", "").count(","):  # a TPU with several hosts, which JAX finds itself
         jax.distributed.initialize()
     devices = sorted(jax.devices(), key=lambda each: (each.process_index, each.id))
-    of_processes = [list(own) for _, own in itertools.groupby(devices, lambda each: each.process_index)]
-    fewest = min(map(len, of_processes))
-    if wanted > fewest:
+    process_devices = [list(group) for _, group in itertools.groupby(devices, lambda each: each.process_index)]
+    fewest = min(map(len, process_devices))
+    if num_devices > fewest:
         split = f" of --model_parallel={model_parallel} devices each" if model_parallel > 1 else ""
         raise InputError(f"--replicas={replicas}{split}, but JAX has {fewest} devices here")
-    if not wanted and (odd := next((len(own) for own in of_processes if len(own) % model_parallel), 0)):
+    if not num_devices and (size := next((len(group) for group in process_devices if len(group) % model_parallel), 0)):
         raise InputError(
-            f"--model_parallel={model_parallel} does not divide the devices that JAX has in each process, {odd}; "
+            f"--model_parallel={model_parallel} does not divide the devices that JAX has in each process, {size}; "
             "--replicas=N takes N replicas of them, and makes as many of a processor as that needs"
         )
-    return JaxDevices([each for own in of_processes for each in own[: wanted or None]], model_parallel)
+    return JaxDevices([each for group in process_devices for each in group[: num_devices or None]], model_parallel)
 
 
 def _meet(workers: Cluster) -> None:
@@ -124,15 +124,15 @@ def _meet(workers: Cluster) -> None:
 
     thread = threading.Thread(target=join, name="meet", daemon=True)
     thread.start()
-    begun, is_silent = time.monotonic(), True
-    others = f"all {len(workers.addresses)} at {workers.addresses[0]}"
+    start, is_silent = time.monotonic(), True
+    target = f"all {len(workers.addresses)} at {workers.addresses[0]}"
     while thread.is_alive():
         thread.join(0.2)
-        waited = time.monotonic() - begun
+        waited = time.monotonic() - start
         if waited > _PATIENCE:
-            raise WorkerLostError(f"worker {workers.index} did not meet {others} in {waited / 60:.0f} minutes")
+            raise WorkerLostError(f"worker {workers.index} did not meet {target} in {waited / 60:.0f} minutes")
         if waited > _SILENCE and is_silent:
-            print(f"worker {workers.index} waits for {others}", file=sys.stderr, flush=True)
+            print(f"worker {workers.index} waits for {target}", file=sys.stderr, flush=True)
             is_silent = False
     if errors:
         raise errors[0]
