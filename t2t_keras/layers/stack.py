@@ -28,11 +28,11 @@ class Stack(ConfiguredLayer):
         if settings.norm_position == "pre":
             self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
 
-    def build_all(self, inputs_shape: tuple, *others: tuple) -> None:
+    def build_all(self, inputs_shape: tuple, *shapes: tuple) -> None:
         """Builds the layers for inputs of these shapes, and the final normalisation if there is one."""
         self.input_spec = input_spec_of(3, inputs_shape)
         for layer in self.layers:
-            layer.build(inputs_shape, *others)
+            layer.build(inputs_shape, *shapes)
         if self.final_norm is not None:
             self.final_norm.build(inputs_shape)
 

@@ -12,7 +12,7 @@ import numpy as np
 from t2t_keras.errors import InputError
 
 # Linux allows 65,530 maps per process by default; other libraries need some of them.
-_MOST_KEPT = 16_384
+_MAX_OPEN_FILES = 16_384
 
 
 class MappedArray:
@@ -75,7 +75,7 @@ def room_for_open_files(wanted: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     available = wanted if soft == resource.RLIM_INFINITY else soft // 2
-    return min(wanted, available, _MOST_KEPT)
+    return min(wanted, available, _MAX_OPEN_FILES)
 
 
 @contextlib.contextmanager

@@ -82,8 +82,8 @@ class Mirror:
         self._base: dict[str, _File] = {}  # files of the state on which the local directory is based
         self._fetched_names: set[str] = set()
         self._checksums: dict[str, tuple[tuple[int, ...], _File]] = {}  # cached checksums, by file and its stat
-        self._updating = threading.Lock()
-        self._publishing = threading.Lock()
+        self._update_lock = threading.Lock()
+        self._publish_lock = threading.Lock()
         self._token = ""
         self._has_warned = False  # whether it was reported that objects cannot be deleted
         _MIRRORS[self.path] = self
@@ -91,12 +91,12 @@ class Mirror:
     @property
     def is_empty(self) -> bool:
         """Whether the URL has no files yet; raises the errors of `Store`."""
-        return not self._newest()[1]["files"]
+        return not self._find_newest()[1]["files"]
 
     @property
     def number(self) -> int:
         """The number of the newest state, for `fetch` on other machines; 0 if there is none. Raises as `is_empty`."""
-        return self._newest()[0]
+        return self._find_newest()[0]
 
     def fetch(self, choose: Callable[[list[str]], Collection[str]] = list, number: int | None = None) -> None:
         """Synchronises the local directory with the newest state, or with the state of a given number.
@@ -112,13 +112,13 @@ class Mirror:
                 `Store`.
         """
         while True:
-            state_number, document = self._newest() if number is None else (number, self._state(number))
+            state_number, document = self._find_newest() if number is None else (number, self._state(number))
             files = {name: _File(*values) for name, values in document["files"].items()}
             failure = self._fetch(files, set(choose(list(files))))
             if not failure:
                 self._base = files
                 return
-            if number is not None or self._newest()[0] == state_number:  # else another process just replaced it
+            if number is not None or self._find_newest()[0] == state_number:  # else another process just replaced it
                 raise InputError(f"{self.url}/{failure} is missing or damaged, which the newest state names")
 
     def _fetch(self, files: dict[str, _File], names: set[str]) -> str:
@@ -152,7 +152,7 @@ class Mirror:
             LeaseLostError: another process took over the lease of `held`.
             InputError: as `Store`, or `alone` is set and others published changes. The state is unchanged.
         """
-        with self._publishing:
+        with self._publish_lock:
             files = {name: self._upload(name, path) for name, path in files_of(self.path)}
             deletions = {name for name in self._base if name not in files and self._is_gone(name)}
             # Files that did not change locally are not published: others may have replaced or removed them.
@@ -255,7 +255,7 @@ class Mirror:
     def _wait_for_lease(self, report: Callable[[str], None]) -> None:
         """Returns once no other process holds a lease; raises a BusyError if a lease is renewed in the meantime."""
         first = None
-        while (lease := self._newest()[1]["lease"]) and _silence(lease) < LEASE_SECONDS:
+        while (lease := self._find_newest()[1]["lease"]) and _silence(lease) < LEASE_SECONDS:
             if first is None:
                 first = lease
                 duration = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
@@ -285,7 +285,7 @@ class Mirror:
             raise LeaseLostError(f"{self.url} was taken over by {holder}; nothing of this training goes there any more")
         return document
 
-    def _newest(self) -> tuple[int, dict[str, Any]]:
+    def _find_newest(self) -> tuple[int, dict[str, Any]]:
         """Returns the number and the contents of the newest state; 0 and an empty state if there is none."""
         numbers = [int(name[:-5]) for name in self.store.names("state") if name[:-5].isdecimal()]
         number, contents = max([self._number, *numbers]), None
@@ -316,9 +316,9 @@ class Mirror:
 
     def _update(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """Publishes a changed state and returns it; calls `change` again if another process was faster."""
-        with self._updating:
+        with self._update_lock:
             for _ in range(_TRIES):
-                number, document = self._newest()
+                number, document = self._find_newest()
                 document = change(document)
                 if self.store.create(self._state_name(number + 1), json.dumps(document, indent=1).encode()):
                     self._number = number + 1

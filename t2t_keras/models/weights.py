@@ -12,8 +12,8 @@ from t2t_keras.models.contract import SequenceModel
 
 _Spellings = Sequence[Sequence[int]]
 
-_LISTED = 20  # number of names in a `WeightAccount`
-_LISTED_IN_AN_ERROR = 3
+_MAX_NAMES = 20  # number of names in a `WeightAccount`
+_MAX_NAMES_IN_ERROR = 3
 
 
 def weight_names(model: SequenceModel) -> list[str]:
@@ -124,7 +124,7 @@ def assign_known_weights(
         for name, (array_shape, variable_shape) in shapes.items()
         if array_shape != variable_shape
     ]:
-        raise InputError(f"weights of other shapes cannot be taken: {_list(mismatches, _LISTED_IN_AN_ERROR)}")
+        raise InputError(f"weights of other shapes cannot be taken: {_list(mismatches, _MAX_NAMES_IN_ERROR)}")
     if not common_names:
         raise InputError("no weight can be taken: none has the name of one of the model's")
     for name in common_names:
@@ -142,7 +142,7 @@ def _amount(sizes: dict[str, int]) -> str:
     return f"{len(sizes):,} weight{plural} ({sum(sizes.values()):,} numbers)" if sizes else "none"
 
 
-def _list(names: Iterable[str], limit: int = _LISTED) -> str:
+def _list(names: Iterable[str], limit: int = _MAX_NAMES) -> str:
     """Joins the names, or the first ones if there are many."""
     names = list(names)
     rest = f" and {len(names) - limit:,} more" if len(names) > limit else ""

@@ -20,7 +20,7 @@ _POINTS = 72  # points per inch
 _MOST_INCHES = 16.0  # maximum width and height of all panels together
 _PANEL, _CELL = 2.6, 0.3  # maximum size of one of several panels, and of a cell in a single large panel, in inches
 _LARGEST_FONT, _SMALLEST_FONT = 9.0, 3.5  # in points; smaller labels are omitted
-_ACROSS, _DOWN = 0.12, 0.25  # horizontal and vertical gaps between panels, in inches
+_COLUMN_GAP, _ROW_GAP = 0.12, 0.25  # horizontal and vertical gaps between panels, in inches
 _COLORS = "Blues"
 
 _ROW, _LINES_ACROSS = 0.22, 2.4  # distances between tokens, and between the two columns, in inches
@@ -56,8 +56,8 @@ def heat_maps(
     cell = min(side, _MOST_INCHES / max(num_layers, num_heads)) / max(num_queries, num_keys)
     font = min(_LARGEST_FONT, 0.8 * _POINTS * cell)
     labels = (queries, keys) if font >= _SMALLEST_FONT else ([], [])
-    row_names = row_names or _numbered("layer", num_layers)
-    column_names = column_names or _numbered("head", num_heads)
+    row_names = row_names or _number_names("layer", num_layers)
+    column_names = column_names or _number_names("head", num_heads)
     grid = _Grid(
         (num_layers, num_heads), (num_queries * cell, num_keys * cell), [_width(side, font) for side in labels]
     )
@@ -117,7 +117,7 @@ def lines(
             box = {"facecolor": "0.85", "edgecolor": "none", "pad": 1.5} if place in marked else None
             axes.text(x, place, piece, ha=side, va="center", fontsize=_LARGEST_FONT, bbox=box, parse_math=False)
     handles = [Line2D([], [], color=shade, linewidth=3) for shade in palette]
-    names = names or _numbered("head", num_heads)
+    names = names or _number_names("head", num_heads)
     figure.suptitle(title, fontsize=11, parse_math=False)
     figure.legend(handles, names, loc="outside lower center", ncols=min(num_heads, 4), fontsize=8, frameon=False)
     return figure
@@ -155,18 +155,18 @@ class _Grid(NamedTuple):
         """Returns the width and height of the figure, with labels, panels and the colour bar on the right."""
         (rows, columns), (height, width) = self.panels, self.panel_size
         row_space, column_space = self.label_widths
-        return row_space + columns * (width + _ACROSS) + 1.1, column_space + rows * (height + _DOWN) + 0.85
+        return row_space + columns * (width + _COLUMN_GAP) + 1.1, column_space + rows * (height + _ROW_GAP) + 0.85
 
     def panel(self, row: int, column: int) -> tuple[float, float, float, float]:
         """Returns the left, bottom, width and height of a panel as fractions of the figure."""
         (rows, _), (height, width), (row_space, column_space) = self.panels, self.panel_size, self.label_widths
-        left = 0.4 + row_space + column * (width + _ACROSS)
-        return self._shares(left, 0.4 + column_space + (rows - 1 - row) * (height + _DOWN), width, height)
+        left = 0.4 + row_space + column * (width + _COLUMN_GAP)
+        return self._shares(left, 0.4 + column_space + (rows - 1 - row) * (height + _ROW_GAP), width, height)
 
     def scale(self) -> tuple[float, float, float, float]:
         """Returns the left, bottom, width and height of the colour bar as fractions of the figure."""
         width, height = self.size()
-        bottom, top = 0.4 + self.label_widths[1], height - 0.45 - _DOWN
+        bottom, top = 0.4 + self.label_widths[1], height - 0.45 - _ROW_GAP
         length = min(top - bottom, 4.0)
         return self._shares(width - 0.65, (bottom + top - length) / 2, 0.12, length)
 
@@ -202,5 +202,5 @@ def _segments(
     return segments, shades
 
 
-def _numbered(name: str, count: int) -> list[str]:
+def _number_names(name: str, count: int) -> list[str]:
     return [f"{name} {number}" for number in range(1, count + 1)]

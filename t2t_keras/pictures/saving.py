@@ -13,7 +13,7 @@ from t2t_keras.machine.files import replacing
 _DPI = 100
 # Text in SVG files stays text, so that it can be searched and rendered with the reader's fonts.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "t2t_keras"}
-_NOTHING_OF_TODAY = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+_FIXED_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 def save(figure: Figure, path: str | Path) -> None:
@@ -26,11 +26,11 @@ def save(figure: Figure, path: str | Path) -> None:
         ValueError: the path has a different extension.
     """
     kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in _NOTHING_OF_TODAY:
-        raise ValueError(f"path must end in {' or '.join(f'.{name}' for name in _NOTHING_OF_TODAY)}, got {str(path)!r}")
+    if kind not in _FIXED_METADATA:
+        raise ValueError(f"path must end in {' or '.join(f'.{name}' for name in _FIXED_METADATA)}, got {str(path)!r}")
     with replacing(path, "wb") as file, matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
-        figure.savefig(file, format=kind, dpi=_DPI, bbox_inches="tight", metadata=_NOTHING_OF_TODAY[kind])
+        figure.savefig(file, format=kind, dpi=_DPI, bbox_inches="tight", metadata=_FIXED_METADATA[kind])
 
 
 def missing_characters(texts: Iterable[str]) -> str:

@@ -159,7 +159,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
         scores += search_state.gather_slots(coverage[0], candidates.parents)
     finished = _finish(state.finished, candidates, new_ends, scores, length)
     num_finished = state.num_finished
-    living, parents = _living_of(candidates, ends, goal)
+    living, parents = _select_living(candidates, ends, goal)
     history = search_state.remember(state.history, state.length, living.token_ids, parents)
     # A sentence that is done keeps its log-probabilities, because it may have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
@@ -262,7 +262,7 @@ def _finish(
     return Finished(scores, *search_state.gather_slots(rest, places))
 
 
-def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
+def _select_living(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
     """Returns the candidates that live on, and the slots of their parents."""
     first = first_live_on(candidates, ends)
     if goal.constraints is not None:

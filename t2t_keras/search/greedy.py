@@ -29,7 +29,7 @@ class GreedyResult(NamedTuple):
     lengths: tf.Tensor
 
 
-class _Open(NamedTuple):
+class _OpenState(NamedTuple):
     """The open sentences, on which the step function works.
 
     Attributes:
@@ -49,7 +49,7 @@ class _Open(NamedTuple):
     cache: Cache
 
 
-class _Fixed(NamedTuple):
+class _FixedState(NamedTuple):
     """Data of the open sentences that steps do not change.
 
     Attributes:
@@ -74,8 +74,8 @@ class GreedyState(NamedTuple):
         results: the outputs of the removed sentences, as wide as the longest allowed output.
     """
 
-    open: _Open
-    fixed: _Fixed
+    open: _OpenState
+    fixed: _FixedState
     results: GreedyResult
 
     def done_sentences(self) -> tf.Tensor:
@@ -99,7 +99,7 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
         min_lengths: int32 [batch], number of tokens required before the end symbol.
     """
     batch = tf.shape(max_lengths)[0]
-    start = _Open(
+    start = _OpenState(
         length=tf.constant(0),
         done=max_lengths <= 0,
         token_ids=tf.fill([batch], PAD_ID),
@@ -107,7 +107,7 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
         texts=tf.zeros([batch, 0], tf.int32),
         cache=cache._replace(source=()),
     )
-    fixed = _Fixed(tf.range(batch), max_lengths, min_lengths, cache.source)
+    fixed = _FixedState(tf.range(batch), max_lengths, min_lengths, cache.source)
     room = tf.maximum(tf.reduce_max(max_lengths), 1)  # TensorFlow cannot scatter into an empty tensor
     results = GreedyResult(tf.zeros([batch, room], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
     return GreedyState(start, fixed, results)
@@ -122,15 +122,15 @@ def greedy_steps(
     """
     limit = None if steps is None else state.open.length + steps
 
-    def is_running(state: _Open, *_: Any) -> tf.Tensor:
+    def is_running(state: _OpenState, *_: Any) -> tf.Tensor:
         is_any = tf.size(state.done) > 0
         return is_any if limit is None else is_any & (state.length < limit)
 
-    def rounds(state: _Open, fixed: _Fixed, results: GreedyResult) -> GreedyState:
+    def run_round(state: _OpenState, fixed: _FixedState, results: GreedyResult) -> GreedyState:
         state = _steps(step_fn, state, fixed, scored, limit)
         return GreedyState(*_leave(state, fixed, results))
 
-    return GreedyState(*tf.while_loop(is_running, rounds, state, state.shapes()))
+    return GreedyState(*tf.while_loop(is_running, run_round, state, state.shapes()))
 
 
 def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
@@ -147,20 +147,22 @@ def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> Greedy
     return results._replace(token_ids=results.token_ids[:, : state.open.length], log_probs=log_probs)
 
 
-def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool, limit: tf.Tensor | None) -> _Open:
+def _steps(
+    step_fn: StepFunction, state: _OpenState, fixed: _FixedState, scored: bool, limit: tf.Tensor | None
+) -> _OpenState:
     """Makes steps until enough sentences are done to be removed, or until outputs reach the length `limit`."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
         is_busy = ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
         return is_busy if limit is None else is_busy & (length < limit)
 
-    def step(*values: Any) -> _Open:
-        state = _Open(*values)
+    def step(*values: Any) -> _OpenState:
+        state = _OpenState(*values)
         logits, cache = step_fn(state.token_ids, state.cache._replace(source=fixed.source))  # --> [open, vocab]
         token_ids, log_probs = _choose(tf.cast(logits, tf.float32), state.length >= fixed.min_lengths, scored)
         token_ids = tf.where(state.done | ~tf.math.is_finite(log_probs), PAD_ID, token_ids)
         length = state.length + 1
-        return _Open(
+        return _OpenState(
             length=length,
             done=state.done | (token_ids <= EOS_ID) | (length >= fixed.max_lengths),
             token_ids=token_ids,
@@ -197,7 +199,9 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
     return token_ids, chosen - best + tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
 
 
-def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
+def _leave(
+    state: _OpenState, fixed: _FixedState, results: GreedyResult
+) -> tuple[_OpenState, _FixedState, GreedyResult]:
     """Moves the outputs of sentences that are done into the results, and keeps the other sentences."""
     done_rows, open_rows = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]  # --> [done], [open]
     rows = tf.gather(fixed.sentences, done_rows)[:, tf.newaxis]
@@ -220,7 +224,7 @@ def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _
     return keep(state), keep(fixed), results
 
 
-def _shapes(state: _Open) -> _Open:
+def _shapes(state: _OpenState) -> _OpenState:
     """Shape invariants for `tf.while_loop`."""
     shapes = tf.nest.map_structure(any_rows, state)
     return shapes._replace(texts=tf.TensorShape([None, None]), cache=cache_shapes(state.cache))

@@ -133,7 +133,7 @@ def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     """
     _share_out_cores()
     run = Run(study_dir / job.name)
-    with _locked(run.path):
+    with _lock(run.path):
         best_step = _average(run, job.config, job.average)
         translator = Translator.load(run.path, job.average, job.config.decode)
         return {"best_step": best_step, **_evaluate(translator, PreparedData.open(job.data_dir), run.path)}
@@ -146,7 +146,7 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
         Sums of the members' parameters and costs, and the results of `_evaluate`.
     """
     _share_out_cores()
-    with _locked(study_dir / job.name):
+    with _lock(study_dir / job.name):
         first = job.members[0]
         _check_weights(job.members, study_dir)
         members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
@@ -235,7 +235,7 @@ def _share_out_cores() -> None:
         share_out_cores()
 
 
-_locked = functools.partial(locked, verb="evaluate", participle="worked on", flag="--study_dir")
+_lock = functools.partial(locked, verb="evaluate", participle="worked on", flag="--study_dir")
 
 
 def _num_needed(train: TrainConfig) -> int:

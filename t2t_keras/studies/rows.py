@@ -148,7 +148,7 @@ class Recipe:
         return override(presets.preset(row.preset), [*self.common, *row.settings])
 
 
-_DECIDED = ("model.vocab_size", "model.source_vocab_size", "model.family", "train.seed")
+_DERIVED_SETTINGS = ("model.vocab_size", "model.source_vocab_size", "model.family", "train.seed")
 _VALIDATIONS = 10  # per training, at most
 
 
@@ -163,7 +163,7 @@ def _check(settings: Sequence[str]) -> None:
     """Raises an InputError for settings that a study's data or rows determine."""
     for setting in settings:
         name = setting.partition("=")[0].strip()
-        if name.startswith("data.") or name in _DECIDED:
+        if name.startswith("data.") or name in _DERIVED_SETTINGS:
             raise InputError(f"--set {setting}: in a study, {name} is decided by its data and its rows")
 
 

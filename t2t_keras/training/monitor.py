@@ -174,16 +174,16 @@ class Monitor:
             self.progress(step)
             self._bar.refresh()
 
-    def log_validation(self, step: int, *, loss: float, perplexity: float, **others: float | None) -> None:
+    def log_validation(self, step: int, *, loss: float, perplexity: float, **scores: float | None) -> None:
         """Records a validation and redraws the curves.
 
         Args:
             step: the validated step.
             loss: loss per target token.
             perplexity: perplexity per target token.
-            **others: further metrics, such as `bleu`; None if not measured.
+            **scores: further metrics, such as `bleu`; None if not measured.
         """
-        values = {name: value for name, value in others.items() if value is not None}
+        values = {name: value for name, value in scores.items() if value is not None}
         numbers = {"loss": loss, "perplexity": perplexity, **values}
         self._record(step, "valid", numbers)
         text = ", ".join(f"{name} {float(value):.3f}" for name, value in numbers.items())

@@ -8,7 +8,7 @@ from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from t2t_keras.tensor import Tensor
 
-_LEFT_OUT = (
+_REWRITES = (
     "arithmetic_optimization",
     "constant_folding",
     "dependency_optimization",
@@ -39,14 +39,14 @@ class TracedFunction:
     """
 
     def __init__(self, function: Callable, signature: list[tf.TensorSpec], *, fewer_rewrites: bool) -> None:
-        self._traced = tf.function(
+        self._function = tf.function(
             function, signature, autograph=False, experimental_attributes={"_noinline": True}
         ).get_concrete_function()
-        self.graph: tf.Graph = self._traced.graph
+        self.graph: tf.Graph = self._function.graph
         self._is_stateful = any(operation.op_def.is_stateful for operation in self.graph.get_operations())
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         if fewer_rewrites:
-            for name in _LEFT_OUT:
+            for name in _REWRITES:
                 setattr(config.graph_options.rewrite_options, name, RewriterConfig.OFF)
             config.graph_options.rewrite_options.disable_model_pruning = True
             config.graph_options.rewrite_options.disable_tfg_optimizer = True
@@ -54,15 +54,15 @@ class TracedFunction:
 
     def __call__(self, *arguments: Tensor) -> Any:
         if tf.executing_eagerly():
-            return self._traced(*arguments)
+            return self._function(*arguments)
         graph = tf.compat.v1.get_default_graph()
-        self._traced.add_to_graph(graph)
-        inputs = [*arguments, *self._traced.captured_inputs]
-        results = tf.nest.flatten(self._traced.structured_outputs)
+        self._function.add_to_graph(graph)
+        inputs = [*arguments, *self._function.captured_inputs]
+        results = tf.nest.flatten(self._function.structured_outputs)
         attributes = {
             "Tin": _types(inputs),
             "Tout": _types(results),
-            "f": _attribute(func={"name": self._traced.name}),
+            "f": _attribute(func={"name": self._function.name}),
             "config_proto": _attribute(s=self._config),
             "executor_type": _attribute(s=b""),
             "_disable_call_shape_inference": _attribute(b=True),
@@ -72,7 +72,7 @@ class TracedFunction:
         outputs = graph.create_op(kind, inputs, dtypes, attrs=attributes).outputs
         for output, result in zip(outputs, results, strict=True):
             output.set_shape(result.shape)
-        return tf.nest.pack_sequence_as(self._traced.structured_outputs, outputs)
+        return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
 
 
 def _types(tensors: Any) -> Any:

@@ -136,7 +136,7 @@ class Trainer:
         self.is_validation_on_time = True  # False for an additional validation at a limit
         self.is_validation_due = False  # whether the newest checkpoint is still to be validated
         self.signals = StopSignals()
-        self._restored: list[str] = []  # a line about the checkpoint that training resumes from
+        self._restore_lines: list[str] = []  # a line about the checkpoint that training resumes from
 
     def _translators(self, model: SequenceModel) -> Callable[[], Translator]:
         """Returns a function that creates a translator with the model's current weights, for validation.
@@ -189,7 +189,7 @@ class Trainer:
             parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
             size = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
             headline = f"trains {size} on {devices_line(self.strategy)}; tracing the first steps takes a while"
-            tell(headline, *self._restored)
+            tell(headline, *self._restore_lines)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor: Monitor | SilentMonitor = SilentMonitor()
         with self.workers.fail_together():
@@ -365,7 +365,7 @@ class Trainer:
 
     def _restore(self) -> None:
         """Restores the newest intact checkpoint if there is one."""
-        checkpoint = self._newest()
+        checkpoint = self._find_newest()
         if checkpoint is None:
             return
         arrays = {"weights": checkpoint.weights, **{part: {} for part in _MOMENTS}}
@@ -377,7 +377,7 @@ class Trainer:
         self.training.write(arrays, checkpoint.step)
         self.step = checkpoint.step
         date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.path.stat().st_mtime))
-        self._restored = [f"goes on from step {checkpoint.step:,} (checkpoint of {date})"]
+        self._restore_lines = [f"goes on from step {checkpoint.step:,} (checkpoint of {date})"]
         self.position = Position(checkpoint.state["epoch"], checkpoint.state["batch"])
         self.interval = Interval(*checkpoint.state.get("interval", []))
         self.is_validation_due = checkpoint.state.get("is_validation_due", False)
@@ -398,7 +398,7 @@ class Trainer:
         if self.step < end or self.is_validation_due:
             self.decay_end = self.training.last_step = end
 
-    def _newest(self) -> checkpoints.Checkpoint | None:
+    def _find_newest(self) -> checkpoints.Checkpoint | None:
         """Returns the newest intact checkpoint; waits up to two minutes until all workers see the same one.
 
         Raises:

@@ -114,7 +114,7 @@ def lines(ends: list[Any]) -> list[str]:
 
 
 def lease(url: str) -> dict[str, Any] | None:
-    return Mirror(url)._newest()[1]["lease"]
+    return Mirror(url)._find_newest()[1]["lease"]
 
 
 def add_step(mirror: Mirror, workers: Workers) -> None:

@@ -16,7 +16,12 @@ from t2t_keras.training.devices.cluster import WorkerLostError
 
 # A lost worker shows as an error of one of these types, or as any error with one of these phrases. All other errors,
 # such as a GPU's InternalError or the UnknownError of a data pipeline, are faults of this worker.
-_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
+_LOST_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
 _LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is from NCCL
 
 
@@ -109,7 +114,7 @@ class Workers:
             yield
         except tf.errors.OpError as error:
             positions = [error.message.find(words) for words in _LOST_WORDS if words in error.message]
-            if self.count == 1 or not (positions or isinstance(error, _LOST)):
+            if self.count == 1 or not (positions or isinstance(error, _LOST_ERRORS)):
                 raise
             reason = error.message[min(positions, default=0) :].strip().partition("\n")[0]
             raise self.lost(reason) from error
