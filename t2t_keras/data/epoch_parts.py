@@ -38,8 +38,8 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
     rows, begin = [], 0
     for size, weight in zip(sizes, weights, strict=True):
         times = np.full(size, int(weight))
-        if drawn := _drawn(size, weight):
-            times[np.argsort(random.random_raw(size), kind="stable")[:drawn]] += 1
+        if num_drawn := _drawn(size, weight):
+            times[np.argsort(random.random_raw(size), kind="stable")[:num_drawn]] += 1
         rows.append(begin + np.repeat(np.arange(size), times))
         begin += size
     return np.concatenate(rows)

@@ -54,14 +54,15 @@ class GraphSubwords(tf.Module):
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Decodes token ids, int32 [batch, (tokens)], to strings [batch]."""
         subwords = tf.ragged.map_flat_values(lambda values: tf.gather(tf.constant(self._subwords), values), ids)
-        joined = tf.strings.reduce_join(subwords, axis=-1)  # --> [batch]
-        parts = tf.strings.split(joined, "_")  # --> [batch, (parts)]
+        texts = tf.strings.reduce_join(subwords, axis=-1)  # --> [batch]
+        parts = tf.strings.split(texts, "_")  # --> [batch, (parts)]
         parts = tf.ragged.boolean_mask(parts, parts != "")
         plain = parts.with_values(_unescaped(parts.values))
         is_alphanumeric = tf.ragged.map_flat_values(tf.strings.regex_full_match, plain, _ALPHANUMERIC)
-        before = tf.concat([tf.zeros_like(is_alphanumeric[:, :1]), is_alphanumeric[:, :-1]], axis=1)
+        follows_alphanumeric = tf.concat([tf.zeros_like(is_alphanumeric[:, :1]), is_alphanumeric[:, :-1]], axis=1)
         blanks = tf.ragged.map_flat_values(
-            lambda both: tf.where(both, " ", ""), is_alphanumeric.with_values(is_alphanumeric.values & before.values)
+            lambda is_between: tf.where(is_between, " ", ""),
+            is_alphanumeric.with_values(is_alphanumeric.values & follows_alphanumeric.values),
         )
         return tf.strings.reduce_join(plain.with_values(blanks.values + plain.values), axis=-1)
 
@@ -71,12 +72,12 @@ class GraphSubwords(tf.Module):
         parts = tf.strings.regex_replace(parts, "_", r"\\u")
         characters = tf.strings.unicode_split(parts, "UTF-8")  # --> [parts, (characters)]
         numbers = tf.strings.unicode_decode(parts, "UTF-8")
-        spelled = tf.where(
+        spellings = tf.where(
             self._alphabet.lookup(characters.values) > 0,
             characters.values,
             tf.strings.join(["\\", tf.strings.as_string(numbers.values), ";"]),
         )
-        return tf.strings.reduce_join(characters.with_values(spelled), axis=-1) + "_"
+        return tf.strings.reduce_join(characters.with_values(spellings), axis=-1) + "_"
 
 
 def _table(keys: Sequence[str], values: Sequence[int], default: int) -> tf.lookup.StaticHashTable:

@@ -61,13 +61,13 @@ class Subwords:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of token ids; special ids are ignored."""
-        joined = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
-        return joined_parts([_unescaped(part) for part in joined.split("_") if part])
+        text = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
+        return joined_parts([_unescaped(part) for part in text.split("_") if part])
 
     def _escaped(self, part: str) -> str:
         part = part.replace("\\", "\\\\").replace("_", "\\u")
-        spelled = (c if c in self.alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
-        return "".join(spelled) + "_"
+        characters = (c if c in self.alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
+        return "".join(characters) + "_"
 
     def _cut(self, escaped: str) -> Iterable[int]:
         start = 0
@@ -82,8 +82,8 @@ class Subwords:
 def serialized_subwords(subwords: Iterable[str]) -> bytes:
     """Returns the serialized form for `Subwords`; raises a ValueError if a subword is empty or has a line break."""
     lines = list(subwords)
-    if broken := [line for line in lines if "\n" in line or not line]:
-        raise ValueError(f"a subword cannot be {broken[0]!r}")
+    if invalid := [line for line in lines if "\n" in line or not line]:
+        raise ValueError(f"a subword cannot be {invalid[0]!r}")
     return MAGIC + "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -96,7 +96,7 @@ def parts_of(text: str) -> list[str]:
 def joined_parts(parts: Sequence[str]) -> str:
     """Joins parts with a blank between two runs of letters and digits; the inverse of `parts_of`."""
     kinds = [_is_alphanumeric(part[:1]) for part in parts]
-    blanks = ["", *(" " * (before and here) for before, here in itertools.pairwise(kinds))]
+    blanks = ["", *(" " * (left and right) for left, right in itertools.pairwise(kinds))]
     return "".join(blank + part for blank, part in zip(blanks, parts, strict=False))
 
 

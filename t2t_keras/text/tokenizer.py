@@ -72,11 +72,11 @@ class Tokenizer:
         Raises:
             InputError: a file is missing or is not a valid model.
         """
-        _, of_sources, words = vocabulary_files(path)
-        source = cls._load(of_sources) if of_sources.exists() else None
+        _, source_path, words_path = vocabulary_files(path)
+        source = cls._load(source_path) if source_path.exists() else None
         tokenizer = cls._load(path)
         tokenizer.source = source or tokenizer
-        tokenizer.truecaser = Truecaser.load(words) if words.exists() else None
+        tokenizer.truecaser = Truecaser.load(words_path) if words_path.exists() else None
         return tokenizer
 
     @classmethod
@@ -97,8 +97,8 @@ class Tokenizer:
             if content is None:
                 file.unlink(missing_ok=True)
             else:
-                with replacing(file, "wb") as written:
-                    written.write(content)
+                with replacing(file, "wb") as output:
+                    output.write(content)
 
     @property
     def vocab_size(self) -> int:
@@ -272,17 +272,17 @@ def trained_tokenizer(
         raise ValueError(f"vocab_type must be one of {', '.join(get_args(VocabType))}; got {vocab_type!r}")
     try:
         with _normalization(lowercase) as normalization:
-            shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
+            options = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
                 # Omitted by default: explicit settings are stored in the model, and models are compared by their bytes.
                 limit = {} if must_have_size else {"hard_vocab_limit": False}
                 sizes = {"vocab_size": vocab_size, **limit}
-                serialized = _trained(sentences, model_type=vocab_type, **sizes, **shared)
+                serialized = _trained(sentences, model_type=vocab_type, **sizes, **options)
             else:
                 # Without other characters in the training text, bytes spell every character but the blank.
                 text = sentences if vocab_type == "char" else [" "]
                 settings = {"model_type": "char", "use_all_vocab": True, "remove_extra_whitespaces": False}
-                serialized = _commonest(_trained(text, **settings, **shared), vocab_size)
+                serialized = _commonest(_trained(text, **settings, **options), vocab_size)
     except RuntimeError as error:
         raise _training_error(str(error), vocab_size) from error
     return Tokenizer(_without_paths(serialized))

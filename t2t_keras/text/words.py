@@ -41,12 +41,12 @@ def units(text: str) -> list[tuple[int, int]]:
 
     Chinese and Japanese characters are single units, because these languages do not separate words.
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for place, character in enumerate(text):
         if not character.isspace():
-            goes_on = found and found[-1][1] == place and not is_apart(text, place)
-            if goes_on and not CHARACTER.search(text, place - 1, place + 1):
-                found[-1] = (found[-1][0], place + 1)
+            continues_word = ranges and ranges[-1][1] == place and not is_apart(text, place)
+            if continues_word and not CHARACTER.search(text, place - 1, place + 1):
+                ranges[-1] = (ranges[-1][0], place + 1)
             else:
-                found.append((place, place + 1))
-    return found
+                ranges.append((place, place + 1))
+    return ranges

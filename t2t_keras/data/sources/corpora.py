@@ -88,11 +88,11 @@ def of_config(
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
-        return joined([files(more, config.task) for more in paths or [{}]], config.tags)
-    needed = "summarisation" if config.corpus == "docstrings" else "translation"
-    if config.task != needed:
+        return joined([files(group, config.task) for group in paths or [{}]], config.tags)
+    required_task = "summarisation" if config.corpus == "docstrings" else "translation"
+    if config.task != required_task:
         raise InputError(
-            f"corpus={config.corpus} is text for task={needed}, not {config.task}; corpus=files is for any"
+            f"corpus={config.corpus} is text for task={required_task}, not {config.task}; corpus=files is for any"
         )
     if paths:
         raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
@@ -130,8 +130,8 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
     """
     read = task(task_name)
     if "train" not in paths:
-        needed = "--train_source and --train_target" if read.is_parallel else "--train_source"
-        raise InputError(f"corpus=files needs training files: {needed}")
+        required_flags = "--train_source and --train_target" if read.is_parallel else "--train_source"
+        raise InputError(f"corpus=files needs training files: {required_flags}")
     all_files = {
         f"{split}_{side}": local_path(path, f"{split}_{side}")
         for split, sides in paths.items()
@@ -280,8 +280,8 @@ def _of_packages(
         record["missing"] = {pin.requirement: error for pin, error in errors.items()}
         return paths
 
-    def pairs(chosen: slice) -> Iterator[Pair]:
-        for pin in pins[chosen]:
+    def pairs(selection: slice) -> Iterator[Pair]:
+        for pin in pins[selection]:
             if pin in wheels():
                 yield from read(wheels()[pin])
 

@@ -56,17 +56,17 @@ def _answer(url: str) -> http.client.HTTPResponse:
 
 def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
     """Yields the parts of a response; raises an HTTPException if the connection breaks."""
-    announced, received = answer.headers.get("Content-Length"), 0
+    content_length, num_bytes = answer.headers.get("Content-Length"), 0
     while True:
         try:
             part = answer.read(_PART_BYTES)
         except OSError as error:  # reset, timed out or damaged in transit
             reason = error.strerror or str(error)
-            raise http.client.HTTPException(f"connection broke after {received} bytes: {reason}") from error
+            raise http.client.HTTPException(f"connection broke after {num_bytes} bytes: {reason}") from error
         if not part:
             break
-        received += len(part)
+        num_bytes += len(part)
         yield part
     # A connection that is closed too early looks like the end of the file.
-    if announced is not None and int(announced) != received:
-        raise http.client.HTTPException(f"connection broke after {received} of {announced} bytes")
+    if content_length is not None and int(content_length) != num_bytes:
+        raise http.client.HTTPException(f"connection broke after {num_bytes} of {content_length} bytes")

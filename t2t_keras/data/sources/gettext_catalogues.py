@@ -75,18 +75,18 @@ def read_catalogue(path: str | Path) -> Iterator[Pair]:
 
 def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
     """Returns the catalogues of a language among file names; prefers .po to .mo files, which have no comments."""
-    wanted = language.replace("-", "_").lower()
-    by_locale: dict[str, dict[str, str]] = collections.defaultdict(dict)
+    language_locale = language.replace("-", "_").lower()
+    catalogues: dict[str, dict[str, str]] = collections.defaultdict(dict)
     for name in sorted(names):  # .po is sorted after .mo and replaces it
         path = PurePosixPath(name)
         if path.suffix in (".po", ".mo"):
             for part in {*path.parent.parts, path.stem}:
                 locale = part.replace("-", "_").lower()
-                if re.fullmatch(rf"{re.escape(wanted)}(_[a-z]+)?", locale):
-                    by_locale[locale][str(path.with_suffix(""))] = name
-    for locale in (wanted, f"{wanted}_{wanted}", *sorted(by_locale)):
-        if locale in by_locale:
-            return sorted(by_locale[locale].values())
+                if re.fullmatch(rf"{re.escape(language_locale)}(_[a-z]+)?", locale):
+                    catalogues[locale][str(path.with_suffix(""))] = name
+    for locale in (language_locale, f"{language_locale}_{language_locale}", *sorted(catalogues)):
+        if locale in catalogues:
+            return sorted(catalogues[locale].values())
     return []
 
 
@@ -146,7 +146,7 @@ def _marked_word(text: str) -> str | None:
     return words[0] if len(words) == 1 and len(_ACCELERATOR.findall(words[0])) == 1 else None
 
 
-def _unmarked(text: str, word: str | None, within: bool) -> str:
-    if word is None or not (within or _ACCELERATOR.match(word)):
+def _unmarked(text: str, word: str | None, in_words: bool) -> str:
+    if word is None or not (in_words or _ACCELERATOR.match(word)):
         return text
     return text.replace(word, _ACCELERATOR.sub("", word), 1)

@@ -185,8 +185,8 @@ class _Places:
         A line begins after the newline of the previous line, so reading starts at the block with that newline.
         """
         block = max(0, bisect.bisect_left(self._before, first) - 1)
-        skipped = first - self._before[block]
-        return Lines(self._path, first, min(first + count, self.lines), block * _BLOCK_BYTES, skipped)
+        num_skipped = first - self._before[block]
+        return Lines(self._path, first, min(first + count, self.lines), block * _BLOCK_BYTES, num_skipped)
 
 
 def tagged(pairs: Iterable[Pair], tag: str) -> Iterator[Pair]:

@@ -81,7 +81,7 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
         parts: parts of the document.
         is_escaped: whether the text uses entities.
     """
-    done: list[str | Segment] = []
+    pieces: list[str | Segment] = []
     run: list[Part] = []
     line = 1
 
@@ -90,7 +90,7 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
         for piece in _of_run(run):
             raw = "".join(part.raw for part in piece)
             segment = _segment(piece, line, is_escaped)
-            done.append(segment if any(map(str.isalpha, segment.text)) else raw)
+            pieces.append(segment if any(map(str.isalpha, segment.text)) else raw)
             line += raw.count("\n")
         run.clear()
 
@@ -99,36 +99,36 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
             run.append(part)
             continue
         finish()
-        done.append(part.raw)
+        pieces.append(part.raw)
         line += part.raw.count("\n")
     finish()
-    return done
+    return pieces
 
 
 def _of_run(run: Sequence[Part]) -> list[list[Part]]:
     """Splits a run of inline parts at tags without a partner in the run, and around parts outside of the text."""
     partners: dict[int, int] = {}
-    opened: list[int] = []
+    open_parts: list[int] = []
     names: collections.Counter[str] = collections.Counter()  # of the open elements
     for number, part in enumerate(run):
         if part.kind == "start":
-            opened.append(number)
+            open_parts.append(number)
             names[part.name] += 1
         elif part.kind == "end" and names[part.name]:
-            while run[first := opened.pop()].name != part.name:
+            while run[first := open_parts.pop()].name != part.name:
                 names[run[first].name] -= 1
             names[part.name] -= 1
-            if len(opened) < _DEEPEST:
+            if len(open_parts) < _DEEPEST:
                 partners[first] = number
-    alone = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
+    separators = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
     # An element must not extend over a cut, so its tags become cuts too.
-    while cut := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in alone)}:
-        for first, last in cut:
+    while crossings := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in separators)}:
+        for first, last in crossings:
             del partners[first]
-            alone |= {first, last}
+            separators |= {first, last}
     pieces: list[list[Part]] = [[]]
     for number, part in enumerate(run):
-        if number in alone:
+        if number in separators:
             pieces += [[part], []]
         else:
             pieces[-1].append(part)
