@@ -62,8 +62,8 @@ class CTranslate2Signatures:
             return {"translation": _texts(best), "score": _scores(best)}
 
         def nbest(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            k, nothing = translator.config.beam_size, Translation("", LOWEST)
-            rows = [[*hypotheses, *[nothing] * (k - len(hypotheses))] for hypotheses in _found(translator, text, k)]
+            k, empty = translator.config.beam_size, Translation("", LOWEST)
+            rows = [[*hypotheses, *[empty] * (k - len(hypotheses))] for hypotheses in _found(translator, text, k)]
             flat = [hypothesis for row in rows for hypothesis in row]
             return {"translations": tf.reshape(_texts(flat), [-1, k]), "scores": tf.reshape(_scores(flat), [-1, k])}
 

@@ -165,14 +165,14 @@ class Pipeline:
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
-        found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
-        return found._replace(texts=on_one_line(found.texts, self.data.lowercases_sources)).with_heads(self._head_end)
+        result = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
+        return result._replace(texts=on_one_line(result.texts, self.data.lowercases_sources)).with_heads(self._head_end)
 
-    def parts_of_sentences(self, found: FoundSentences) -> Parts:
+    def parts_of_sentences(self, sentences: FoundSentences) -> Parts:
         """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
-        parts = self._parts_of_texts(found.texts)
-        before = tf.where(parts.begins, tf.gather(found.before, parts.rows), " ")
-        return parts._replace(rows=tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before=before)
+        parts = self._parts_of_texts(sentences.texts)
+        before = tf.where(parts.begins, tf.gather(sentences.before, parts.rows), " ")
+        return parts._replace(rows=tf.cast(tf.gather(sentences.rows, parts.rows), tf.int32), before=before)
 
     def _parts_of_texts(self, texts: tf.Tensor) -> Parts:
         """Splits repaired sentences or lines, string [texts], into parts that fit; `rows` are the texts' indices."""
@@ -180,10 +180,10 @@ class Pipeline:
         not_blank = stripped(texts) != ""
         is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
 
-        def whole() -> tuple[tf.Tensor, ...]:
+        def encode_whole() -> tuple[tf.Tensor, ...]:
             rows = tf.where(not_blank)[:, 0]
-            kept = tf.gather(ids, rows)
-            return kept.flat_values, kept.row_lengths(), rows
+            row_ids = tf.gather(ids, rows)
+            return row_ids.flat_values, row_ids.row_lengths(), rows
 
         def cut() -> tuple[tf.Tensor, ...]:
             long_rows = tf.where(is_long)[:, 0]
@@ -197,7 +197,7 @@ class Pipeline:
             all_ids = self._source_tokenizer.tokenize(tf.gather(all_texts, order))
             return all_ids.flat_values, all_ids.row_lengths(), tf.gather(rows, order)
 
-        flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
+        flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, encode_whole)
         sentences = _with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths))
         begins = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
         return Parts(sentences, tf.cast(rows, tf.int32), tf.fill(tf.shape(rows), " "), begins)
@@ -263,12 +263,12 @@ class Pipeline:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
         return self._sentences(self._truecased(self._repaired_output(lines)), "prefix", self._target_tokenizer)
 
-    def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
+    def next_tokens(self, sources: Sentences, beginnings: Sentences, count: int) -> tf.Tensor:
         """Finds the most probable next tokens that begin a word.
 
         Args:
             sources: the sources.
-            begun: the beginnings of their targets; the end symbol of each stands in the place of the next token.
+            beginnings: the beginnings of their targets; the end symbol of each stands in the place of the next token.
             count: the number of tokens per sentence.
 
         Returns:
@@ -279,7 +279,7 @@ class Pipeline:
         begins[[*range(UNK_ID + 1), *self._within_words]] = False
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            target = begun.chosen(rows)
+            target = beginnings.chosen(rows)
             hidden = self._hidden(sources.chosen(rows).ids, target.ids)
             places = tf.stack([tf.range(tf.size(rows)), target.lengths - 1], axis=1)
             last = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)
@@ -287,24 +287,24 @@ class Pipeline:
             values, tokens = tf.math.top_k(tf.where(begins, logits, tf.float32.min), count)
             return [tf.where(values > tf.float32.min, tokens, PAD_ID)]
 
-        lengths = tf.maximum(sources.lengths, begun.lengths)
+        lengths = tf.maximum(sources.lengths, beginnings.lengths)
         with self._weights.in_use():
             results = [tf.TensorSpec([None, count], tf.int32)]
             (tokens,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return tokens
 
-    def search_for(self, sentences: Sentences, **asked: tf.Tensor) -> Found:
+    def search_for(self, sentences: Sentences, **options: tf.Tensor) -> Found:
         """Finds the best hypothesis of each sentence under restrictions.
 
         Args:
             sentences: the sentences.
-            **asked: options of `Searcher`, one row per sentence: `prefix`, int32 [sentences, length], or
+            **options: options of `Searcher`, one row per sentence: `prefix`, int32 [sentences, length], or
                 `constraints`; see `search_with`.
         """
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
-            own = {name: tf.gather(values, rows) for name, values in asked.items()}
-            return list(self._searcher(ids, only_best=True, **own))
+            row_options = {name: tf.gather(values, rows) for name, values in options.items()}
+            return list(self._searcher(ids, only_best=True, **row_options))
 
         with self._weights.in_use():
             return self._found(sentences, search, 1)
@@ -360,7 +360,7 @@ class Pipeline:
         inputs = {"source": source_ids, "target": target_ids}
         return attention_views(self._model).logits_and_attention(inputs)[1]
 
-    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
+    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, selection: Choice) -> tf.Tensor:
         """Returns the attention of the kind and the layer that each pair asks for.
 
         Returns:
@@ -374,14 +374,14 @@ class Pipeline:
             length = tf.identity(longest(lengths))
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            own = Choice(*(tf.gather(values, rows) for values in asked))
-            weights = chosen(self._all_attention(sources.chosen(rows).ids, targets.chosen(rows).ids), own)
+            row_selection = Choice(*(tf.gather(values, rows) for values in selection))
+            weights = chosen(self._all_attention(sources.chosen(rows).ids, targets.chosen(rows).ids), row_selection)
             return [widened(weights, [length, length])]
 
         results = [tf.TensorSpec([None, heads, None, None], tf.float32)]
         (weights,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         source_mask, target_mask = (tf.sequence_mask(side.lengths, length) for side in (sources, targets))
-        queries, keys = queries_and_keys(asked.kinds, source_mask, target_mask, inputs=target_mask)
+        queries, keys = queries_and_keys(selection.kinds, source_mask, target_mask, inputs=target_mask)
         return tf.where((queries[:, :, tf.newaxis] & keys[:, tf.newaxis, :])[:, tf.newaxis], weights, 0.0)
 
     def hypotheses(self, lines: tf.Tensor, parts: Parts, result: Found, values: tf.Tensor) -> Hypotheses:
@@ -429,12 +429,12 @@ class Pipeline:
 
     def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes token ids, int32 [parts, k, length], to texts, string [parts, k]."""
-        inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
+        is_before_end = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
         k = token_ids.shape[1]
         parts, _, length = tf.unstack(tf.shape(token_ids))
         flat = tf.reshape(token_ids, [parts * k, length])  # -1 would be k where there are no parts
-        kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
-        texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
+        is_text = tf.reshape(is_before_end & (token_ids != PAD_ID), tf.shape(flat))
+        texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, is_text))
         return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break
 
     def source_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:

@@ -28,8 +28,8 @@ def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int 
 def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects inputs with different numbers of lines; make the computation depend on it."""
     lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
-    same = tf.reduce_all(lines == lines[0])
-    return tf.debugging.Assert(same, [f"{' and '.join(inputs)} must have as many lines", lines])
+    is_same = tf.reduce_all(lines == lines[0])
+    return tf.debugging.Assert(is_same, [f"{' and '.join(inputs)} must have as many lines", lines])
 
 
 def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:

@@ -97,9 +97,9 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
         # Without gradients, which would be a third of the graph: a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         functions = signatures(pipeline)
-        traced = {name: function.get_concrete_function() for name, function in functions.items()}
+        graphs = {name: function.get_concrete_function() for name, function in functions.items()}
         module.ready = weights.ready.trackable()
-        tf.saved_model.save(module, str(path), traced, options)
+        tf.saved_model.save(module, str(path), graphs, options)
     return functions
 
 
@@ -115,8 +115,8 @@ def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Pat
         if path.is_file():
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-    taken = [int(entry.name) for entry in export_dir.iterdir() if entry.name.isdecimal()]
-    version = max(taken, default=0) + 1
+    numbers = [int(entry.name) for entry in export_dir.iterdir() if entry.name.isdecimal()]
+    version = max(numbers, default=0) + 1
     while True:
         path = export_dir / str(version)
         try:

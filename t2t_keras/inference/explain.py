@@ -59,9 +59,9 @@ class Explanation:
         source_len, target_len = len(source_pieces), len(target_pieces)
         sizes = Attentions((source_len, source_len), (target_len, target_len), (target_len, source_len))
         # Copied, because a view would keep the whole batch in memory.
-        cut = [kind[:, :, :rows, :columns].copy() for kind, (rows, columns) in zip(attention, sizes, strict=True)]
+        copies = [kind[:, :, :rows, :columns].copy() for kind, (rows, columns) in zip(attention, sizes, strict=True)]
         token_log_probs = tuple(map(float, log_probs[:target_len]))
-        return cls(tuple(source_pieces), tuple(target_pieces), token_log_probs, Attentions(*cut))
+        return cls(tuple(source_pieces), tuple(target_pieces), token_log_probs, Attentions(*copies))
 
     def view(self, kind: Kind) -> View:
         """Returns one kind of attention with the tokens of its rows and columns.

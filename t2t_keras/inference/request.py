@@ -183,8 +183,8 @@ class RequestEncoder:
         texts = [self._texts(each) for each in sentences]
         ids = iter(self._source_tokenizer.encode_batch(list(itertools.chain.from_iterable(texts))))
         return [
-            self._encoded(line, own, [(text, next(ids)) for text in own_texts])
-            for line, own, own_texts in zip(lines, sentences, texts, strict=True)
+            self._encoded(line, line_sentences, [(text, next(ids)) for text in line_texts])
+            for line, line_sentences, line_texts in zip(lines, sentences, texts, strict=True)
         ]
 
     def encode(self, request: Request) -> EncodedRequest:
@@ -215,9 +215,9 @@ class RequestEncoder:
         """Splits a line into its sentences, or returns it as a single one; the texts are not repaired yet."""
         if not self.has_sentences:
             return [Sentence("", line)]
-        found = find_sentences(_encodable(line), self._data.source_language)
+        sentences = find_sentences(_encodable(line), self._data.source_language)
         blank = blank_between(self._data.target_language)
-        return [*found[:1], *(sentence._replace(before=sentence.before or blank) for sentence in found[1:])]
+        return [*sentences[:1], *(sentence._replace(before=sentence.before or blank) for sentence in sentences[1:])]
 
     def _texts(self, sentences: Sequence[Sentence]) -> list[str]:
         """Returns the repaired sentences; the head of the first one is put in front of the others."""
@@ -231,10 +231,10 @@ class RequestEncoder:
     ) -> EncodedRequest:
         """Encodes a line without restrictions; `texts` are its repaired sentences with their token ids."""
         parts = [self._parts(*pair) for pair in texts]
-        counted = tuple((sentence, len(own)) for sentence, own in zip(sentences, parts, strict=True))
+        counts = tuple((sentence, len(pieces)) for sentence, pieces in zip(sentences, parts, strict=True))
         text = texts[0][0] if len(texts) == 1 else self.repaired(line)
         return EncodedRequest(
-            tuple(itertools.chain.from_iterable(parts)), text, sentences=counted if len(counted) > 1 else ()
+            tuple(itertools.chain.from_iterable(parts)), text, sentences=counts if len(counts) > 1 else ()
         )
 
     def _parts(self, text: str, ids: Sequence[int]) -> tuple[Ids, ...]:
@@ -291,9 +291,9 @@ class RequestEncoder:
             if self._writes_labels:
                 continue
             text = self.repaired_output(phrase)
-            anywhere = not text[:1].isalnum()
+            in_words = not text[:1].isalnum()
             text = text.replace(" ", BLANK)
-            for start in (BLANK, "") if anywhere else (BLANK,):
+            for start in (BLANK, "") if in_words else (BLANK,):
                 spellings.update(dict.fromkeys(self._spellings(start + text)))
         return tuple(spellings)
 
@@ -308,8 +308,8 @@ class RequestEncoder:
         spellings: list[list[Ids]] = [[()]]  # spellings of the first 0, 1, 2, ... characters
         for end in range(1, len(text) + 1):
             last = ((start, self._ids_of(text[start:end])) for start in range(max(0, end - longest), end))
-            ways = [(*way, *ids) for start, ids in last if ids for way in spellings[start]]
-            spellings.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
+            segmentations = [(*segmentation, *ids) for start, ids in last if ids for segmentation in spellings[start]]
+            spellings.append(sorted(segmentations, key=len)[:_MAX_SPELLINGS])
         return spellings[-1]
 
     def _ids_of(self, text: str) -> Ids:
@@ -324,8 +324,8 @@ class RequestEncoder:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
         first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
         if restrictions and first_parts != 1:
-            why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
-            raise InputError(f"{restrictions[0]}: cannot be met, since the text {why}")
+            reason = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
+            raise InputError(f"{restrictions[0]}: cannot be met, since the text {reason}")
         for name, value, off in (
             ("sampling", self._config.sampling, False),
             ("num_groups", self._config.num_groups, 1),

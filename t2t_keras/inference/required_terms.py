@@ -54,8 +54,8 @@ class RequiredTerms:
             phrases = {text: self._encoder.phrase("form", text) for text in map(self._encoder.repaired_output, texts)}
         excluded = {text: self._encoder.exclusion(ids) for text, ids in phrases.items()}
         if all(excluded.values()):
-            form, what = next(iter(excluded.items()))
-            raise InputError(f"{term.place}: {form!r} has {what!r}, which is excluded")
+            form, phrase = next(iter(excluded.items()))
+            raise InputError(f"{term.place}: {form!r} has {phrase!r}, which is excluded")
         return {text: ids for text, ids in phrases.items() if not excluded[text]}
 
     def translations(self, parts: Sequence[EncodedRequest], first: Search, again: Search) -> list[list[Translation]]:
@@ -71,9 +71,9 @@ class RequiredTerms:
             part.
         """
         plain = first(parts)
-        asked = self.asked_again(parts, plain)
-        forced = again(list(asked.values())) if asked else []
-        return self.chosen(parts, plain, dict(zip(asked, forced, strict=True)))
+        requests = self.asked_again(parts, plain)
+        forced = again(list(requests.values())) if requests else []
+        return self.chosen(parts, plain, dict(zip(requests, forced, strict=True)))
 
     def asked_again(
         self, parts: Sequence[EncodedRequest], plain: Sequence[Sequence[Translation]]
@@ -82,12 +82,12 @@ class RequiredTerms:
 
         These are the parts whose best unconstrained translation, in `plain`, lacks a term for which there is room.
         """
-        asked = {}
+        requests = {}
         for row, (part, translations) in enumerate(zip(parts, plain, strict=True)):
             terms = self._terms_of(part)
-            if self._missing(translations[0], terms) and (longer := self._constrained(part, terms)) != part:
-                asked[row] = longer
-        return asked
+            if self._missing(translations[0], terms) and (extension := self._constrained(part, terms)) != part:
+                requests[row] = extension
+        return requests
 
     def chosen(
         self,
@@ -114,9 +114,9 @@ class RequiredTerms:
         """Adds the terms to a request as constraints, as far as there is room for them."""
         for term in terms:
             phrases = tuple(dict.fromkeys(self._phrases[term.place].values()))
-            longer = dataclasses.replace(part, constraints=(*part.constraints, phrases))
-            if self._encoder.num_needed(longer) <= self._encoder.limit(longer):
-                part = longer
+            extension = dataclasses.replace(part, constraints=(*part.constraints, phrases))
+            if self._encoder.num_needed(extension) <= self._encoder.limit(extension):
+                part = extension
         return part
 
     def _chosen(
@@ -124,14 +124,14 @@ class RequiredTerms:
     ) -> list[Translation]:
         missing = self._missing(plain[0], terms)
         is_better = bool(forced) and len(self._missing(forced[0], terms)) < len(missing)
-        chosen = forced if is_better else plain
-        most = len(self._missing(chosen[0], terms))
+        choice = forced if is_better else plain
+        most = len(self._missing(choice[0], terms))
         return [
             dataclasses.replace(
                 one,
                 terms=tuple(self._use(one, term, is_better and term in missing) for term in terms),
             )
-            for one in chosen
+            for one in choice
             if len(self._missing(one, terms)) <= most
         ]
 

@@ -40,7 +40,7 @@ class ServedDocuments:
 
         `outputs` are the outputs of `align` for each text, each with a batch of one.
         """
-        rows = iter([_aligned(text, found) for text, found in zip(self.texts, outputs, strict=True)])
+        rows = iter([_aligned(text, output) for text, output in zip(self.texts, outputs, strict=True)])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 
 

@@ -157,12 +157,12 @@ def translations_of_line(
         capitalises: whether the translation of each sentence gets a capital first letter.
     """
     if task.context and len(parts) > 1:
-        found = chosen_list(parts, num_best, task.no_answer)
+        results = chosen_list(parts, num_best, task.no_answer)
     else:
         if capitalises:
             parts = _capitalised(request, parts)
-        found = [_line(request, combination) for combination in combinations(parts, num_best, by_score)]
-    return [_finished(task, request.text, translation) for translation in found]
+        results = [_line(request, combination) for combination in combinations(parts, num_best, by_score)]
+    return [_finished(task, request.text, translation) for translation in results]
 
 
 def _capitalised(request: "EncodedRequest", parts: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
@@ -222,8 +222,8 @@ def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer
 
     Parts whose best translation is `no_answer` are ignored, unless this is true of all parts.
     """
-    answering = [part for part in parts if part[0].text != no_answer] or parts
-    candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answering for each in part]
+    answers = [part for part in parts if part[0].text != no_answer] or parts
+    candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answers for each in part]
     return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [joined([])]
 
 
@@ -242,6 +242,6 @@ def combinations(
         return list(zip(*parts, strict=False)) or [()]
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     for part in parts:
-        longer = [(total + t.score, (*places, place)) for total, places in best for place, t in enumerate(part)]
-        best = sorted(longer, key=lambda item: -item[0])[:num_best]  # stable: equal sums keep their order
+        sums = [(total + t.score, (*places, place)) for total, places in best for place, t in enumerate(part)]
+        best = sorted(sums, key=lambda item: -item[0])[:num_best]  # stable: equal sums keep their order
     return [tuple(part[place] for part, place in zip(parts, places, strict=True)) for _, places in best]

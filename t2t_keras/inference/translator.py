@@ -111,8 +111,8 @@ class Translator:
         if glossary is not None:
             check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
             self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
-        given = self._encoder.excluded, form, tokenizer.continuations
-        self._searcher = engine.searcher(model, self.config, *given)
+        options = self._encoder.excluded, form, tokenizer.continuations
+        self._searcher = engine.searcher(model, self.config, *options)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
@@ -155,8 +155,8 @@ class Translator:
                 engine does not support a setting.
         """
         loaded = loading.load_run(model_dir, checkpoint)
-        made = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
-        return cls._of(loaded, config, excluded, made, glossary)
+        instance = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
+        return cls._of(loaded, config, excluded, instance, glossary)
 
     @classmethod
     def load_ensemble(
@@ -310,8 +310,8 @@ class Translator:
         """
         attention_views(self.model)  # raises if the model does not offer it
 
-        def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
-            return Explanation.of(*self._pieces(source, target), *found)
+        def finish(source: Ids, target: Ids, details: tuple[np.ndarray, Attentions]) -> Explanation:
+            return Explanation.of(*self._pieces(source, target), *details)
 
         return self._each_pair(self._explained, finish, sources, targets)
 
@@ -358,8 +358,8 @@ class Translator:
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch):
             values = tf.nest.map_structure(lambda value: value.numpy(), compute(*batch))
             for place, row in enumerate(rows):
-                found = tf.nest.map_structure(lambda value, place=place: value[place], values)
-                results[row] = finish(sources[row], targets[row], found)
+                result = tf.nest.map_structure(lambda value, place=place: value[place], values)
+                results[row] = finish(sources[row], targets[row], result)
         return [results[row] for row in range(len(sources))]
 
     def encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
@@ -408,18 +408,18 @@ class Translator:
         scored = scored or (self.task.context is not None and any(len(request.parts) > 1 for request in encoded))
         parts = [part for request in encoded for part in request.of_parts()]
         if self._terms is None:
-            found = self._translate_parts(parts, num_best, on_progress, scored)
+            translations = self._translate_parts(parts, num_best, on_progress, scored)
         else:
-            found = self._terms.translations(
+            translations = self._terms.translations(
                 parts,
                 lambda first: self._translate_parts(first, num_best, on_progress, scored),
                 lambda again: self._translate_parts(again, num_best, None, scored),
             )
-        part_translations = iter(found)
+        part_translations = iter(translations)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
-        how = {"by_score": not self.config.sampling, "capitalises": self.tokenizer.truecaser is not None}
+        options = {"by_score": not self.config.sampling, "capitalises": self.tokenizer.truecaser is not None}
         return [
-            translations_of_line(self.task, request, line, num_best, **how)
+            translations_of_line(self.task, request, line, num_best, **options)
             for request, line in zip(encoded, lines, strict=True)
         ]
 
