@@ -33,15 +33,17 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
     `paths` are the names of flags that are files or folders; `called` is how the program was called, `sys.argv[0]`.
     """
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
-    defined = sorted(flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name))
-    searches = any(flag.name == "beam_size" for flag in defined)  # others have flags of the same names
+    module_flags = sorted(
+        flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name)
+    )
+    searches = any(flag.name == "beam_size" for flag in module_flags)  # others have flags of the same names
     searching, paths = _search_settings() if searches else set(), set(paths)
-    for flag in defined:
+    for flag in module_flags:
         group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
         sections[group].append(_entry(*_described(flag, flag.name in paths)))
     sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
-    listed = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
-    return as_typed("\n\n".join([(module.__doc__ or "").strip(), *listed]), called)
+    section_texts = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
+    return as_typed("\n\n".join([(module.__doc__ or "").strip(), *section_texts]), called)
 
 
 def _search_settings() -> set[str]:
@@ -66,8 +68,8 @@ def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
         words += " Any number of times."
     if is_required(flag):
         words += " (required)"
-    shown = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
-    return form, words + (f" (default: {shown})" if shown and "default" not in words else "")
+    default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+    return form, words + (f" (default: {default})" if default and "default" not in words else "")
 
 
 def is_required(flag: flags.Flag) -> bool:

@@ -35,8 +35,8 @@ def write_marked(
         texts = texts if markup == "placeholders" else ["\n".join(texts) + "\n"]
         documents = [MarkedDocument.parsed(text, markup, name) for text in texts]
         results, translations = translate_marked(translator, documents)
-        for (number, _), document, found in zip(chunk, documents, translations, strict=False):
-            for segment, translation in zip(document.segments, found, strict=True):
+        for (number, _), document, segment_translations in zip(chunk, documents, translations, strict=False):
+            for segment, translation in zip(document.segments, segment_translations, strict=True):
                 line = number + segment.line - 1
                 report.add(line, translation)
                 num_cut += translation.is_cut

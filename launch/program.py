@@ -36,8 +36,8 @@ _AWAY = 69  # EX_UNAVAILABLE
 def _heard(ignored: Any) -> None:
     """Interrupts again, later, where Python ignores it: in what JAX calls after each collection of garbage."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        again = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
-        threading.Timer(0.1, again).start()
+        interrupt = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
+        threading.Timer(0.1, interrupt).start()
     else:
         _UNRAISABLE(ignored)
 

@@ -49,8 +49,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name in _HOW else None
         if spec is not None and spec.loader is not None:
-            how = functools.partial(_HOW[name], spec.loader.exec_module)
-            spec.loader.exec_module = how  # type: ignore[method-assign]
+            exec_module = functools.partial(_HOW[name], spec.loader.exec_module)
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

@@ -99,10 +99,10 @@ def main(argv: list[str]) -> None:
 
 
 def _translate_marked() -> None:
-    others = {"json": _JSON, "json_input": _JSON_INPUT}
-    odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
-    if odd or _ON_ERROR.value == "skip":
-        raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
+    formats = {"json": _JSON, "json_input": _JSON_INPUT}
+    names = [name for name, flag in formats.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
+    if names or _ON_ERROR.value == "skip":
+        raise InputError(f"--markup does not go together with --{(names or ['on_error=skip'])[0]}")
     lines = _raw_lines()
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
@@ -143,13 +143,13 @@ def _translate(
             lines = [_checked(translator, _line(number, raw)) for number, raw in chunk]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
-            good = [line for line in lines if not line.error]
+            valid_lines = [line for line in lines if not line.error]
             update = _updater(progress, progress.n, len(chunk))
-            requests = [line.request for line in good]
+            requests = [line.request for line in valid_lines]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
             num_long += sum(best.is_overlong for best, *_ in nbest_lists)
             num_cut += sum(translation.is_cut for nbest in nbest_lists for translation in nbest)
-            results = dict(zip((line.number for line in good), nbest_lists, strict=True))
+            results = dict(zip((line.number for line in valid_lines), nbest_lists, strict=True))
             lines = [_found_none(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
@@ -209,9 +209,9 @@ def _output_text(translator: "Translator", lines: list[json_lines.Line], results
 
 
 def _json_text(translator: "Translator", lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
-    good = [results[line.number] for line in lines if not line.error]
-    flags_of = (_TOKEN_SCORES.value, _ALIGNMENTS.value, _NUM_BEST.value > 1)
-    answers = iter(json_lines.answers(translator, good, *flags_of))
+    valid_results = [results[line.number] for line in lines if not line.error]
+    options = (_TOKEN_SCORES.value, _ALIGNMENTS.value, _NUM_BEST.value > 1)
+    answers = iter(json_lines.answers(translator, valid_results, *options))
     rows = []
     for line in lines:
         row = {} if line.id is None else {"id": line.id}
@@ -222,11 +222,11 @@ def _json_text(translator: "Translator", lines: list[json_lines.Line], results: 
     return "".join(rows)
 
 
-def _updater(progress: tqdm.tqdm, before: int, lines: int):
+def _updater(progress: tqdm.tqdm, offset: int, lines: int):
     """Returns a function that moves a progress bar of lines as the parts of a chunk are done."""
 
     def update(done: int, total: int) -> None:
-        progress.update(before + lines * done // total - progress.n)
+        progress.update(offset + lines * done // total - progress.n)
 
     return update
 

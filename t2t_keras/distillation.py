@@ -143,10 +143,10 @@ def nearest(
     from t2t_keras.tasks.translation_scores import sentence_bleu
 
     rows = [(each.line, line) for nbest, line in zip(nbest_lists, references, strict=True) for each in nbest]
-    hypotheses, repeated = zip(*rows, strict=True)
-    scores = iter(sentence_bleu(hypotheses, repeated, language))
-    scored = [[(next(scores), each.score, each) for each in nbest] for nbest in nbest_lists]
-    return [max(row, key=lambda item: item[:2])[2] for row in scored]
+    hypotheses, reference_copies = zip(*rows, strict=True)
+    scores = iter(sentence_bleu(hypotheses, reference_copies, language))
+    candidates = [[(next(scores), each.score, each) for each in nbest] for nbest in nbest_lists]
+    return [max(row, key=lambda item: item[:2])[2] for row in candidates]
 
 
 @dataclasses.dataclass
@@ -174,17 +174,17 @@ class _Progress:
         files = {"source": job.source, "target": job.target, **teachers}
         choice = {"direction": job.direction, "choose": job.choose, "num_best": job.num_best}
         settings = {**job.settings, **choice, **checksums(files, job.folder / ".checksums.json")}
-        before = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to begin anew")
-        if before is None:
+        previous = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to begin anew")
+        if previous is None:
             progress = cls(settings, sum(1 for _ in read_pairs(job.source, job.target)))
             progress.write(job)
             return progress
-        if changed := changes(before.settings, settings):
+        if changed := changes(previous.settings, settings):
             raise InputError(
                 f"{job.output_target}: begun with other settings ({', '.join(changed)}); give another --output_target, "
                 f"or remove {job.folder} to begin anew"
             )
-        return before
+        return previous
 
     @staticmethod
     def _path(job: Distillation) -> Path:

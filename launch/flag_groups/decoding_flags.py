@@ -45,12 +45,12 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
-def decode_config(**more: Any) -> DecodeConfig:
-    """Like `model_flags.decode_config`, with all decoding settings of the flags, and `more`."""
-    return model_flags.decode_config({**setting_flags.given(_SETTINGS), **more})
+def decode_config(**overrides: Any) -> DecodeConfig:
+    """Like `model_flags.decode_config`, with all decoding settings of the flags, and `overrides`."""
+    return model_flags.decode_config({**setting_flags.given(_SETTINGS), **overrides})
 
 
-def load_translator(glossary: Glossary | None = None, **more: Any) -> "Translator":
-    """Like `model_flags.load_translator`, with all decoding settings of the flags, and `more`."""
-    settings = {**setting_flags.given(_SETTINGS), **more}
+def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
+    """Like `model_flags.load_translator`, with all decoding settings of the flags, and `overrides`."""
+    settings = {**setting_flags.given(_SETTINGS), **overrides}
     return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

@@ -25,8 +25,8 @@ def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
 
 def define_usual(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """As `define`, with the defaults of the fields."""
-    usual = {field.name: field.default for field in dataclasses.fields(settings)}
-    return tuple(_defined(settings, name, usual[name], ".") for name in names)
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    return tuple(_defined(settings, name, defaults[name], ".") for name in names)
 
 
 def _defined(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
@@ -40,8 +40,8 @@ def _defined(settings: type, name: str, default: Any, end: str) -> flags.FlagHol
 def descriptions(settings: type) -> dict[str, str]:
     """The description of each field in a dataclass's docstring, on one line and without the full stop."""
     # Cleaned, because Python 3.13 strips the indentation of docstrings itself; with -OO there are none.
-    _, _, listed = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:\n")
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    _, _, attributes = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:\n")
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
     texts = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
     return {field.name: texts.get(field.name, field.name) for field in dataclasses.fields(settings)}
 

@@ -84,12 +84,12 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     is_oldest = not vocabulary.name.startswith("vocab.translate_") and _SINCE_1_5_3 not in settings
     space = _TARGET_SPACES.get(target, 0) if is_oldest else 0
     tables, tokenizer = _tables(path, tensors, space, vocabulary)
-    usual = {"preprocess": "n", "postprocess": "da"}
-    given = [str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in usual.items()]
-    order = tuple("" if letters == "none" else letters for letters in given)
+    defaults = {"preprocess": "n", "postprocess": "da"}
+    sequences = [str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in defaults.items()]
+    order = tuple("" if letters == "none" else letters for letters in sequences)
     if order not in _ORDERS:
         raise InputError(
-            f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {' and '.join(given)}; "
+            f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {' and '.join(sequences)}; "
             "supported: n and da, none and dan"
         )
     model = TransformerConfig(
@@ -183,14 +183,14 @@ def _head_width(folder: Path, settings: Mapping[str, Any], kind: str) -> int | N
 
 
 def _languages(
-    folder: Path, vocabulary: Path, settings: Mapping[str, Any], given: Mapping[str, str]
+    folder: Path, vocabulary: Path, settings: Mapping[str, Any], overrides: Mapping[str, str]
 ) -> tuple[str, str]:
     """Returns the languages of sources and of targets: the given ones, or those in the problem's name.
 
     A name that ends with "_rev" has the target language first.
     """
-    if len(given) == 2:
-        return given["source_language"], given["target_language"]
+    if len(overrides) == 2:
+        return overrides["source_language"], overrides["target_language"]
     for name in (str(settings.get("problem", "")), str(settings.get("problems", "")), folder.name, vocabulary.name):
         if match := _PROBLEM.search(name):
             return (match[2], match[1]) if match[3] else (match[1], match[2])
@@ -234,16 +234,16 @@ def _tables(path: Path, tensors: Arrays, space: int, vocabulary: Path) -> tuple[
         matrices = dict.fromkeys(("input_emb", "target_emb", "softmax"), matrices["shared"]) | matrices
     if missing := [name for name in ("input_emb", "target_emb", "softmax") if name not in matrices]:
         raise InputError(f"{path} has no matrix of tokens: neither shared nor {missing[0]} of a symbol_modality")
-    found = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
-    rows = len(found[1])
-    if {array.shape for array in found} != {found[1].shape}:
+    tables = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
+    rows = len(tables[1])
+    if {array.shape for array in tables} != {tables[1].shape}:
         raise InputError(f"{path}: input_emb, target_emb and softmax differ in shape; one vocabulary is supported")
     check_covered(vocabulary, _FIRST_SUBWORD + len(subwords), rows)
     # Rows that pad a matrix take part in the softmax too, so they need entries. A token ends with its underscore, so
     # these names never occur in a text.
     unnamed = [f"_;{number}" for number in range(_FIRST_SUBWORD + len(subwords), rows)]
     # This project's third id is an unknown token, which tensor2tensor does not have.
-    source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in found)
+    source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in tables)
     if (spaces := tensors.get(_SPACE)) is not None:
         if spaces.ndim != 2 or len(spaces) <= space or spaces.shape[1] != source.shape[1]:
             raise InputError(

@@ -134,8 +134,8 @@ class Batcher:
         # Only after queueing, because a future that is already cancelled calls back immediately. The reference is weak
         # because a cycle of future and request would keep the outputs in memory until the garbage collector runs.
         # Parts that wait or run keep the request alive.
-        waiting = weakref.ref(request)
-        request.future.add_done_callback(lambda future: self._drop(waiting()) if _in_vain(future) else None)
+        reference = weakref.ref(request)
+        request.future.add_done_callback(lambda future: self._drop(reference()) if _in_vain(future) else None)
         return request.future
 
     def close(self, timeout: float) -> bool:
@@ -160,10 +160,10 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            left = [part for queue in self._queues.values() for part in queue]
-            left += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
-            self._abandoned |= bool(left)
-        for part in left:
+            parts = [part for queue in self._queues.values() for part in queue]
+            parts += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
+            self._abandoned |= bool(parts)
+        for part in parts:
             fail(part, _stopping())
 
     def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
@@ -181,10 +181,10 @@ class Batcher:
             kinds = np.full(rows, cost_class(int(costs.sum())))
             order, cuts = np.arange(rows), [(0, rows)]
         for index, (start, end) in enumerate(cuts):
-            chosen = order[start:end]
-            part_inputs = {name: array[chosen] for name, array in inputs.items()} if len(cuts) > 1 else inputs
-            key = (signature, int(kinds[chosen].max()))
-            request.parts.append(Part(request, index, part_inputs, end - start, int(costs[chosen].sum()), key))
+            part_rows = order[start:end]
+            part_inputs = {name: array[part_rows] for name, array in inputs.items()} if len(cuts) > 1 else inputs
+            key = (signature, int(kinds[part_rows].max()))
+            request.parts.append(Part(request, index, part_inputs, end - start, int(costs[part_rows].sum()), key))
         request.order = order if len(cuts) > 1 else None
         request.outputs = [None] * len(cuts)
         return request
@@ -210,14 +210,14 @@ class Batcher:
             )
         # Work of a higher cost class lets this request pass.
         number = max(part.key[1] for part in request.parts)
-        before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
+        costs_before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
         streams = self._num_streams - (self._reserved if is_large(number) else 0)
-        expected = self.pace.seconds(before) / streams
-        if expected > seconds:
+        wait = self.pace.seconds(costs_before) / streams
+        if wait > seconds:
             raise Busy(
-                f"the queue is too long: what waits will take some {expected:.0f} s, and this request has "
+                f"the queue is too long: what waits will take some {wait:.0f} s, and this request has "
                 f"{seconds:.0f} s; try again later",
-                retry_seconds=math.ceil(expected - seconds),
+                retry_seconds=math.ceil(wait - seconds),
             )
 
     @property
@@ -265,8 +265,8 @@ class Batcher:
                 while request.parts:
                     self._forget(request.parts.popleft())
             # Collected under the lock, because each rerun of a failed batch replaces its `Cancellation`.
-            in_vain = [batch.cancellation for batch in self._running if batch.in_vain]
-        for cancellation in in_vain:
+            cancellations = [batch.cancellation for batch in self._running if batch.in_vain]
+        for cancellation in cancellations:
             cancellation.cancel()
 
     def _stream(self) -> None:
@@ -309,12 +309,12 @@ class Batcher:
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests. The lock must be held."""
-        first, *others = itertools.islice(self._queues[key], _COMPARED)
+        first, *candidates = itertools.islice(self._queues[key], _COMPARED)
         batch = _Batch(key, [first])
-        rows, cost, own = first.rows, first.cost, first.cost / first.rows
+        rows, cost, row_cost = first.rows, first.cost, first.cost / first.rows
         # The sort is stable, so among equally similar parts the oldest comes first. Dissimilar parts wait until they
         # reach the head of the queue.
-        for part in sorted(others, key=lambda part: abs(part.cost / part.rows - own)):
+        for part in sorted(candidates, key=lambda part: abs(part.cost / part.rows - row_cost)):
             rows, cost = rows + part.rows, cost + part.cost
             if not key[0].mergeable or rows > self._max_batch_size or cost > self._max_batch_cost:
                 break

@@ -94,11 +94,11 @@ class ConfiguredModels:
     def stop(self) -> None:
         """Stops watching for changes. A load that is in progress cannot be interrupted and may still be running."""
         self._stopped.set()
-        followed = [*self._versions.values(), *self._moving.values()]
-        for versions in followed:
+        all_versions = [*self._versions.values(), *self._moving.values()]
+        for versions in all_versions:
             versions.stop()
         deadline = time.monotonic() + 1
-        for thread in [self._thread, *(versions.thread for versions in followed)]:
+        for thread in [self._thread, *(versions.thread for versions in all_versions)]:
             if thread:
                 thread.join(max(deadline - time.monotonic(), 0))
 
@@ -116,27 +116,27 @@ class ConfiguredModels:
         with self._lock:
             if self._stopped.is_set():
                 raise ServingError(Code.UNAVAILABLE, "the server is stopping")
-            before = [*self._versions.values(), *self._moving.values()]
-            after, moving, failed = dict[str, Versions](), dict[str, Versions](), []
+            previous = [*self._versions.values(), *self._moving.values()]
+            current, moving, failures = dict[str, Versions](), dict[str, Versions](), []
             for model in settings:
                 old = self._versions.get(model.name)
                 versions = self._following(model)
                 if versions is not old and versions.served is None:
-                    failed.append(f"{model.name} from {versions.export_dir}")
+                    failures.append(f"{model.name} from {versions.export_dir}")
                     if old and old.served is not None:
                         versions, moving[model.name] = old, versions
-                after[model.name] = versions
-            self._versions, self._moving = after, moving
-            followed = [*after.values(), *moving.values()]
+                current[model.name] = versions
+            self._versions, self._moving = current, moving
+            all_versions = [*current.values(), *moving.values()]
             if self._stopped.is_set():  # during the loading above; `stop` did not see the new models
-                for versions in followed:
+                for versions in all_versions:
                     versions.stop()
-            for versions in before:
-                if versions not in followed:
+            for versions in previous:
+                if versions not in all_versions:
                     versions.withdraw()
-            _LOG.info("the models are now %s", ", ".join(after))
-            if failed:
-                raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failed)}; see the log")
+            _LOG.info("the models are now %s", ", ".join(current))
+            if failures:
+                raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failures)}; see the log")
 
     def look(self) -> None:
         """Checks the configuration file once and applies it if it has changed; an error is logged only once."""

@@ -111,8 +111,8 @@ class Core:
         """
         versions = self.models.get(name)
         if not versions:
-            wanted = f"Specific({name}, {version})" if isinstance(version, int) else f"Latest({name})"
-            raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
+            servable = f"Specific({name}, {version})" if isinstance(version, int) else f"Latest({name})"
+            raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {servable}")
         with versions.lend(version) as model:
             yield Lent(model, versions)
 
@@ -177,8 +177,8 @@ class Core:
             raise invalid(f"{rows} texts, but only one answer can grow in a request")
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
         advance = lent.model.signature(ADVANCE)
-        if (kept := self._answers.find([default, advance], inputs)) is not None:
-            return known(kept)
+        if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:
+            return known(cached_outputs)
         if not self._may_grow.acquire(blocking=False):
             raise Busy(f"the limit is max_growing={self.options.max_growing} answers at a time; try again later")
         with contextlib.ExitStack() as ends:
@@ -229,8 +229,8 @@ class Core:
         statuses = versions.statuses() if versions else []
         matching = [status for status in statuses if number in (None, status.version)]
         if not matching:
-            what = "any versions" if number is None else f"version {number}"
-            raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
+            versions_text = "any versions" if number is None else f"version {number}"
+            raise ServingError(Code.NOT_FOUND, f"Could not find {versions_text} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for status in matching:
             _add_status(response, status, versions.export_dir if versions else pathlib.Path())
@@ -240,12 +240,12 @@ class Core:
 def _add_status(
     response: get_model_status_pb2.GetModelStatusResponse, status: VersionStatus, export_dir: pathlib.Path
 ) -> None:
-    added = response.model_version_status.add(version=status.version)
-    added.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
-    added.status.error_code = status.error.code.value[0] if status.error else 0
+    entry = response.model_version_status.add(version=status.version)
+    entry.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
+    entry.status.error_code = status.error.code.value[0] if status.error else 0
     message = status.error.message if status.error else ""
     # The status needs no API key, so it must not reveal directories of the server. The model's own directory is removed
     # first, which leaves paths that start with the version.
     for folder in (export_dir, export_dir.resolve()):
         message = message.replace(f"{folder}/", "")
-    added.status.error_message = _FOLDERS.sub("", message)
+    entry.status.error_message = _FOLDERS.sub("", message)

@@ -134,16 +134,16 @@ class _Services:
 
     async def _predict(self, message: bytes, context: _Context) -> bytes:
         with self._core.metrics.request("grpc", "Predict") as call:
-            begun = await off_loop.run(
+            prediction = await off_loop.run(
                 *(len(message), self._begin, call, message, context.time_remaining()),
-                give_up=lambda begun: begun.future.cancel(),
+                give_up=lambda prediction: prediction.future.cancel(),
             )
             # gRPC cancels this wait, and with it the call, if the client disconnects or its deadline passes.
-            outputs = await self._core.outputs(begun.future)
+            outputs = await self._core.outputs(prediction.future)
             size = memory_of(outputs)
             if size > LARGE_BYTES:
                 self._bound(context, size)
-            return await off_loop.run(size, _response, begun.spec, outputs, begun.wanted)
+            return await off_loop.run(size, _response, prediction.spec, outputs, prediction.wanted)
 
     def _bound(self, context: _Context, size: int) -> None:
         """Counts a large response until it is sent; the time limit is that of REST (`seconds_to_send`)."""
@@ -232,7 +232,7 @@ class _Services:
             return _Begun(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
-        wanted = signature.inputs[name].dtype
+        dtype = signature.inputs[name].dtype
         rank = len(proto.tensor_shape.dim)
         # Checked before the sizes are multiplied: a product of ten thousand sizes blocked the server for seconds.
         if rank > MOST_DIMENSIONS:
@@ -243,11 +243,11 @@ class _Services:
             raise invalid(f"input {name!r} has the shape {sizes}")
         if signature.in_rows:
             check_num_rows(max(sizes[:1], default=0), self._core.options.limits)
-        if proto.dtype != wanted.as_datatype_enum:
-            got = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
-            raise invalid(f"input {name!r} must be of type {wanted.name}, got {got}")
+        if proto.dtype != dtype.as_datatype_enum:
+            actual = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
+            raise invalid(f"input {name!r} must be of type {dtype.name}, got {actual}")
         try:
-            return np.asarray(tf.make_ndarray(proto), object if wanted == tf.string else None)
+            return np.asarray(tf.make_ndarray(proto), object if dtype == tf.string else None)
         except Exception as error:
             raise invalid(f"input {name!r} is not a valid tensor: {error}") from error
 
@@ -299,8 +299,8 @@ def _signature(model: Model, name: str) -> Signature:
         raise ServingError(Code.FAILED_PRECONDITION, error.message) from error
 
 
-def _response(spec: model_pb2.ModelSpec, outputs: Arrays, wanted: Sequence[str]) -> bytes:
-    protos = {name: _tensor_proto(outputs[name]) for name in wanted or outputs}
+def _response(spec: model_pb2.ModelSpec, outputs: Arrays, names: Sequence[str]) -> bytes:
+    protos = {name: _tensor_proto(outputs[name]) for name in names or outputs}
     return predict_pb2.PredictResponse(model_spec=spec, outputs=protos).SerializeToString()
 
 

@@ -79,13 +79,13 @@ def model_settings(config: model_server_config_pb2.ModelServerConfig, where: str
     """
     if config.WhichOneof("config") == "custom_model_config":
         raise InputError(f"{where}: custom_model_config is not served, only model_config_list")
-    given = config.model_config_list.config
-    if not given:
+    entries = config.model_config_list.config
+    if not entries:
         raise InputError(f"{where}: model_config_list has no model")
     # Limited because each model has a thread that watches its directory.
-    if len(given) > _MOST_MODELS:
-        raise InputError(f"{where}: {len(given)} models: there may be {_MOST_MODELS}")
-    models = [_settings(model, where) for model in given]
+    if len(entries) > _MOST_MODELS:
+        raise InputError(f"{where}: {len(entries)} models: there may be {_MOST_MODELS}")
+    models = [_settings(model, where) for model in entries]
     ((name, count),) = collections.Counter(model.name for model in models).most_common(1)
     if count > 1:
         raise InputError(f"{where}: two models have the name {name!r}")

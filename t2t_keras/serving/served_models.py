@@ -71,7 +71,7 @@ class Model:
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
         # Outputs of an export that samples are not cached, although sampling is deterministic given the text.
-        kept = set() if _section(config, "decode").get("sampling") else repeatable(graph)
+        repeatable_names = set() if _section(config, "decode").get("sampling") else repeatable(graph)
         self.about = _about(config)
         _check_files(path, config)
         functions = _substituted(path, substitutes)
@@ -83,7 +83,7 @@ class Model:
         self._loaded = _load(path)
         weakref.finalize(self, _free, _resources(self._loaded)).atexit = False
         self.signatures = {
-            name: _signature(name, function, functions.get(name), name in kept)
+            name: _signature(name, function, functions.get(name), name in repeatable_names)
             for name, function in self._loaded.signatures.items()
         }
 
@@ -218,8 +218,8 @@ def _load(path: pathlib.Path) -> Any:
 def _resources(loaded: Any) -> list[tf.Tensor]:
     """Returns the handles of tables and vocabularies; TensorFlow Text would keep its own in memory after the model."""
     resource = tf.saved_model.experimental.TrackableResource
-    found = tf.train.TrackableView(loaded).descendants()
-    handles = [each.resource_handle for each in found if isinstance(each, resource)]
+    trackables = tf.train.TrackableView(loaded).descendants()
+    handles = [each.resource_handle for each in trackables if isinstance(each, resource)]
     return [handle for handle in handles if handle.dtype == tf.resource]
 
 
@@ -240,8 +240,8 @@ def _config(path: pathlib.Path) -> dict[str, Any]:
 def _about(config: dict[str, Any]) -> dict[str, str]:
     """Returns the languages and the task, if the configuration has them."""
     values = _section(config, "data")
-    about = {name: values.get(name) for name in ("source_language", "target_language", "task")}
-    return {name: value for name, value in about.items() if isinstance(value, str)}
+    description = {name: values.get(name) for name in ("source_language", "target_language", "task")}
+    return {name: value for name, value in description.items() if isinstance(value, str)}
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:

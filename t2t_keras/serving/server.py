@@ -167,16 +167,16 @@ class Server:
         )
         add_services(server, self.core)
         server.add_generic_rpc_handlers([health_service(self.core, self._told_to_stop), UnknownMethods(self.core)])
-        wanted = _address(self._options.host, self._options.grpc_port)
+        address = _address(self._options.host, self._options.grpc_port)
         try:
             if self._options.tls_certificate:
                 credentials = grpc_credentials(self._options.tls_certificate, self._options.tls_key)
-                port = server.add_secure_port(wanted, credentials)
+                port = server.add_secure_port(address, credentials)
             else:
-                port = server.add_insecure_port(wanted)
+                port = server.add_insecure_port(address)
         except RuntimeError as error:
             keys = ", or its certificate and key do not fit" if self._options.tls_certificate else ""
-            raise OSError(f"cannot listen at {wanted}{keys}: {error}") from error
+            raise OSError(f"cannot listen at {address}{keys}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
         return server
 

@@ -122,12 +122,12 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module in ("torch", "torch.storage") and name in _DTYPES:
             return name
-        known = _GLOBALS.get(f"{module}.{name}")
-        if known is None and module.partition(".")[0] in _LEFT_OUT:
+        value = _GLOBALS.get(f"{module}.{name}")
+        if value is None and module.partition(".")[0] in _LEFT_OUT:
             return _LeftOut
-        if known is None:
+        if value is None:
             raise _Unreadable(f"it asks for {module}.{name}, which no tensor needs")
-        return known
+        return value
 
     def persistent_load(self, pid: Any) -> _Storage:
         return self._storage(pid)

@@ -153,6 +153,6 @@ def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:
         raise invalid(f"{len(glossary)} terms in a glossary: the limit is max_sentences={most}")
     for number, entry in enumerate(glossary, start=1):
         if not isinstance(entry, list) or [type(each) for each in entry] != [str, str]:
-            what = json_tensors.shown(entry)
-            raise invalid(f"glossary, entry {number}: expected a term and its forms, two strings, got {what}")
+            text = json_tensors.shown(entry)
+            raise invalid(f"glossary, entry {number}: expected a term and its forms, two strings, got {text}")
     return [(term, forms) for term, forms in glossary]

@@ -95,15 +95,15 @@ def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
 
 def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
     """Joins texts into pieces that are large enough to be sent."""
-    waiting: list[str] = []
+    pending: list[str] = []
     size = 0
     for text in texts:
-        waiting.append(text)
+        pending.append(text)
         size += len(text)
         if size >= _PIECE_CHARACTERS:
-            yield "".join(waiting).encode("utf-8")
-            waiting, size = [], 0
-    yield "".join(waiting).encode("utf-8")
+            yield "".join(pending).encode("utf-8")
+            pending, size = [], 0
+    yield "".join(pending).encode("utf-8")
 
 
 def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
@@ -118,12 +118,12 @@ def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
 def _rows(instances: Any, signature: Signature) -> dict[str, list]:
     if not isinstance(instances, list) or not instances:
         raise invalid("'instances' must be a list with at least one element")
-    named = [isinstance(row, dict) and not _is_bytes(row) for row in instances]
-    if not any(named) and len(signature.inputs) == 1:
+    is_named = [isinstance(row, dict) and not _is_bytes(row) for row in instances]
+    if not any(is_named) and len(signature.inputs) == 1:
         return {next(iter(signature.inputs)): instances}
     columns: dict[str, list] = {name: [] for name in signature.inputs}
     for number, row in enumerate(instances):
-        if not named[number]:
+        if not is_named[number]:
             names = ", ".join(map(repr, sorted(signature.inputs)))
             raise invalid(f"element {number} of 'instances' must be an object with {names}")
         if row.keys() != columns.keys():

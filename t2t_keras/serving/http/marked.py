@@ -93,16 +93,16 @@ class MarkedCall:
             ServingError: a call failed.
         """
         try:
-            found = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
+            results = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
         finally:
             for future in self._futures:
                 future.cancel()
         rows: list[Arrays] = [{}] * len(self._documents.texts)
-        for group, outputs in zip(self._groups, found, strict=True):
+        for group, outputs in zip(self._groups, results, strict=True):
             for row, number in enumerate(group):
                 rows[number] = rows_of(outputs, row, row + 1)
-        filled = await asyncio.to_thread(self._documents.filled, rows)
-        return {"translation": np.array([text.encode() for text in filled], object)}
+        documents = await asyncio.to_thread(self._documents.filled, rows)
+        return {"translation": np.array([text.encode() for text in documents], object)}
 
 
 def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:

@@ -168,8 +168,8 @@ class _Rest:
     async def refused(self, request: Request, error: HTTPException) -> Response:
         """Answers 404 and 405 in the common error format."""
         self._core.refusals.add("rest", Reason.REQUEST, address(request.client))
-        told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # truncates it
-        return _error(error.status_code, told.message, error.headers)
+        refusal = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # truncates it
+        return _error(error.status_code, refusal.message, error.headers)
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answers an unexpected exception in the common error format; the traceback is logged."""
@@ -209,8 +209,8 @@ class _Rest:
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
             # TensorFlow Serving opens its port only once a version is available, so probes must fail here until then.
-            ready = target.version is not None or versions and versions.served is not None
-            return _json_message(content, 200 if ready else 503)
+            is_ready = target.version is not None or versions and versions.served is not None
+            return _json_message(content, 200 if is_ready else 503)
         with self._core.lend(target.name, target.version) as lent:
             signatures = json_format.MessageToDict(
                 lent.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
@@ -251,12 +251,12 @@ class _Rest:
             growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
             ends.callback(growing.close)
             first = await _unless_gone(request, growing.turn())
-            kept = ends.pop_all()
-            events = _events(growing, first, by_row, kept)
-            grown = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
-            grown.ends.callback(kept.close)
-            grown.ends.push_async_callback(events.aclose)
-            return grown
+            callbacks = ends.pop_all()
+            events = _events(growing, first, by_row, callbacks)
+            response = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
+            response.ends.callback(callbacks.close)
+            response.ends.push_async_callback(events.aclose)
+            return response
 
     def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
         """Like `_begin`, but for a stream."""
@@ -343,15 +343,15 @@ async def _events(
 
     The data of the last event is the body that `predict` would send.
     """
-    shown: list[Any] = []
+    last_texts: list[Any] = []
     try:
         with ends:
             outputs, is_last = turn
             while not is_last:
                 texts = [array.tolist() for array in outputs.values() if array.dtype == object]
-                if texts != shown:
+                if texts != last_texts:
                     yield _event(json_tensors.write_outputs(outputs, by_row))
-                    shown = texts
+                    last_texts = texts
                 outputs, is_last = await growing.turn()
             yield _event(json_tensors.write_outputs(outputs, by_row), "end")
     except ServingError as error:
@@ -376,25 +376,25 @@ class _Page(StaticFiles):
 
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call, and cancels the call if the client disconnects first."""
-    task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
+    task, disconnection = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
     waits = True
 
-    def give_up(gone: asyncio.Future) -> None:
+    def give_up(disconnection: asyncio.Future) -> None:
         # This callback may already be scheduled when the outputs arrive.
         if waits:
             task.cancel()
 
-    gone.add_done_callback(give_up)
+    disconnection.add_done_callback(give_up)
     try:
         return await outputs
     except asyncio.CancelledError:
         # Otherwise the server is stopping, which must cancel the task.
-        if gone.done() and not task.uncancel():
+        if disconnection.done() and not task.uncancel():
             raise client_is_gone() from None
         raise
     finally:
         waits = False
-        gone.remove_done_callback(give_up)
+        disconnection.remove_done_callback(give_up)
 
 
 def _compressed(answer: ASGIApp) -> ASGIApp:
