@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
     from t2t_keras.pictures.saving import missing_characters, save
 
     attention_views(translator.model)  # raises if it has none
-    explanation = _explained(translator)
+    explanation = _explain(translator)
     views = _views(explanation)
     pictures = [picture for kind, view in views.items() for picture in _pictures(kind, view)]
     paths = _paths(pictures)
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> None:
         print(f"warning: the font has no {characters}: boxes in .png files, text in .svg files", file=sys.stderr)
 
 
-def _explained(translator: "Translator") -> "Explanation":
+def _explain(translator: "Translator") -> "Explanation":
     """The explanation of the sentence and of the translation that is given, or else of the model's own."""
     if _TARGET.value is not None:
         return translator.explain([_SOURCE.value], [_TARGET.value])[0]

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> None:
         raise InputError("--checkpoints= names none")
     run = Run(_MODEL_DIR.value)
     config = run.config
-    paths = _chosen(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
+    paths = _select_checkpoints(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
     for path in paths:
         _check_fits(run, config, path)
     selection = [checkpoints.load(path, weights_only=True) for path in paths]
@@ -57,9 +57,9 @@ def main(argv: list[str]) -> None:
     program.say(remote.with_urls(str(output)))
 
 
-def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
+def _select_checkpoints(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     if names:
-        return _named(run, [name.strip() for name in names])
+        return _paths_of(run, [name.strip() for name in names])
     paths = checkpoints.newest_paths(run.checkpoints_path, last)
     if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
@@ -68,7 +68,7 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     return paths
 
 
-def _named(run: Run, names: list[str]) -> list[pathlib.Path]:
+def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:
     """The checkpoints that names stand for; one that has several names, such as "best" and its step, is one."""
     paths: dict[pathlib.Path, pathlib.Path] = {}
     for name in names:

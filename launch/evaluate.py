@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
     lowercase = config.data.lowercases_targets if _LOWERCASE.value is None else _LOWERCASE.value
     scoring = ScoringSettings(language, lowercase, _PAPER_BLEU.value)
     task(config.data.task).check(references, scoring)
-    output_dir = _writable(_output_dir(run))
+    output_dir = _make_folder(_output_dir(run))
     translator = decoding_flags.load_translator()
     from t2t_keras import evaluation
 
@@ -162,7 +162,7 @@ def _output_dir(run: Run) -> pathlib.Path:
     return run.path / "evaluation" / name
 
 
-def _writable(folder: pathlib.Path) -> pathlib.Path:
+def _make_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder, made if it is missing; an OSError before the work if nothing can be written there after it."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -71,7 +71,7 @@ _RECENT = 0.75  # of all updates: a validation loss that was lowest before is no
 def main(argv: list[str]) -> None:
     """Runs all steps that are not done."""
     config, paths = _text()
-    overrides = _given()
+    overrides = _choices_of_flags()
     config = configuration.override(configuration.Config(data=config), _settings_of_text()).data
     output = pathlib.Path(_OUTPUT.value)
     if output.is_file():
@@ -88,10 +88,10 @@ def main(argv: list[str]) -> None:
         survey = TextSurvey(corpus)
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
             # All at once, since a folder with data and without what was asked for would count as somebody else's.
-            choices = _chosen(steps, survey, overrides)
-            inputs = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _asked(config)}
+            choices = _choose(steps, survey, overrides)
+            inputs = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _fixed_settings(config)}
             steps.record.update(choices=choices, **inputs, text=None)
-        steps.record.check_same("asked", _asked(config), output)
+        steps.record.check_same("asked", _fixed_settings(config), output)
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
         steps.check_text(corpus)
@@ -174,7 +174,7 @@ def _settings_of_text() -> list[str]:
     return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _OF_TEXT]
 
 
-def _given() -> list[Choice]:
+def _choices_of_flags() -> list[Choice]:
     """What flags choose; wrong settings are refused before anything is done."""
     base = presets.preset(_PRESET.value or "tiny")
     configuration.override(base, _SET.value)
@@ -207,14 +207,14 @@ def _export_dir(output: pathlib.Path) -> pathlib.Path:
     return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
 
 
-def _asked(config: DataConfig) -> dict[str, Any]:
+def _fixed_settings(config: DataConfig) -> dict[str, Any]:
     """The settings that must stay the same in a folder; --minutes may grow, and text is compared by its checksums."""
     languages = {"source_language": config.source_language, "target_language": config.target_language}
     values = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
     return {**languages, **values}
 
 
-def _chosen(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) -> list[dict[str, Any]]:
+def _choose(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) -> list[dict[str, Any]]:
     """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
     with steps.preparing():
         program.say("reading the text, to choose by its size")

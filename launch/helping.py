@@ -40,7 +40,7 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
     searching, paths = _search_settings() if searches else set(), set(paths)
     for flag in module_flags:
         group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
-        sections[group].append(_entry(*_described(flag, flag.name in paths)))
+        sections[group].append(_entry(*_describe(flag, flag.name in paths)))
     sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
     section_texts = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
     return as_typed("\n\n".join([(module.__doc__ or "").strip(), *section_texts]), called)
@@ -53,7 +53,7 @@ def _search_settings() -> set[str]:
     return {"engine", "compute_type", "ensemble_mean", *(field.name for field in dataclasses.fields(DecodeConfig))}
 
 
-def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
+def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
     """How a flag is written, and what it is for."""
     kind = flag.flag_type()
     values = getattr(flag.parser, "enum_values", None)

@@ -64,7 +64,7 @@ def written(url: str) -> Iterator[str]:
 @contextlib.contextmanager
 def model(url: str) -> Iterator[str]:
     """A run or an export, with those checkpoints that the flags of the program ask for."""
-    yield str(_fetched_model(url, *_asked_for()).path)
+    yield str(_fetched_model(url, *_selection_of_flags()).path)
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def member(url: str) -> Iterator[str]:
 @contextlib.contextmanager
 def added_to(url: str) -> Iterator[str]:
     """As `model`; what the program adds to a run is published."""
-    mirror = _fetched_model(url, *_asked_for())
+    mirror = _fetched_model(url, *_selection_of_flags())
     yield str(mirror.path)
     if not remote_exports.is_export(mirror.store):
         mirror.publish()
@@ -129,7 +129,7 @@ def served(url: str) -> Iterator[str]:
         stop.set()
 
 
-def _asked_for() -> tuple[list[str], int | None]:
+def _selection_of_flags() -> tuple[list[str], int | None]:
     """The names of checkpoints, and how many of the newest, that the flags of the program ask for."""
     flag = flags.FLAGS
     names = [flag.checkpoint] if "checkpoint" in flag and flag.checkpoint else []
@@ -144,7 +144,7 @@ def _fetched_model(url: str, names: Sequence[str], last: int | None = None) -> M
 
     def select(folders: list[str]) -> list[str]:
         if names:
-            return [folder for name in names for folder in _of_name(mirror, folders, name)]
+            return [folder for name in names for folder in _folders_of(mirror, folders, name)]
         other_folders = [folder for folder in folders if not STEP_NAME.fullmatch(folder)]
         return _steps(folders)[-last:] if last else [*other_folders, *_steps(folders)[-1:]]
 
@@ -152,12 +152,12 @@ def _fetched_model(url: str, names: Sequence[str], last: int | None = None) -> M
     return mirror
 
 
-def _of_name(mirror: Mirror, folders: list[str], name: str) -> list[str]:
+def _folders_of(mirror: Mirror, folders: list[str], name: str) -> list[str]:
     """The folders that a checkpoint's name stands for."""
     if name == "latest":
         return _steps(folders)[-1:]
     if name == "best":
-        mirror.fetch(lambda names: _chosen(names, lambda _: []))
+        mirror.fetch(lambda names: _select_files(names, lambda _: []))
         best = checkpoints.best(mirror.path / "checkpoints")
         return [checkpoints.step_name(best.step)] if best else []
     return [checkpoints.step_name(int(name)) if name.isascii() and name.isdigit() else name]
@@ -174,15 +174,15 @@ def _fetch(mirror: Mirror, select: Callable[[list[str]], Collection[str]]) -> No
                 path.unlink()
         remote_exports.fetch_newest(mirror.store, mirror.path)
     else:
-        mirror.fetch(lambda names: _chosen(names, select))
+        mirror.fetch(lambda names: _select_files(names, select))
 
 
 def to_go_on(names: list[str]) -> list[str]:
     """The files of a run that is trained: of checkpoints' arrays those of the newest step alone."""
-    return _chosen(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
+    return _select_files(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
 
 
-def _chosen(
+def _select_files(
     names: list[str], select: Callable[[list[str]], Collection[str]], with_optimizer: bool = False
 ) -> list[str]:
     """The files of a run, arrays of other checkpoints than the wanted ones left out."""

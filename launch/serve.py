@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
         signal.signal(number, lambda *_: messages.put("stop"))
     _log_to_stderr()
     _check_folder(options.export_dir)
-    options = _within_files(options)
+    options = _limit_connections(options)
     server = _server(options)
     # Signals do not interrupt the loading of a model, so it must not run in the main thread.
     threading.Thread(target=_start, args=(server, messages), name="start", daemon=True).start()
@@ -179,7 +179,7 @@ def _check_folder(export_dir: str) -> None:
         raise InputError(f"--export_dir={export_dir} has no numbered versions in it; give --export_dir={models[0]}")
 
 
-def _within_files(options: ServingOptions) -> ServingOptions:
+def _limit_connections(options: ServingOptions) -> ServingOptions:
     """The options with as many connections as the process may have files, whose limit is raised as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     num_needed = 2 * options.max_connections + _OTHER_FILES

@@ -106,13 +106,13 @@ def _data_dir(run: Run) -> str:
     """The directory of the data that is given, or what the run, or the one it begins from, was trained on."""
     if _DATA_DIR.value:
         return _DATA_DIR.value
-    record = _remembered(run)
+    record = _base_run(run)
     if record is None:
         raise InputError(f"--data_dir must be given to begin a run in {run.path}")
     return str(record.data_dir)
 
 
-def _remembered(run: Run) -> Run | None:
+def _base_run(run: Run) -> Run | None:
     """The run that knows what the flags do not say: the run itself, or the one that it begins from."""
     if _INIT_FROM.value and not checkpoints.exist(run.checkpoints_path):
         return Run(RunCheckpoint.parse(_INIT_FROM.value).model_dir)
@@ -135,7 +135,7 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     The flags override them. A new run has static shapes if its devices compute `on_static_shapes` alone; one that was
     trained keeps what it has.
     """
-    record = _remembered(run)
+    record = _base_run(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
         decode, fits_text = _decode(config.decode, data.config), _PRESET.value in presets.SMALL

@@ -140,7 +140,7 @@ def _translate(
     remaining = enumerate(raw_lines, start=1)
     with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
         while chunk := list(itertools.islice(remaining, _CHUNK_LINES.value)):
-            lines = [_checked(translator, _line(number, raw)) for number, raw in chunk]
+            lines = [_check(translator, _line(number, raw)) for number, raw in chunk]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
             valid_lines = [line for line in lines if not line.error]
@@ -150,7 +150,7 @@ def _translate(
             num_long += sum(best.is_overlong for best, *_ in nbest_lists)
             num_cut += sum(translation.is_cut for nbest in nbest_lists for translation in nbest)
             results = dict(zip((line.number for line in valid_lines), nbest_lists, strict=True))
-            lines = [_found_none(line, results) for line in lines]
+            lines = [_check_translation(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
             for line in (line for line in lines if not line.error):
@@ -168,7 +168,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
 
 
-def _checked(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
+def _check(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
     """The line, with an error if its request cannot be met."""
     if line.error:
         return line
@@ -179,7 +179,7 @@ def _checked(translator: "Translator", line: json_lines.Line) -> json_lines.Line
     return line
 
 
-def _found_none(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
+def _check_translation(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
     """The line, with an error if its search found no translation."""
     if line.error or results[line.number][0].exists:
         return line
@@ -245,9 +245,9 @@ def _converse(translator: "Translator") -> None:
         except UnicodeDecodeError as error:
             print(f"not valid UTF-8: {error.reason}", file=sys.stderr)
             continue
-        line = _checked(translator, _line(number, text.encode("utf-8", "surrogateescape")))
+        line = _check(translator, _line(number, text.encode("utf-8", "surrogateescape")))
         results = {} if line.error else {number: translator.translate_nbest([line.request], _NUM_BEST.value)[0]}
-        line = _found_none(line, results)
+        line = _check_translation(line, results)
         if line.error:
             print(line.error, file=sys.stderr)
             continue

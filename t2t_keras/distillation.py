@@ -215,7 +215,7 @@ def _chunks(job: Distillation, progress: _Progress, load_teacher: Callable[[], "
     pairs = itertools.islice(read_pairs(job.source, job.target), progress.lines, None)
     with contextlib.ExitStack() as stack:
         files = [
-            stack.enter_context(_continued(path, size, job))
+            stack.enter_context(_reopen(path, size, job))
             for path, size in zip(job.outputs, progress.sizes, strict=True)
         ]
         teacher = load_teacher()
@@ -254,7 +254,7 @@ def _part(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _continued(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
+def _reopen(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
     """Opens an incomplete output, without anything behind its first `size` bytes."""
     part = _part(path)
     part.parent.mkdir(parents=True, exist_ok=True)

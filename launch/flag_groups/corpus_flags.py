@@ -38,10 +38,10 @@ def paths() -> list[dict[str, corpora.Paths]]:
     if FLAGS.tsv and not values[0]:
         raise InputError("--tsv is about --train_source, which is not given")
     rows = itertools.zip_longest(*values)
-    return [_of_corpus({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
+    return [_corpus_paths({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
 
 
-def _of_corpus(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Paths]:
+def _corpus_paths(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Paths]:
     paths: dict[str, corpora.Paths] = {}
     for split in corpora.SPLITS:
         source, target = files[split, "source"], files[split, "target"]

@@ -20,16 +20,16 @@ _DEFINE = {
 
 def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """Defines a flag for each named field of a dataclass, whose docstring describes it; the default is None."""
-    return tuple(_defined(settings, name, None, DEFAULT) for name in names)
+    return tuple(_define(settings, name, None, DEFAULT) for name in names)
 
 
 def define_usual(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """As `define`, with the defaults of the fields."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    return tuple(_defined(settings, name, defaults[name], ".") for name in names)
+    return tuple(_define(settings, name, defaults[name], ".") for name in names)
 
 
-def _defined(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
+def _define(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
     hint, text = typing.get_type_hints(settings)[name], descriptions(settings)[name]
     text = text[0].upper() + text[1:] + end
     if typing.get_origin(hint) is Literal:

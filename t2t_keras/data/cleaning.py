@@ -94,7 +94,7 @@ class Cleaner:
     def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields all pairs, repaired."""
         for pair in pairs:
-            clean_pair = self._repaired(pair)
+            clean_pair = self._repair(pair)
             self.counts["kept"] += 1
             yield clean_pair
 
@@ -122,7 +122,7 @@ class Cleaner:
         self.counts.update(dict.fromkeys(REASONS, 0))
         fingerprints: set[bytes] = set()
         for raw in pairs:
-            pair = self._repaired(raw)
+            pair = self._repair(raw)
             if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
                 self.counts[reason] += 1
             elif pair[0] == pair[1] and not keeps_identical:
@@ -138,7 +138,7 @@ class Cleaner:
                     self.several_sentences += len(find_sentences(raw[0], self._language)) > 1
                 yield pair
 
-    def _repaired(self, pair: Pair) -> Pair:
+    def _repair(self, pair: Pair) -> Pair:
         self.counts["read"] += 1
         self.counts["repaired"] += any(map(REPAIRABLE.search, pair))
         source, target = pair

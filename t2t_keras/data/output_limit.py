@@ -41,7 +41,7 @@ Lengths = tuple[np.ndarray, np.ndarray]  # tokens of sources and targets, end sy
 
 
 @dataclasses.dataclass(frozen=True)
-class _Counted:
+class _LengthCounts:
     """The distinct combinations of source and target length in a corpus.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Counted:
 
     def offset(self, quarters: int) -> int:
         """Returns the offset for a factor, including the margin."""
-        shortfalls = self.targets - self._scaled(quarters)  # --> [kinds]
+        shortfalls = self.targets - self._scale(quarters)  # --> [kinds]
         longest_first = np.argsort(-shortfalls)
         counts = np.cumsum(self.pairs[longest_first])  # --> [kinds], number of pairs that need as much or more
         total = int(counts[-1])
@@ -73,9 +73,9 @@ class _Counted:
 
     def cost(self, quarters: int, offset: int) -> int:
         """Returns the sum of the limits of all pairs."""
-        return int(np.dot(self._scaled(quarters) + offset, self.pairs))
+        return int(np.dot(self._scale(quarters) + offset, self.pairs))
 
-    def _scaled(self, quarters: int) -> np.ndarray:
+    def _scale(self, quarters: int) -> np.ndarray:
         """Returns a factor times the source lengths, rounded up as in the search, int64 [kinds]."""
         return -(-self.sources * quarters // _QUARTERS)
 
@@ -94,7 +94,7 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
     kind = task(config.task)
     if kind.is_masked or any(name in kind.decode for name in _SETTINGS):
         return {}
-    counts = [each for each in map(_counted, corpora) if len(each.pairs)]
+    counts = [each for each in map(_count_lengths, corpora) if len(each.pairs)]
     least = max(each.least_quarters for each in counts)
     limits = []
     for quarters in range(least, least + _FACTORS):
@@ -105,7 +105,7 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
     return {**dict(zip(_SETTINGS, cheapest, strict=True)), "min_length": int(not has_empty)}
 
 
-def _counted(parts: Iterable[Lengths]) -> _Counted:
+def _count_lengths(parts: Iterable[Lengths]) -> _LengthCounts:
     """Counts the combinations of lengths in all parts of a corpus."""
     kinds = counts = np.zeros(0, np.int64)
     for sources, targets in parts:
@@ -113,4 +113,4 @@ def _counted(parts: Iterable[Lengths]) -> _Counted:
         kinds, places = np.unique(np.concatenate([kinds, length_pairs]), return_inverse=True)
         weights = np.concatenate([counts, np.ones(len(length_pairs), np.int64)])
         counts = np.bincount(places, weights, len(kinds)).astype(np.int64)
-    return _Counted(kinds >> 32, kinds & (1 << 32) - 1, counts)
+    return _LengthCounts(kinds >> 32, kinds & (1 << 32) - 1, counts)

@@ -201,13 +201,13 @@ def prepare(
     # A process killed at the very end leaves intermediate files. They stay if the directory is read-only.
     is_tidy = not (data_dir / _JOURNAL).exists() or not os.access(data_dir, os.W_OK)
     if (data_dir / _COMPLETE).exists() and is_tidy:  # not locked, because the directory may be read-only
-        return _reopened(corpus, config, data_dir, report)
+        return _reopen(corpus, config, data_dir, report)
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
         if (data_dir / _COMPLETE).exists():  # completed by the previous holder of the lock, or by a killed process
             _remove_intermediate(data_dir)
-            return _reopened(corpus, config, data_dir, report)
+            return _reopen(corpus, config, data_dir, report)
         workers = Processes(processes) if isinstance(processes, int) else processes
-        return _prepared(corpus, config, data_dir, report, workers, shard_pairs)
+        return _run_steps(corpus, config, data_dir, report, workers, shard_pairs)
 
 
 def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
@@ -249,7 +249,7 @@ def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
     return {**corpus.identity, **checksums(corpus.files, data_dir / _CHECKSUMS)}
 
 
-def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
+def _reopen(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
     """Opens prepared data; raises an InputError if its text or settings differ from the given ones."""
     data = PreparedData(data_dir, read_json(data_dir / _COMPLETE))
     old_settings = {**dataclasses.asdict(data.config), **data.identity}
@@ -260,7 +260,7 @@ def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callab
     return data
 
 
-def _prepared(
+def _run_steps(
     corpus: Corpus,
     config: DataConfig,
     data_dir: Path,

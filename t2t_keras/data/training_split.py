@@ -63,7 +63,7 @@ class TrainingSplit:
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         names = ("read", "kept", "repaired", *REASONS)
         results = [{name: counts[name] for name in names} for counts in self._results("cleaning")]
-        return _summed(dict.fromkeys(names, 0), results)
+        return _sum_counts(dict.fromkeys(names, 0), results)
 
     def _blocks(self, files: Sequence[ParallelFiles]) -> list[list[PairsOfLines]]:
         """Returns the pairs of each shard of each corpus; the workers read them themselves."""
@@ -163,7 +163,7 @@ class TrainingSplit:
         self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), self._workers)
         mark_counts = {shards.FINAL_MARKS: 0} if self._config.final_marks else {}
         counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0, **mark_counts}
-        return _summed(counts, self._results("encoding train"))
+        return _sum_counts(counts, self._results("encoding train"))
 
     @property
     def share_of_several(self) -> float:
@@ -214,7 +214,7 @@ class TrainingSplit:
             validation_rows.append(remaining[shard_choices - offset])
             offset += len(remaining)
         if task(self._config.task).has_known_labels:
-            validation_rows = self._with_known_labels(duplicates, validation_rows)
+            validation_rows = self._keep_known_labels(duplicates, validation_rows)
             if not any(map(len, validation_rows)):
                 raise InputError("no validation set can be drawn, every label is too rare: give --valid_source")
         numbered = enumerate(validation_rows)
@@ -222,7 +222,7 @@ class TrainingSplit:
         shards.write_text(self._data_dir, "valid", sample)
         return validation_rows
 
-    def _with_known_labels(self, duplicates: list[np.ndarray], validation_rows: list[np.ndarray]) -> list[np.ndarray]:
+    def _keep_known_labels(self, duplicates: list[np.ndarray], validation_rows: list[np.ndarray]) -> list[np.ndarray]:
         """Returns the drawn rows whose labels all occur in rows that remain for training."""
         symbols_of, labels = task(self._config.task).symbols, set[str]()
         for number, rows in enumerate(validation_rows):
@@ -250,7 +250,7 @@ def summary(counts: Counts) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "read")
 
 
-def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
+def _sum_counts(start: Counts, counts: Iterable[Counts]) -> Counts:
     """Returns the sum of `start` and all `counts`, by name."""
     total = dict(start)
     for addends in counts:
@@ -277,13 +277,13 @@ def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = 
     """
     starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()
-    parts = [_repeated_in_part(starts, read_keys, bits, part) for part in range(1 << bits)]
+    parts = [_find_repeated(starts, read_keys, bits, part) for part in range(1 << bits)]
     duplicates = np.sort(np.concatenate(parts))
     bounds = np.searchsorted(duplicates, starts)
     return [duplicates[bounds[i] : bounds[i + 1]] - starts[i] for i in range(len(sizes))]
 
 
-def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
+def _find_repeated(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
     """Returns the repeated rows, numbered across all shards, among the keys whose first `bits` bits are `part`."""
     keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, start in enumerate(starts[:-1]):

@@ -27,7 +27,7 @@ def in_batches(
         count = tf.maximum(1, tokens_per_batch // tf.maximum(1, longest_first[done]))
         rows = order[done : done + count]
         pairs = zip(outputs, compute(rows), strict=True)
-        return done + tf.size(rows), *(_concatenated(old, new) for old, new in pairs)
+        return done + tf.size(rows), *(_concatenate(old, new) for old, new in pairs)
 
     start = [tf.zeros([size or 0 for size in spec.shape], spec.dtype) for spec in results]
     shapes = (tf.TensorShape([]), *(spec.shape for spec in results))
@@ -44,7 +44,7 @@ def widened(values: tf.Tensor, sizes: Sequence[int | tf.Tensor]) -> tf.Tensor:
     return tf.pad(values, [[0, 0]] * rank + [[0, size] for size in missing])
 
 
-def _concatenated(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+def _concatenate(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
     """Concatenates rows; an empty `old` takes its other sizes from `new`."""
     old = tf.reshape(old, tf.concat([tf.shape(old)[:1], tf.shape(new)[1:]], axis=0))
     return tf.concat([old, new], axis=0)

@@ -133,11 +133,11 @@ class Pipeline:
 
         def search(sentences: Sentences, num_best: tf.Tensor) -> Found:
             """Finds the `num_best` best hypotheses of each sentence or, if the settings say so, draws samples."""
-            return self._found(sentences, lambda ids, _: searcher.best(ids, num_best), num_best)
+            return self._search_batches(sentences, lambda ids, _: searcher.best(ids, num_best), num_best)
 
         def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
             """Draws one sample of each sentence with its seed; `seeds` are int64 [sentences]."""
-            return self._found(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
+            return self._search_batches(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
 
         sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
         self.parts = _stage(self._parts_of, _TEXTS)
@@ -148,10 +148,10 @@ class Pipeline:
         self.attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
         self.chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
-        self._joined = {size: self._joining(size) for size in {1, k}}
+        self._join = {size: self._joining(size) for size in {1, k}}
         results = (tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.float32))
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
-        self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
+        self._finish = _stage(self._finished_of, _TEXTS, *results) if finishes else None
         self.grows = not (finishes or form or self._task.context or self.config.sampling)
         self.may_be_told = self.grows and translator.tokenizer.marks_words and not excluded
         shows_words, in_groups = translator.tokenizer.marks_words, self.config.num_groups > 1
@@ -160,7 +160,7 @@ class Pipeline:
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """Splits lines, string [lines], into the parts to translate."""
         if not self.has_sentences:
-            return self._parts_of_texts(self._repaired(lines))
+            return self._parts_of_texts(self._repair(lines))
         return self.parts_of_sentences(self.sentences_of(lines))
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
@@ -207,22 +207,22 @@ class Pipeline:
 
         Each line stays in one piece. An assertion in the graph rejects lines of more than `MAX_LINE_TOKENS`.
         """
-        return self._sentences(self._repaired(lines), "text", self._source_tokenizer)
+        return self._sentences(self._repair(lines), "text", self._source_tokenizer)
 
     def targets(self, sources: tf.Tensor, lines: tf.Tensor) -> Sentences:
         """Encodes the texts that the model writes for the inputs "text" and "target"; the limits of `sources` apply."""
-        texts = self._task.target_in_graph(self._repaired(sources), self._repaired_output(lines))
-        return self._sentences(self._truecased(texts), "target", self._target_tokenizer)
+        texts = self._task.target_in_graph(self._repair(sources), self._repair_output(lines))
+        return self._sentences(self._truecase(texts), "target", self._target_tokenizer)
 
-    def _repaired(self, lines: tf.Tensor) -> tf.Tensor:
+    def _repair(self, lines: tf.Tensor) -> tf.Tensor:
         """Computes `RequestEncoder.repaired` for tensors."""
         return repaired(lines, self.data.lowercases_sources)
 
-    def _repaired_output(self, texts: tf.Tensor) -> tf.Tensor:
+    def _repair_output(self, texts: tf.Tensor) -> tf.Tensor:
         """Computes `RequestEncoder.repaired_output` for tensors."""
         return repaired(texts, self.data.lowercases_targets)
 
-    def _truecased(self, texts: tf.Tensor) -> tf.Tensor:
+    def _truecase(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the beginnings of outputs as the model writes them."""
         return self.truecaser.truecased(texts) if self.truecaser else texts
 
@@ -261,7 +261,7 @@ class Pipeline:
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
-        return self._sentences(self._truecased(self._repaired_output(lines)), "prefix", self._target_tokenizer)
+        return self._sentences(self._truecase(self._repair_output(lines)), "prefix", self._target_tokenizer)
 
     def next_tokens(self, sources: Sentences, beginnings: Sentences, count: int) -> tf.Tensor:
         """Finds the most probable next tokens that begin a word.
@@ -307,7 +307,7 @@ class Pipeline:
             return list(self._searcher(ids, only_best=True, **row_options))
 
         with self._weights.in_use():
-            return self._found(sentences, search, 1)
+            return self._search_batches(sentences, search, 1)
 
     def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> Found:
         """Finds the best hypothesis of each sentence that contains a phrase of each of its constraints.
@@ -394,13 +394,13 @@ class Pipeline:
             values: float32 [parts, k], scores or log-probabilities of the hypotheses, which are summed over the parts
                 of a line.
         """
-        join = self._joined[result.lengths.shape[1]]
+        join = self._join[result.lengths.shape[1]]
         found = join(parts.rows, parts.before, parts.begins, tf.size(lines), result.token_ids, values, result.lengths)
-        return found._replace(texts=self._finished(lines, *found)) if self._finished else found
+        return found._replace(texts=self._finish(lines, *found)) if self._finish else found
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Applies the task's post-processing to the model's outputs, string [lines, k]; unused slots stay empty."""
-        sources = tf.repeat(self._repaired(lines), tf.shape(texts)[1])
+        sources = tf.repeat(self._repair(lines), tf.shape(texts)[1])
         finished = tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
         return tf.where(values > LOWEST, finished, "")
 
@@ -448,7 +448,7 @@ class Pipeline:
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
         return self._source_tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
-    def _found(
+    def _search_batches(
         self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int | tf.Tensor
     ) -> Found:
         """Runs a search in batches of sentences of similar length.

@@ -49,22 +49,24 @@ def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSen
 
     def with_candidates() -> tuple[tf.Tensor, ...]:
         candidates = tf.where(is_candidate)[:, 0]
-        splits = _several(tf.gather(texts, candidates), language, blank)
+        splits = _split_sentences(tf.gather(texts, candidates), language, blank)
         rows = tf.concat([single, tf.gather(candidates, splits.rows)], axis=0)
         order = tf.argsort(rows, stable=True)
-        columns = (tf.concat(pair, axis=0) for pair in zip(_single(texts, single), splits, strict=True))
+        columns = (tf.concat(pair, axis=0) for pair in zip(_single_sentences(texts, single), splits, strict=True))
         sentences, before, _, is_first = (tf.gather(values, order) for values in columns)
         return sentences, before, tf.gather(rows, order), is_first
 
-    return FoundSentences(*tf.cond(tf.reduce_any(is_candidate), with_candidates, lambda: tuple(_single(texts, single))))
+    return FoundSentences(
+        *tf.cond(tf.reduce_any(is_candidate), with_candidates, lambda: tuple(_single_sentences(texts, single)))
+    )
 
 
-def _single(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
+def _single_sentences(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
     """Returns the texts at `rows` as one sentence each."""
     return FoundSentences(tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True))
 
 
-def _several(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
+def _split_sentences(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
     """Splits texts that have neither invisible characters nor surrounding white space."""
     for pattern, replacement in rules(language):
         texts = tf.strings.regex_replace(texts, re2(pattern), replacement)

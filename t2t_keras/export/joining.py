@@ -67,7 +67,7 @@ def joined(
         The translations of the lines. Except with "best", values are summed over the parts of a line.
     """
     k = texts.shape[1]
-    texts, values = _packed(texts, tf.cast(values, tf.float64), exists)
+    texts, values = _pack(texts, tf.cast(values, tf.float64), exists)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, num_lines)  # --> [num_lines]
     firsts = tf.cumsum(counts, exclusive=True)
     no_text = tf.fill([num_lines, k], "")
@@ -99,7 +99,7 @@ def joined(
     return Hypotheses(tf.where(totals > -float("inf"), texts, ""), values)
 
 
-def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _pack(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Moves unused slots to the end, with value -inf; a part without translations gets `_MISSING` in its first slot."""
     order = tf.argsort(tf.cast(~exists, tf.int32), axis=1, stable=True)
     values = tf.where(exists, values, -float("inf"))
@@ -112,21 +112,21 @@ def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.
 _Slots = tuple[tf.Tensor, tf.Tensor]  # texts and values, [num_lines, k] each
 
 
-def _best_combinations(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+def _combine_sums(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     """Returns the best combinations of the lines so far with the next part; ties keep their order."""
     k = part[0].shape[1]
     sums = lines[1][:, :, tf.newaxis] + part[1][:, tf.newaxis, :]
     sums, choices = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
     texts = (tf.gather(lines[0], choices // k, batch_dims=1), tf.gather(part[0], choices % k, batch_dims=1))
-    return _spaced(texts[0], before, texts[1]), _bounded(sums)
+    return _join_texts(texts[0], before, texts[1]), _bound(sums)
 
 
-def _in_turn(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+def _combine_ranks(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     """Joins each translation of the lines so far with the next part's translation of the same rank."""
-    return _spaced(lines[0], before, part[0]), _bounded(lines[1] + part[1])
+    return _join_texts(lines[0], before, part[0]), _bound(lines[1] + part[1])
 
 
-def _best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+def _combine_best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     """Returns the best translations among the lines so far and the next part; ties keep their order."""
     del before
     texts, values = (tf.concat(pair, axis=1) for pair in zip(lines, part, strict=True))  # --> [num_lines, 2 k]
@@ -134,15 +134,15 @@ def _best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     return tf.gather(texts, choices, batch_dims=1), values
 
 
-_COMBINE = {"sums": _best_combinations, "ranks": _in_turn, "best": _best}
+_COMBINE = {"sums": _combine_sums, "ranks": _combine_ranks, "best": _combine_best}
 
 
-def _bounded(sums: tf.Tensor) -> tf.Tensor:
+def _bound(sums: tf.Tensor) -> tf.Tensor:
     """Makes all sums that include a missing part equal, as if its value were minus infinity."""
     return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
 
 
-def _spaced(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
+def _join_texts(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
     """Joins two texts with white space, which is dropped if it is a single blank and one of the texts is empty."""
     is_left_out = (before == " ") & ((text == "") | (behind == ""))
     return tf.strings.join([text, tf.where(is_left_out, "", before), behind])

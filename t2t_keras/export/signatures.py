@@ -60,15 +60,15 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
 
     views = {}
     if pipeline.has_attention:
-        views["align"] = _traced(functools.partial(_alignment, pipeline), text=text)
-        views["attention"] = _traced(
+        views["align"] = _trace(functools.partial(_alignment, pipeline), text=text)
+        views["attention"] = _trace(
             functools.partial(_attention, pipeline), text=text, target=text, kind=text, layer=([None], tf.int32)
         )
     return {
-        "serving_default": _traced(serving_default, text=text),
-        "nbest": _traced(nbest, text=text),
-        "sample": _traced(sample, text=text, seed=([None], tf.int64)),
-        "score": _traced(functools.partial(_score, pipeline), text=text, target=text),
+        "serving_default": _trace(serving_default, text=text),
+        "nbest": _trace(nbest, text=text),
+        "sample": _trace(sample, text=text, seed=([None], tf.int64)),
+        "score": _trace(functools.partial(_score, pipeline), text=text, target=text),
         **_signatures_of_tokens(pipeline),
         **views,
         **alternatives_signature(pipeline),
@@ -83,14 +83,14 @@ def _signatures_of_tokens(pipeline: Pipeline) -> dict[str, tf.types.experimental
         return _translated_tokens(pipeline, source_ids, source_length, None)
 
     inputs = {"source_ids": ([None, None], tf.int32), "source_length": ([None], tf.int32)}
-    functions = {"tokens": _traced(tokens, **inputs)}
+    functions = {"tokens": _trace(tokens, **inputs)}
     if pipeline.may_be_required:
         constrained = functools.partial(_translated_tokens, pipeline)
-        functions["constrained"] = _traced(constrained, **inputs, constraints=([None] * 4, tf.int32))
+        functions["constrained"] = _trace(constrained, **inputs, constraints=([None] * 4, tf.int32))
     return functions
 
 
-def _traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
+def _trace(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
     """Makes a `tf.function` whose named inputs have the given shapes and dtypes."""
     specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
     return tf.function(function, input_signature=specs, autograph=False)

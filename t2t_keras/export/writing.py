@@ -73,7 +73,7 @@ def export_translator(
         with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as writer:
             for record in warmup:
                 writer.write(record)
-        return _published(temporary, export_dir)
+        return _publish(temporary, export_dir)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -109,7 +109,7 @@ def _checksums(path: pathlib.Path) -> dict[str, str]:
     return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 
-def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
+def _publish(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
     """Renames a complete directory to the next free version number."""
     for path in temporary.rglob("*"):
         if path.is_file():

@@ -103,7 +103,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             raise InputError(
                 f"{path}: the tensor {name} must have rows for queries, keys and values, got {list(array.shape)}"
             )
-        tensors |= _renamed(name.removeprefix("model."), array)
+        tensors |= _rename(name.removeprefix("model."), array)
     return settings, tensors
 
 
@@ -122,7 +122,7 @@ def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]
     return settings
 
 
-def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def _rename(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """Returns a tensor under its current names; until 2019, queries, keys and values shared one tensor."""
     place, _, kind = name.rpartition(".in_proj_")
     if place:

@@ -96,7 +96,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     if _SETTINGS not in tensors:
         raise InputError(f"{path} has no {_SETTINGS}: it is no model of Marian, or one of before 2018")
     settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), f"{path}, {_SETTINGS}")
-    norm_position = _checked(f"{path}, {_SETTINGS}", settings)
+    norm_position = _norm_position(f"{path}, {_SETTINGS}", settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
     search = _search(folder)
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
@@ -138,7 +138,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     for name in ("word-penalty", "max-length-factor"):
         if value := search.get(name):
             notes += (f"{name}={value} has no name here: some translations differ",)
-    return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)
+    return PortableModel(config, _scale(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)
 
 
 def _search(folder: Path) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _search(folder: Path) -> dict[str, Any]:
     return search
 
 
-def _checked(path: str, settings: Mapping[str, Any]) -> NormPosition:
+def _norm_position(path: str, settings: Mapping[str, Any]) -> NormPosition:
     """Returns the position of the layer normalisations; rejects networks that this project cannot express."""
     check_settings(path, settings, _EXPECTED)
     check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"transformer-ffn-activation": str})
@@ -193,7 +193,7 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
     return Tables(source, target, output, None if bias is None else np.asarray(bias, np.float32))
 
 
-def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
+def _scale(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
     """Scales the inner values of feed-forward networks by `factor`, and their outer kernels by its inverse."""
     factors = {"inner_kernel": factor, "inner_bias": factor, "outer_kernel": 1 / factor}
     return {
@@ -254,7 +254,7 @@ def read_vocabulary(path: Path) -> list[str]:
         if not value.strip().isdecimal():
             raise InputError(f"{path}, line {number}: expected 'piece: id', got {line!r}")
         try:
-            entry_id, piece = int(value), _unquoted(key)
+            entry_id, piece = int(value), _unquote(key)
         except (OverflowError, ValueError):
             raise InputError(f"{path}, line {number}: {key} names a character that there is not") from None
         if entry_id in ids:
@@ -266,7 +266,7 @@ def read_vocabulary(path: Path) -> list[str]:
     return [ids[number] for number in range(len(ids))]
 
 
-def _unquoted(key: str) -> str:
+def _unquote(key: str) -> str:
     quote = key[0] if len(key) > 1 and key[0] == key[-1] else ""
     if quote == "'":
         return key[1:-1].replace("''", "'")

@@ -127,13 +127,13 @@ def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
         ]
         tensors: dict[str, np.ndarray] = {}
         for name in names:
-            tensors |= _renamed(name, reader.get_tensor(name))
+            tensors |= _rename(name, reader.get_tensor(name))
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
         raise InputError(f"{path} cannot be read as a checkpoint: {' '.join(str(error).split())}") from error
     return tensors
 
 
-def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def _rename(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """Returns a tensor under its current names.
 
     Until version 1.2, projections were convolutions, and one convolution could hold several projections.
@@ -206,13 +206,13 @@ def _read_subwords(path: Path) -> list[str]:
         lines = read_bytes(path).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid UTF-8: {error}") from None
-    subwords = [_unquoted(line.rstrip("\r")) for line in lines if line]
+    subwords = [_unquote(line.rstrip("\r")) for line in lines if line]
     if len(subwords) < _FIRST_SUBWORD or not subwords[0].startswith("<pad>") or not subwords[1].startswith("<EOS>"):
         raise InputError(f"{path}: the first lines must be <pad> and <EOS>")
     return subwords[_FIRST_SUBWORD:]
 
 
-def _unquoted(line: str) -> str:
+def _unquote(line: str) -> str:
     is_quoted = len(line) > 1 and line[0] == line[-1] and line[0] in "'\""
     return line[1:-1] if is_quoted else line
 

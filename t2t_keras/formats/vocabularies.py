@@ -97,12 +97,12 @@ def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap
         InputError: a model is not a SentencePiece model, or two ids have the same name; names the folder.
     """
     try:
-        return _mapped(target, source)
+        return _map_ids(target, source)
     except ValueError as error:
         raise InputError(f"{folder}: the vocabulary cannot be used: {error}") from error
 
 
-def _mapped(target: NamedIds, source: NamedIds) -> IdMap:
+def _map_ids(target: NamedIds, source: NamedIds) -> IdMap:
     sizes = (len(target.names), len(source.names))
     if list(target.names) == list(source.names):
         entries, rows, unnamed = _entries(target, [*pieces_of(target.model), *pieces_of(source.model)])

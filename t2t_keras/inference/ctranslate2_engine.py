@@ -124,7 +124,7 @@ def _names(size: int) -> list[str]:
     return [*SPECIAL, *map(str, range(len(SPECIAL), size))]
 
 
-def _named(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[list[str]]:
+def _to_names(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[list[str]]:
     return [[names[token] for token in row] for row in rows]
 
 
@@ -154,7 +154,7 @@ class _Hypothesis(NamedTuple):
     log_prob: float
 
 
-def _ended(hypotheses: list[_Hypothesis], limit: int) -> list[_Hypothesis]:
+def _select_finished(hypotheses: list[_Hypothesis], limit: int) -> list[_Hypothesis]:
     """Returns the hypotheses that ended within a length limit."""
     return [one for one in hypotheses if len(one.ids) <= limit and one.ids[-1:] == [EOS_ID]]
 
@@ -190,7 +190,7 @@ class CTranslate2Searcher:
         self._penalties = length_penalty(
             np.maximum(lengths, 1), config.length_penalty, config.length_normalization
         ).numpy()
-        self._bars = config.min_length > 1 or config.no_repeat_ngram_size > 0
+        self._bars_tokens = config.min_length > 1 or config.no_repeat_ngram_size > 0
         self._source_names, self._target_names = source_names, target_names
         self._ids = {name: number for number, name in enumerate(target_names)}
 
@@ -205,9 +205,11 @@ class CTranslate2Searcher:
         ]
         num_best = 1 if only_best else self._config.beam_size
         scored = scored or (self._config.beam_size > 1 and not self._config.sampling)
-        return self._result(self._within_limits(sentences, num_best, scored), num_best)
+        return self._result(self._search_within_limits(sentences, num_best, scored), num_best)
 
-    def _within_limits(self, sentences: Sequence[_Sentence], num_best: int, scored: bool) -> list[list[_Hypothesis]]:
+    def _search_within_limits(
+        self, sentences: Sequence[_Sentence], num_best: int, scored: bool
+    ) -> list[list[_Hypothesis]]:
         """Finds the hypotheses of each sentence under its own length limit, in any order.
 
         CTranslate2 has one length limit per batch. The first search uses the largest limit of all sentences: the
@@ -215,24 +217,26 @@ class CTranslate2Searcher:
         without such hypotheses are searched again under their own limit.
         """
         longest = max((sentence.limit for sentence in sentences), default=0)
-        hypotheses = self._searched(sentences, longest, num_best, scored)
+        hypotheses = self._search(sentences, longest, num_best, scored)
         if self._settings(num_best)["beam_size"] == 1:  # the next token does not depend on the limit
             cuts = [
                 [_cut(one, sentence.limit) for one in row] for sentence, row in zip(sentences, hypotheses, strict=True)
             ]
-            return self._with_own_log_probs(sentences, cuts, scored)
-        hypotheses = [_ended(row, sentence.limit) for sentence, row in zip(sentences, hypotheses, strict=True)]
+            return self._correct_log_probs(sentences, cuts, scored)
+        hypotheses = [
+            _select_finished(row, sentence.limit) for sentence, row in zip(sentences, hypotheses, strict=True)
+        ]
         retries: dict[int, list[int]] = {}
         for number, sentence in enumerate(sentences):
             if not hypotheses[number]:
                 retries.setdefault(sentence.limit, []).append(number)
         for limit, numbers in retries.items():
-            batch = self._searched([sentences[number] for number in numbers], limit, num_best, scored, to_limit=True)
+            batch = self._search([sentences[number] for number in numbers], limit, num_best, scored, to_limit=True)
             for number, row in zip(numbers, batch, strict=True):
-                hypotheses[number] = _ended(row, limit) or row
-        return self._with_own_log_probs(sentences, hypotheses, scored)
+                hypotheses[number] = _select_finished(row, limit) or row
+        return self._correct_log_probs(sentences, hypotheses, scored)
 
-    def _searched(
+    def _search(
         self, sentences: Sequence[_Sentence], limit: int, num_best: int, scored: bool, to_limit: bool = False
     ) -> list[list[_Hypothesis]]:
         """Runs CTranslate2's search with one limit of the output's length for all sentences.
@@ -249,20 +253,20 @@ class CTranslate2Searcher:
             to_limit: whether the search is expected to reach the limit. It then returns more hypotheses, so that
                 finished ones are not displaced by unfinished ones.
         """
-        least = self._config.min_length if self._bars else 0
-        hypotheses = self._searched_with(sentences, limit, least, num_best, scored, to_limit)
-        if self._bars or not self._config.min_length:
+        least = self._config.min_length if self._bars_tokens else 0
+        hypotheses = self._run_search(sentences, limit, least, num_best, scored, to_limit)
+        if self._bars_tokens or not self._config.min_length:
             return hypotheses
         numbers = [number for number, row in enumerate(hypotheses) if any(one.ids == [EOS_ID] for one in row)]
         retries = [sentences[number] for number in numbers]
-        for number, row in zip(numbers, self._searched_with(retries, limit, 1, num_best, False, to_limit), strict=True):
+        for number, row in zip(numbers, self._run_search(retries, limit, 1, num_best, False, to_limit), strict=True):
             hypotheses[number] = row
         return hypotheses
 
-    def _searched_with(
+    def _run_search(
         self, sentences: Sequence[_Sentence], limit: int, least: int, num_best: int, scored: bool, to_limit: bool
     ) -> list[list[_Hypothesis]]:
-        """Runs CTranslate2's search like `_searched`, with outputs of at least `least` tokens."""
+        """Runs CTranslate2's search like `_search`, with outputs of at least `least` tokens."""
         if not sentences:
             return []
         settings = self._settings(num_best)
@@ -270,8 +274,8 @@ class CTranslate2Searcher:
             settings["num_hypotheses"] += settings["beam_size"]
             settings["patience"] = settings.get("patience", 1) + 1
         results = self._translator.translate_batch(
-            _named(self._source_names, [sentence.source for sentence in sentences]),
-            _named(self._target_names, [sentence.prefix for sentence in sentences]),
+            _to_names(self._source_names, [sentence.source for sentence in sentences]),
+            _to_names(self._target_names, [sentence.prefix for sentence in sentences]),
             max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=min(least, limit),
@@ -286,7 +290,7 @@ class CTranslate2Searcher:
             scores = result.scores or [math.nan] * len(rows)
             pairs = [pair for pair in zip(rows, scores, strict=True) if not pair[1] < _LEAST_SCORE]
             hypotheses = [_Hypothesis(ids, score * len(ids) ** settings["length_penalty"]) for ids, score in pairs]
-            output.append(self._as_drawn(sentence, hypotheses) if self._config.sampling else hypotheses)
+            output.append(self._shuffle(sentence, hypotheses) if self._config.sampling else hypotheses)
         return output
 
     def _settings(self, num_best: int) -> dict[str, Any]:
@@ -303,7 +307,9 @@ class CTranslate2Searcher:
             }
         exponent = {"gnmt": config.length_penalty, "average": 1.0, "none": 0.0}[config.length_normalization]
         # Where CTranslate2's ranking may differ from ours, the whole beam is needed to choose from.
-        num_results = num_best if exponent == 0 and not self._bars and not config.min_length else config.beam_size
+        num_results = (
+            num_best if exponent == 0 and not self._bars_tokens and not config.min_length else config.beam_size
+        )
         settings = {"beam_size": config.beam_size, "num_hypotheses": num_results, "length_penalty": 0.0}
         if config.patience and config.beam_size > 1:
             num_finished = math.ceil(config.patience * config.beam_size)
@@ -313,12 +319,12 @@ class CTranslate2Searcher:
             settings["length_penalty"] = exponent or _NO_EXPONENT
         return settings
 
-    def _as_drawn(self, sentence: _Sentence, samples: list[_Hypothesis]) -> list[_Hypothesis]:
+    def _shuffle(self, sentence: _Sentence, samples: list[_Hypothesis]) -> list[_Hypothesis]:
         """Shuffles samples, which CTranslate2 sorts by score, into an order that does not depend on their scores."""
         seeds = [self._config.seed % 2**32, *sentence.source]
         return [samples[place] for place in np.random.default_rng(seeds).permutation(len(samples))]
 
-    def _with_own_log_probs(
+    def _correct_log_probs(
         self, sentences: Sequence[_Sentence], hypotheses: list[list[_Hypothesis]], scored: bool
     ) -> list[list[_Hypothesis]]:
         """Replaces log-probabilities by those of forced decoding where CTranslate2's search gives different ones.
@@ -326,14 +332,14 @@ class CTranslate2Searcher:
         The log-probabilities of its search leave out barred tokens and the prefix, and those of a truncated output are
         unknown.
         """
-        is_different = self._bars or any(sentence.prefix for sentence in sentences)
+        is_different = self._bars_tokens or any(sentence.prefix for sentence in sentences)
         is_different = is_different or any(math.isnan(one.log_prob) for row in hypotheses for one in row)
         if not scored or not is_different:
             return hypotheses
         pairs = [(sentence, one.ids) for sentence, row in zip(sentences, hypotheses, strict=True) for one in row]
         results = self._translator.score_batch(
-            _named(self._source_names, [sentence.source for sentence, _ in pairs]),
-            _named(self._target_names, [[token for token in ids if token != EOS_ID] for _, ids in pairs]),
+            _to_names(self._source_names, [sentence.source for sentence, _ in pairs]),
+            _to_names(self._target_names, [[token for token in ids if token != EOS_ID] for _, ids in pairs]),
             max_input_length=0,
             max_batch_size=len(sentences),
         )

@@ -146,19 +146,19 @@ class RequestEncoder:
 
     def repaired(self, line: str) -> str:
         """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
-        line = _encodable(line)
+        line = _replace_surrogates(line)
         return repair(lowercased(line) if self._data.lowercases_sources else line)
 
     def repaired_output(self, text: str) -> str:
         """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
-        text = _encodable(text)
+        text = _replace_surrogates(text)
         return repair(lowercased(text) if self._data.lowercases_targets else text)
 
     def target(self, source: str, output: str) -> str:
         """Returns the text that the model writes for a source with this output."""
-        return self._truecased(self.task.target(self.repaired(source), self.repaired_output(output)))
+        return self._truecase(self.task.target(self.repaired(source), self.repaired_output(output)))
 
-    def _truecased(self, text: str) -> str:
+    def _truecase(self, text: str) -> str:
         """Returns the beginning of an output as the model writes it."""
         truecaser = self._tokenizer.truecaser
         return truecaser.truecased(text) if truecaser else text
@@ -183,7 +183,7 @@ class RequestEncoder:
         texts = [self._texts(each) for each in sentences]
         ids = iter(self._source_tokenizer.encode_batch(list(itertools.chain.from_iterable(texts))))
         return [
-            self._encoded(line, line_sentences, [(text, next(ids)) for text in line_texts])
+            self._encode_line(line, line_sentences, [(text, next(ids)) for text in line_texts])
             for line, line_sentences, line_texts in zip(lines, sentences, texts, strict=True)
         ]
 
@@ -201,8 +201,8 @@ class RequestEncoder:
         sentences = [Sentence("", request.text)] if is_whole else self._sentences(request.text)
         texts = self._texts(sentences)
         encoded = dataclasses.replace(
-            self._encoded(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
-            prefix=self.phrase("prefix", self._truecased(self.repaired_output(request.prefix)))
+            self._encode_line(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
+            prefix=self.phrase("prefix", self._truecase(self.repaired_output(request.prefix)))
             if request.prefix
             else (),
             constraints=tuple(self._alternatives(constraint) for constraint in request.constraints),
@@ -215,7 +215,7 @@ class RequestEncoder:
         """Splits a line into its sentences, or returns it as a single one; the texts are not repaired yet."""
         if not self.has_sentences:
             return [Sentence("", line)]
-        sentences = find_sentences(_encodable(line), self._data.source_language)
+        sentences = find_sentences(_replace_surrogates(line), self._data.source_language)
         blank = blank_between(self._data.target_language)
         return [*sentences[:1], *(sentence._replace(before=sentence.before or blank) for sentence in sentences[1:])]
 
@@ -226,7 +226,7 @@ class RequestEncoder:
             texts[1:] = [f"{head[0]} {text}" for text in texts[1:]]
         return texts
 
-    def _encoded(
+    def _encode_line(
         self, line: str, sentences: Sequence[Sentence], texts: Sequence[tuple[str, Sequence[int]]]
     ) -> EncodedRequest:
         """Encodes a line without restrictions; `texts` are its repaired sentences with their token ids."""
@@ -443,7 +443,7 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
         yield encoded
 
 
-def _encodable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replaces lone surrogates, which come from bytes that were not UTF-8, by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 

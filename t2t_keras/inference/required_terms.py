@@ -85,7 +85,7 @@ class RequiredTerms:
         requests = {}
         for row, (part, translations) in enumerate(zip(parts, plain, strict=True)):
             terms = self._terms_of(part)
-            if self._missing(translations[0], terms) and (extension := self._constrained(part, terms)) != part:
+            if self._missing(translations[0], terms) and (extension := self._constrain(part, terms)) != part:
                 requests[row] = extension
         return requests
 
@@ -105,12 +105,12 @@ class RequiredTerms:
         Returns:
             The translations of each part with their `terms`.
         """
-        return [self._chosen(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
+        return [self._choose(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
 
     def _terms_of(self, part: EncodedRequest) -> list[Term]:
         return self._glossary.found_in(self._source_text(part.parts[0]))
 
-    def _constrained(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
+    def _constrain(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
         """Adds the terms to a request as constraints, as far as there is room for them."""
         for term in terms:
             phrases = tuple(dict.fromkeys(self._phrases[term.place].values()))
@@ -119,7 +119,7 @@ class RequiredTerms:
                 part = extension
         return part
 
-    def _chosen(
+    def _choose(
         self, plain: Sequence[Translation], forced: Sequence[Translation], terms: Sequence[Term]
     ) -> list[Translation]:
         missing = self._missing(plain[0], terms)

@@ -77,7 +77,7 @@ class TextsWithTerms:
         self._lines = list(numbered(texts, served.encoder))
         self._parts = [part for line in self._lines for part in line.of_parts()]
         self._plain: list[list[Translation]] = []
-        self._asked: dict[int, EncodedRequest] = {}
+        self._requests: dict[int, EncodedRequest] = {}
         self.first = self._calls(self._parts)
 
     def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays]:
@@ -85,9 +85,9 @@ class TextsWithTerms:
 
         `outputs` are the outputs of the calls of `tokens` with the inputs in `first`.
         """
-        self._plain = self._found(self._parts, outputs)
-        self._asked = self._terms.asked_again(self._parts, self._plain)
-        return self._calls(list(self._asked.values()))
+        self._plain = self._best_translations(self._parts, outputs)
+        self._requests = self._terms.asked_again(self._parts, self._plain)
+        return self._calls(list(self._requests.values()))
 
     def answer(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
         """Returns the translations, given the outputs of the calls of `constrained`.
@@ -96,7 +96,7 @@ class TextsWithTerms:
             By name: translation, string [texts]; score, float32 [texts]; and missing_terms, string [texts, terms], the
             terms of which the translation contains no form, padded with "".
         """
-        forced = dict(zip(self._asked, self._found(list(self._asked.values()), outputs), strict=True))
+        forced = dict(zip(self._requests, self._best_translations(list(self._requests.values()), outputs), strict=True))
         capitalises = self._served.tokenizer.truecaser is not None
         parts = iter(self._terms.chosen(self._parts, self._plain, forced))
         translations = []
@@ -130,7 +130,7 @@ class TextsWithTerms:
             calls.append({"source_ids": padded(sources), "source_length": lengths, **options})
         return calls
 
-    def _found(
+    def _best_translations(
         self, parts: Sequence[EncodedRequest], outputs: Sequence[Mapping[str, np.ndarray]]
     ) -> list[list[Translation]]:
         """Returns the best translation of each part, given the outputs of the calls from `_calls(parts)`."""

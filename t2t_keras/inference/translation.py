@@ -160,12 +160,12 @@ def translations_of_line(
         results = chosen_list(parts, num_best, task.no_answer)
     else:
         if capitalises:
-            parts = _capitalised(request, parts)
+            parts = _capitalise(request, parts)
         results = [_line(request, combination) for combination in combinations(parts, num_best, by_score)]
-    return [_finished(task, request.text, translation) for translation in results]
+    return [_finish(task, request.text, translation) for translation in results]
 
 
-def _capitalised(request: "EncodedRequest", parts: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
+def _capitalise(request: "EncodedRequest", parts: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
     """Capitalises the translations of the parts with which the sentences of a line begin."""
     counts = [count for _, count in request.sentences]  # empty if the line is a single sentence
     firsts = {0, *itertools.accumulate(counts)}
@@ -188,7 +188,7 @@ def _line(request: "EncodedRequest", parts: Sequence[Translation]) -> Translatio
     return dataclasses.replace(joined(parts, between), sentences=sentences)
 
 
-def _finished(task: Task, source: str, translation: Translation) -> Translation:
+def _finish(task: Task, source: str, translation: Translation) -> Translation:
     text = task.finish(source, translation.text) if translation.exists else translation.text
     return translation if text == translation.text else dataclasses.replace(translation, text=text)
 

@@ -114,7 +114,7 @@ class Translator:
         options = self._encoder.excluded, form, tokenizer.continuations
         self._searcher = engine.searcher(model, self.config, *options)
         self._token_log_probs = token_log_probs_function(model)
-        self._explained = explanation_function(model)
+        self._explain = explanation_function(model)
         self._alignment_attention = alignment_function(model)
 
     @property
@@ -156,7 +156,7 @@ class Translator:
         """
         loaded = loading.load_run(model_dir, checkpoint)
         instance = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
-        return cls._of(loaded, config, excluded, instance, glossary)
+        return cls._create(loaded, config, excluded, instance, glossary)
 
     @classmethod
     def load_ensemble(
@@ -181,10 +181,10 @@ class Translator:
                 different case.
             ValueError: there is no member, or the combination is unknown.
         """
-        return cls._of(loading.load_ensemble(members, combination), config, excluded, None, glossary)
+        return cls._create(loading.load_ensemble(members, combination), config, excluded, None, glossary)
 
     @classmethod
-    def _of(
+    def _create(
         cls,
         loaded: loading.Loaded,
         config: DecodeConfig | None,
@@ -215,7 +215,7 @@ class Translator:
             InputError: a line is not a valid source of the task, or a request cannot be satisfied. The message names
                 the line.
         """
-        encoded = list(numbered(list(_several(lines)), self._encoder))
+        encoded = list(numbered(list(_check_lines(lines)), self._encoder))
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
 
     def translate_nbest(
@@ -231,7 +231,9 @@ class Translator:
         """
         if not 1 <= num_best <= self.config.beam_size:
             raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
-        return self._translations(list(numbered(list(_several(lines)), self._encoder)), num_best, on_progress, scored)
+        return self._translations(
+            list(numbered(list(_check_lines(lines)), self._encoder)), num_best, on_progress, scored
+        )
 
     def check(self, request: str | Request) -> None:
         """Checks a line without translating it.
@@ -257,7 +259,7 @@ class Translator:
         """
         if chunk_lines < 1:
             raise ValueError(f"chunk_lines must be positive, got {chunk_lines}")
-        remaining = iter(_several(lines))
+        remaining = iter(_check_lines(lines))
         while chunk := list(itertools.islice(remaining, chunk_lines)):
             yield from self.translate(chunk)
 
@@ -287,7 +289,7 @@ class Translator:
             score = float(normalised_score(total, len(target), *settings))
             return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
 
-        return self._each_pair(self._token_log_probs, finish, sources, targets)
+        return self._map_pairs(self._token_log_probs, finish, sources, targets)
 
     def explain(self, lines: Sequence[str], translations: Sequence[str]) -> list[Explanation]:
         """Explains given translations, one per line: attention, word alignment, and the probabilities of `score`.
@@ -313,7 +315,7 @@ class Translator:
         def finish(source: Ids, target: Ids, details: tuple[np.ndarray, Attentions]) -> Explanation:
             return Explanation.of(*self._pieces(source, target), *details)
 
-        return self._each_pair(self._explained, finish, sources, targets)
+        return self._map_pairs(self._explain, finish, sources, targets)
 
     def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
         """Aligns tokens as `Explanation.alignment` does, without keeping the attention of all layers in memory.
@@ -329,7 +331,7 @@ class Translator:
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
             return token_links(*self._pieces(source, target), weights)
 
-        return self._each_pair(self._alignment_attention, finish, sources, targets)
+        return self._map_pairs(self._alignment_attention, finish, sources, targets)
 
     def align_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[WordAlignment]:
         """Aligns words as `Explanation.word_alignment` does, without keeping the attention of all layers in memory.
@@ -344,9 +346,9 @@ class Translator:
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:
             return WordAlignment.of(*self._pieces(source, target), weights)
 
-        return self._each_pair(self._alignment_attention, finish, sources, targets)
+        return self._map_pairs(self._alignment_attention, finish, sources, targets)
 
-    def _each_pair(
+    def _map_pairs(
         self,
         compute: Callable[[np.ndarray, np.ndarray], Any],
         finish: Callable[[Ids, Ids, Any], _Result],
@@ -447,7 +449,7 @@ class Translator:
         return found_translations(result, sources, self.tokenizer, num_best)
 
 
-def _several(lines: Iterable[str | Request]) -> Iterable[str | Request]:
+def _check_lines(lines: Iterable[str | Request]) -> Iterable[str | Request]:
     """Returns the lines; raises a TypeError for a single string, whose characters would be taken for lines."""
     if isinstance(lines, str):
         raise TypeError("`lines` must be several texts, such as a list of one, not a text itself")

@@ -77,7 +77,7 @@ class AnswerCache:
         if missing:
             subset = {name: array[missing] for name, array in inputs.items()} if len(missing) < len(keys) else inputs
             remainder = run(subset, len(missing) if by_row else rows)
-            future = self._completed(keys, entries, remainder, by_row)
+            future = self._combine(keys, entries, remainder, by_row)
         else:
             future = Future()
             future.set_result(concatenated([outputs for outputs in entries if outputs is not None]))
@@ -129,7 +129,7 @@ class AnswerCache:
                 result.append(entry[0] if entry else None)
         return result
 
-    def _completed(
+    def _combine(
         self, keys: Sequence[_Key], entries: Sequence[Arrays | None], remainder: Future[Arrays], by_row: bool
     ) -> Future[Arrays]:
         """Returns a future of all outputs that completes once the missing ones have arrived from `remainder`.
@@ -229,7 +229,7 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
     look_into = functools.cache(lambda name: look(functions[name]))
 
     def depends_on_inputs_alone(outputs: Collection[str]) -> bool:
-        is_stateless, queue = look(_reached(nodes, outputs))
+        is_stateless, queue = look(_dependencies(nodes, outputs))
         visited: set[str] = set()
         while is_stateless and queue - visited:
             name = (queue - visited).pop()
@@ -255,7 +255,7 @@ def _without_state(names: Iterable[str]) -> set[str]:
     return {op.name for op in operations.op if not op.is_stateful}
 
 
-def _reached(nodes: dict[str, Any], tensors: Collection[str]) -> list[Any]:
+def _dependencies(nodes: dict[str, Any], tensors: Collection[str]) -> list[Any]:
     """Returns the nodes of a graph that the given tensors depend on."""
     queue, dependencies = list(tensors), dict[str, Any]()
     while queue:

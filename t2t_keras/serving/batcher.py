@@ -125,7 +125,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 self._abandoned |= seconds is None
-                raise _stopping()
+                raise _stop_error()
             self._check_room(request, seconds)
             for part in request.parts:
                 self._waiting += part.rows
@@ -135,7 +135,7 @@ class Batcher:
         # because a cycle of future and request would keep the outputs in memory until the garbage collector runs.
         # Parts that wait or run keep the request alive.
         reference = weakref.ref(request)
-        request.future.add_done_callback(lambda future: self._drop(reference()) if _in_vain(future) else None)
+        request.future.add_done_callback(lambda future: self._drop(reference()) if _is_useless(future) else None)
         return request.future
 
     def close(self, timeout: float) -> bool:
@@ -164,7 +164,7 @@ class Batcher:
             parts += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
             self._abandoned |= bool(parts)
         for part in parts:
-            fail(part, _stopping())
+            fail(part, _stop_error())
 
     def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
         """Splits a request into parts of rows with the same cost class."""
@@ -211,7 +211,7 @@ class Batcher:
         # Work of a higher cost class lets this request pass.
         number = max(part.key[1] for part in request.parts)
         costs_before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
-        streams = self._num_streams - (self._reserved if is_large(number) else 0)
+        streams = self._num_streams - (self._num_reserved if is_large(number) else 0)
         wait = self.pace.seconds(costs_before) / streams
         if wait > seconds:
             raise Busy(
@@ -221,7 +221,7 @@ class Batcher:
             )
 
     @property
-    def _reserved(self) -> int:
+    def _num_reserved(self) -> int:
         """The number of streams that are kept free of large rows."""
         return 1 if self._num_streams > 1 else 0
 
@@ -300,7 +300,7 @@ class Batcher:
     def _may_run(self, number: int) -> bool:
         """Returns whether a batch of this cost class may start now. The lock must be held."""
         large = sum(is_large(batch.key[1]) for batch in self._running)
-        return not is_large(number) or large < self._num_streams - self._reserved
+        return not is_large(number) or large < self._num_streams - self._num_reserved
 
     def _urgency(self, key: Key, now: float) -> float:
         """Returns the urgency of the part at the head of a queue. The lock must be held."""
@@ -367,10 +367,10 @@ def _answer(batch: _Batch) -> None:
             succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
 
 
-def _stopping() -> ServingError:
+def _stop_error() -> ServingError:
     return Busy("the server is stopping")
 
 
-def _in_vain(future: Future) -> bool:
+def _is_useless(future: Future) -> bool:
     """Returns whether a finished request was cancelled or has failed, which makes its remaining parts useless."""
     return future.cancelled() or future.exception() is not None

@@ -51,11 +51,11 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
         super().connection_made(cast(asyncio.Transport, self._bytes))
-        self._gone = self.loop.create_future()
-        self.app_state = {**self.app_state, "gone": self._gone}
+        self._disconnection = self.loop.create_future()
+        self.app_state = {**self.app_state, "gone": self._disconnection}
         self._waits_since = self._reads_since = self.loop.time()
         self._has_begun = True  # the first request must arrive in time; only later ones may take the keep-alive time
-        self._taken_before = 0
+        self._num_sent_before = 0
         self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
         if refusal := self._refusal():
             # Refused before it sends a request, because a client that sends nothing would occupy the connection.
@@ -79,7 +79,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._next_look.cancel()
-        self._gone.set_result(None)
+        self._disconnection.set_result(None)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -140,8 +140,8 @@ class BoundedProtocol(H11Protocol):
         """Returns whether the client has read too little since the write buffer was last empty."""
         num_sent = self._bytes.written - num_unsent
         if not num_unsent:
-            self._reads_since, self._taken_before = now, num_sent
-        return now - self._reads_since > seconds_to_send(num_sent - self._taken_before)
+            self._reads_since, self._num_sent_before = now, num_sent
+        return now - self._reads_since > seconds_to_send(num_sent - self._num_sent_before)
 
 
 class _Parser(h11.Connection):
@@ -208,11 +208,11 @@ class LoopErrors:
     """An event loop's exception handler that logs only once that file descriptors for new connections ran out."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._is_reported = False
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if context.get("message") != "socket.accept() out of system resource":
             loop.default_exception_handler(context)
-        elif not self._told:
-            self._told = True
+        elif not self._is_reported:
+            self._is_reported = True
             _LOG.error("no new connections for now: %s; see ulimit -n and --max_connections", context.get("exception"))

@@ -93,11 +93,11 @@ def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandl
     The methods get unparsed messages, because the errors of gRPC's own parsing do not say what is wrong.
     """
     return grpc.method_handlers_generic_handler(
-        service, {name: grpc.unary_unary_rpc_method_handler(_refusing(method)) for name, method in methods.items()}
+        service, {name: grpc.unary_unary_rpc_method_handler(_wrap_errors(method)) for name, method in methods.items()}
     )
 
 
-def _refusing(method: _Method) -> _Method:
+def _wrap_errors(method: _Method) -> _Method:
     """Wraps a method so that each `ServingError` becomes a gRPC error."""
 
     async def answer(message: bytes, context: _Context) -> bytes:
@@ -124,12 +124,12 @@ class _Services:
     def prediction_methods(self) -> dict[str, _Method]:
         """Returns the methods of PredictionService by name."""
         missing = ("Classify", "Regress", "MultiInference")
-        return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._unserved(missing)}
+        return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._refuse_methods(missing)}
 
     def model_methods(self) -> dict[str, _Method]:
         """Returns the methods of ModelService by name; only a server with a configuration file can be reconfigured."""
         if not self._core.options.model_config_file:
-            return {"GetModelStatus": self._status, **self._unserved(["HandleReloadConfigRequest"])}
+            return {"GetModelStatus": self._status, **self._refuse_methods(["HandleReloadConfigRequest"])}
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
 
     async def _predict(self, message: bytes, context: _Context) -> bytes:
@@ -143,23 +143,23 @@ class _Services:
             size = memory_of(outputs)
             if size > LARGE_BYTES:
                 self._bound(context, size)
-            return await off_loop.run(size, _response, prediction.spec, outputs, prediction.wanted)
+            return await off_loop.run(size, _response, prediction.spec, outputs, prediction.output_names)
 
     def _bound(self, context: _Context, size: int) -> None:
         """Counts a large response until it is sent; the time limit is that of REST (`seconds_to_send`)."""
-        context.add_done_callback(_ended(self._core.unsent.add(size)))
+        context.add_done_callback(_callback(self._core.unsent.add(size)))
         task = asyncio.current_task()
         if task:
             # gRPC sends the response in the task of the call.
             ending = asyncio.get_running_loop().call_later(seconds_to_send(size), task.cancel)
-            context.add_done_callback(_ended(ending.cancel))
+            context.add_done_callback(_callback(ending.cancel))
 
     async def _metadata(self, message: bytes, context: _Context) -> bytes:
-        request = self._parsed(get_model_metadata_pb2.GetModelMetadataRequest, message)
+        request = self._parse(get_model_metadata_pb2.GetModelMetadataRequest, message)
         with self._core.refusals.counted("grpc", context.peer()):
-            return self._described(request)
+            return self._description(request)
 
-    def _described(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> bytes:
+    def _description(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> bytes:
         """Returns the response with the signatures of a model."""
         name, version = _target(request)
         if not request.metadata_field:
@@ -174,12 +174,12 @@ class _Services:
             return response.SerializeToString()
 
     async def _status(self, message: bytes, context: _Context) -> bytes:
-        request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
+        request = self._parse(get_model_status_pb2.GetModelStatusRequest, message)
         with self._core.refusals.counted("grpc", context.peer()):
             return self._core.status(*_target(request)).SerializeToString()
 
     async def _reload(self, message: bytes, context: _Context) -> bytes:
-        request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
+        request = self._parse(model_management_pb2.ReloadConfigRequest, message)
         if self._configuring and not self._configuring.done():
             raise Busy("another configuration is being applied; try again later")
         # Shielded, because the configuration must be applied even if the client disconnects while models are loaded.
@@ -194,7 +194,7 @@ class _Services:
             raise invalid(str(error)) from error
         self._core.models.configure(settings)
 
-    def _unserved(self, names: Iterable[str]) -> dict[str, _Method]:
+    def _refuse_methods(self, names: Iterable[str]) -> dict[str, _Method]:
         """Returns methods, by name, that answer UNIMPLEMENTED to any message."""
 
         def method(name: str) -> _Method:
@@ -206,17 +206,17 @@ class _Services:
 
         return {name: method(name) for name in names}
 
-    def _parsed(self, message_type: Any, message: bytes) -> Any:
+    def _parse(self, message_type: Any, message: bytes) -> Any:
         """Parses a message other than a prediction request; a message that cannot be parsed is counted."""
         try:
-            return _parsed(message_type, message)
+            return _parse(message_type, message)
         except ServingError:
             with self._core.metrics.request("grpc", message_type.DESCRIPTOR.name):
                 raise
 
-    def _begin(self, call: Call, message: bytes, client_seconds: float | None) -> "_Begun":
+    def _begin(self, call: Call, message: bytes, client_seconds: float | None) -> "_Prediction":
         """Parses a prediction request and queues its call."""
-        request = _parsed(predict_pb2.PredictRequest, message)
+        request = _parse(predict_pb2.PredictRequest, message)
         name, version = _target(request)
         if self._core.models.get(name):
             call.model = name
@@ -229,7 +229,7 @@ class _Services:
             future = self._core.submit(lent, signature, inputs, client_seconds)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
             spec.version.value = lent.model.version
-            return _Begun(future, spec, list(request.output_filter))
+            return _Prediction(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
         dtype = signature.inputs[name].dtype
@@ -253,21 +253,21 @@ class _Services:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Begun:
+class _Prediction:
     """A queued call.
 
     Attributes:
         future: future of the outputs.
         spec: `ModelSpec` of the response.
-        wanted: names of the requested outputs; empty for all.
+        output_names: names of the requested outputs; empty for all.
     """
 
     future: Future[Arrays]
     spec: model_pb2.ModelSpec
-    wanted: list[str]
+    output_names: list[str]
 
 
-def _parsed(message_type: Any, message: bytes) -> Any:
+def _parse(message_type: Any, message: bytes) -> Any:
     """Parses a message; raises a `ServingError` if it is not of this type."""
     try:
         return message_type.FromString(message)
@@ -317,5 +317,5 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     return proto
 
 
-def _ended(function: Callable[[], None]) -> Callable[[_Context], None]:
+def _callback(function: Callable[[], None]) -> Callable[[_Context], None]:
     return lambda context: function()

@@ -117,7 +117,7 @@ class Metrics:
             registry=registry,
         )
         # Cached, because looking up labels takes several times as long as updating a metric.
-        self._labelled = functools.cache(lambda metric, *labels: metric.labels(*labels))
+        self._child = functools.cache(lambda metric, *labels: metric.labels(*labels))
         self._version = Gauge(
             "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
         )
@@ -189,11 +189,11 @@ class Metrics:
             raise
         finally:
             seconds = time.monotonic() - call.start
-            self._labelled(self._requests, interface, call.signature, outcome).inc()
+            self._child(self._requests, interface, call.signature, outcome).inc()
             self._their_requests.inc(call.model, outcome)
             if outcome == "OK":
-                self._labelled(self._latency, call.signature).observe(seconds)
-                self._labelled(self._their_latency, call.model, method, interface.upper()).observe(1e6 * seconds)
+                self._child(self._latency, call.signature).observe(seconds)
+                self._child(self._their_latency, call.model, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
         """Returns all metrics in the Prometheus text format."""

@@ -72,9 +72,9 @@ class Model:
         config = _config(path)
         # Outputs of an export that samples are not cached, although sampling is deterministic given the text.
         repeatable_names = set() if _section(config, "decode").get("sampling") else repeatable(graph)
-        self.about = _about(config)
+        self.about = _description(config)
         _check_files(path, config)
-        functions = _substituted(path, substitutes)
+        functions = _substitute(path, substitutes)
         if (path / CONFIG_FILE).is_file():
             # Graph rewriting is the slowest step of loading and does not speed up exports of this project. Other
             # SavedModels may benefit from it.
@@ -189,7 +189,7 @@ def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
     raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
 
 
-def _substituted(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:
+def _substitute(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:
     try:
         return substitutes(path)
     except InputError as error:
@@ -237,7 +237,7 @@ def _config(path: pathlib.Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _about(config: dict[str, Any]) -> dict[str, str]:
+def _description(config: dict[str, Any]) -> dict[str, str]:
     """Returns the languages and the task, if the configuration has them."""
     values = _section(config, "data")
     description = {name: values.get(name) for name in ("source_language", "target_language", "task")}

@@ -143,16 +143,18 @@ class Signature:
         unknown, missing = set(names) - set(self.inputs), set(self.inputs) - set(names)
         if unknown or missing:
             raise invalid(
-                f"the inputs of {self.name!r} are {_listed(self.inputs)}"
-                + (f"; unknown: {_listed(unknown)}" if unknown else "")
-                + (f"; missing: {_listed(missing)}" if missing else "")
+                f"the inputs of {self.name!r} are {_quote_names(self.inputs)}"
+                + (f"; unknown: {_quote_names(unknown)}" if unknown else "")
+                + (f"; missing: {_quote_names(missing)}" if missing else "")
             )
 
     def check_outputs(self, names: Sequence[str]) -> None:
         """Raises a `ServingError` if `names`, the requested outputs, contains an unknown or a duplicate name."""
         unknown = set(names) - set(self.outputs)
         if unknown:
-            raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
+            raise invalid(
+                f"the outputs of {self.name!r} are {_quote_names(self.outputs)}; unknown: {_quote_names(unknown)}"
+            )
         if len(set(names)) < len(names):
             raise invalid(f"an output is asked for twice: {', '.join(map(repr, names))}")
 
@@ -185,11 +187,11 @@ def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:
     if array.dtype != dtype:
         actual = "string" if array.dtype == object else array.dtype
         raise invalid(f"input {name!r} must be of type {spec.dtype.name}, got {actual}")
-    if not _is_of(array.shape, spec.shape):
+    if not _is_compatible(array.shape, spec.shape):
         raise invalid(f"input {name!r} must have the shape {_shape(spec.shape)}, got {_shape(array.shape)}")
 
 
-def _is_of(sizes: Collection[int], shape: tf.TensorShape) -> bool:
+def _is_compatible(sizes: Collection[int], shape: tf.TensorShape) -> bool:
     """A faster version of `shape.is_compatible_with(sizes)`, which takes a tenth of the time of a small request."""
     if shape.rank is None:
         return True
@@ -209,5 +211,5 @@ def _shape(shape: Iterable[int | None]) -> str:
     return "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))

@@ -70,10 +70,10 @@ def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
     counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = sorted({label for pair in counts for label in pair})
     rows = [["", *labels], *([label, *(f"{counts[label, other]:,}" for other in labels)] for label in labels)]
-    return _in_columns(rows)
+    return _format_columns(rows)
 
 
-def _in_columns(rows: Iterable[Sequence[str]]) -> str:
+def _format_columns(rows: Iterable[Sequence[str]]) -> str:
     """Formats a table as text, with the first column aligned left and the others right."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -125,7 +125,7 @@ class TaggingTask(Task):
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
-        outputs, expected = (_segmented(lines) for lines in (hypotheses, references))
+        outputs, expected = (_split_labels(lines) for lines in (hypotheses, references))
         for number, (labels, reference) in enumerate(zip(outputs, expected, strict=True), start=1):
             if len(labels) != len(reference):
                 raise InputError(f"sentence {number}: {len(labels)} labels, {len(reference)} words in the references")
@@ -144,7 +144,7 @@ class TaggingTask(Task):
         _seqeval()
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        outputs, expected = (_segmented(lines) for lines in (hypotheses, references))
+        outputs, expected = (_split_labels(lines) for lines in (hypotheses, references))
         metrics = _seqeval()
         if not _are_spans(expected) or not (metrics.sequence_labeling.get_entities(outputs + expected)):
             return ""
@@ -186,7 +186,7 @@ def _is_conll(lines: Sequence[str]) -> bool:
     return not all(map(str.strip, lines)) and width > 1 and 2 * count > len(rows)
 
 
-def _segmented(lines: Iterable[str]) -> list[list[str]]:
+def _split_labels(lines: Iterable[str]) -> list[list[str]]:
     """Splits lines into labels, and renames the prefixes "U-" and "L-" to seqeval's "S-" and "E-"."""
     return [[re.sub("^U-", "S-", re.sub("^L-", "E-", label)) for label in line.split()] for line in lines]
 

@@ -76,7 +76,7 @@ def find_sentences(text: str, language: str) -> list[Sentence]:
     text = UNPRINTABLE.sub("", text).strip()
     if not CANDIDATE.search(text):
         return [Sentence("", text)] if text else []
-    for pattern, replacement in _compiled(language):
+    for pattern, replacement in _compile(language):
         text = pattern.sub(replacement, text)
     sentences = ((piece, piece.lstrip()) for piece in text.split(BOUNDARY))
     return [Sentence(piece.removesuffix(sentence), sentence) for piece, sentence in sentences if sentence]
@@ -168,5 +168,5 @@ def _small_letters() -> str:
 
 
 @functools.cache
-def _compiled(language: str) -> list[tuple[re.Pattern[str], str]]:
+def _compile(language: str) -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(pattern), replacement) for pattern, replacement in rules(language)]

@@ -57,14 +57,14 @@ class Subwords:
         """Returns the token ids of a text, or a list of token ids for each of several texts."""
         if not isinstance(text, str):
             return [self.encode(each) for each in text]
-        return [token for part in parts_of(text) for token in self._cut(self._escaped(part))]
+        return [token for part in parts_of(text) for token in self._cut(self._escape(part))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of token ids; special ids are ignored."""
         text = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
-        return joined_parts([_unescaped(part) for part in text.split("_") if part])
+        return joined_parts([_unescape(part) for part in text.split("_") if part])
 
-    def _escaped(self, part: str) -> str:
+    def _escape(self, part: str) -> str:
         part = part.replace("\\", "\\\\").replace("_", "\\u")
         characters = (c if c in self.alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
         return "".join(characters) + "_"
@@ -104,7 +104,7 @@ def _is_alphanumeric(character: str) -> bool:
     return bool(character) and unicodedata.category(character)[0] in "LN"
 
 
-def _unescaped(part: str) -> str:
+def _unescape(part: str) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[1] is None:
             return "_" if match[0] == "\\u" else "\\"

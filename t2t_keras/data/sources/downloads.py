@@ -30,7 +30,7 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with _answer(url) as answer, replacing(path, "wb") as file:
-                file.writelines(_received(answer))
+                file.writelines(_read_parts(answer))
         except http.client.HTTPException as error:
             raise InputError(
                 f"{url}: cannot be downloaded ({error}); where there is no internet, put the file at {path}"
@@ -54,7 +54,7 @@ def _answer(url: str) -> http.client.HTTPResponse:
         raise http.client.HTTPException(str(error)) from error
 
 
-def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+def _read_parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
     """Yields the parts of a response; raises an HTTPException if the connection breaks."""
     content_length, num_bytes = answer.headers.get("Content-Length"), 0
     while True:

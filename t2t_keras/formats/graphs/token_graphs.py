@@ -56,7 +56,7 @@ class TokenGraphs:
         network: Any = make_model(config)
         assign_weights(network, dict(model.weights))
         functions = _encoder(network), _step(network)
-        values = [_values_read(function, network) for function in functions]
+        values = [_weights_of(function, network) for function in functions]
         sizes = [sum(array.nbytes for _, array in arrays) for arrays in values]
         size, subject = (sum(sizes), "both graphs") if in_one_file else (max(sizes), "a graph")
         if size >= _MOST_BYTES:
@@ -64,7 +64,7 @@ class TokenGraphs:
         self.encode, self.step = map(_with_constants, functions, values)
 
 
-def _values_read(function: Function, network: Any) -> _Values:
+def _weights_of(function: Function, network: Any) -> _Values:
     """Returns the weights that a function reads, with their values."""
     read = {id(variable) for variable in function.get_concrete_function().variables}
     return [(variable, variable.numpy()) for variable in network.variables if id(variable.value) in read]

@@ -33,10 +33,10 @@ async def read_body(request: Request, limit: int) -> bytes:
         return body
     if encoding.lower() != "gzip":
         raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding.lower()!r}")
-    return await off_loop.run(limit, _inflated, body, limit)
+    return await off_loop.run(limit, _inflate, body, limit)
 
 
-def _inflated(body: bytes, limit: int) -> bytes:
+def _inflate(body: bytes, limit: int) -> bytes:
     """Decompresses gzip data, but no more than the limit, because a few bytes can expand to a great many."""
     inflater = zlib.decompressobj(wbits=31)
     try:

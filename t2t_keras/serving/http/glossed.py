@@ -62,7 +62,7 @@ class Glossaries:
     def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._made: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
+        self._readers: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
 
     def of(self, model: Model) -> ReadTexts:
         """Returns the function for a version, and creates it from the version's files at the first call.
@@ -72,11 +72,11 @@ class Glossaries:
             ServingError: the files were deleted or replaced since the version was loaded.
         """
         with self._lock:
-            if model not in self._made:
+            if model not in self._readers:
                 if not model.is_as_loaded:
                     raise ServingError(Code.UNAVAILABLE, f"the files of version {model.version} are gone, or others")
-                self._made[model] = self._reader(model.path)
-            return self._made[model]
+                self._readers[model] = self._reader(model.path)
+            return self._readers[model]
 
 
 class GlossedCall:
@@ -115,7 +115,7 @@ class GlossedCall:
             self._texts = glossaries.of(lent.model)(texts, pairs, options.limits.max_sentences)
         except InputError as error:
             raise invalid(str(error)) from error
-        self._futures = self._asked(_PLAIN, self._texts.first)
+        self._futures = self._queue_calls(_PLAIN, self._texts.first)
         # The model must stay loaded for the second round of calls.
         lent.versions.keep(lent.model)
 
@@ -127,14 +127,14 @@ class GlossedCall:
         """
         try:
             calls = await asyncio.to_thread(self._texts.again, await self._answers())
-            self._futures = self._asked(_CONSTRAINED, calls)
+            self._futures = self._queue_calls(_CONSTRAINED, calls)
             return await asyncio.to_thread(self._texts.answer, await self._answers())
         finally:
             for future in self._futures:
                 future.cancel()
             self._lent.versions.release(self._lent.model)
 
-    def _asked(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
+    def _queue_calls(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
         """Queues calls of a signature, either all or none."""
         seconds = self._end - time.monotonic()
         return self._core.submit_all(self._lent, self._lent.model.signature(name), calls, seconds)

@@ -106,7 +106,7 @@ def rest_app(
         Route("/server.json", service.description, methods=["GET"]),
     ]
     if _PAGE.is_dir():
-        routes.append(Mount("/", _compressed(_Page(directory=_PAGE, html=True))))
+        routes.append(Mount("/", _compress(_Page(directory=_PAGE, html=True))))
     options = core.options
     return Starlette(
         routes=routes,
@@ -163,7 +163,7 @@ class _Rest:
             return _error(413, str(error), {"Connection": "close"})
         except Exception as error:
             # Not assigned to a variable: the traceback refers to this frame, so the cycle would keep objects alive.
-            return _told(request, serving_error(error))
+            return _error_response(request, serving_error(error))
 
     async def refused(self, request: Request, error: HTTPException) -> Response:
         """Answers 404 and 405 in the common error format."""
@@ -181,7 +181,7 @@ class _Rest:
         return Response("ok\n", media_type="text/plain")
 
     async def metrics(self, request: Request) -> ASGIApp:
-        return _compressed(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
+        return _compress(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
     async def openapi(self, request: Request) -> ASGIApp:
         return _json(json.dumps(openapi.described(self._core.models.names)).encode("utf-8"))
@@ -231,14 +231,14 @@ class _Rest:
                 answer, by_row = await asyncio.to_thread(self._begin, call, target, body)
             else:
                 answer, by_row = await off_loop.run(len(body), self._begin, call, target, body)
-            outputs = await _unless_gone(request, answer())
+            outputs = await _wait_for_outputs(request, answer())
             pieces = json_tensors.write_outputs(outputs, by_row)
             size = memory_of(outputs)
             if size <= LARGE_BYTES:
                 return _json(b"".join(pieces))
             large = _Streamed(pieces, "application/json")
             large.ends.callback(self._core.unsent.add(size))
-            return _compressed(large)
+            return _compress(large)
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
         """Streams the output for a text as server-sent events; errors before the first event have an HTTP status."""
@@ -250,7 +250,7 @@ class _Rest:
             call.is_read()
             growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
             ends.callback(growing.close)
-            first = await _unless_gone(request, growing.turn())
+            first = await _wait_for_outputs(request, growing.turn())
             callbacks = ends.pop_all()
             events = _events(growing, first, by_row, callbacks)
             response = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
@@ -374,7 +374,7 @@ class _Page(StaticFiles):
         return response
 
 
-async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
+async def _wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call, and cancels the call if the client disconnects first."""
     task, disconnection = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
     waits = True
@@ -397,7 +397,7 @@ async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs])
         disconnection.remove_done_callback(give_up)
 
 
-def _compressed(answer: ASGIApp) -> ASGIApp:
+def _compress(answer: ASGIApp) -> ASGIApp:
     """Wraps an application so that it compresses its responses for clients that accept gzip."""
     return GZipMiddleware(answer, _COMPRESSED_BYTES, _COMPRESSION)
 
@@ -405,14 +405,14 @@ def _compressed(answer: ASGIApp) -> ASGIApp:
 def _json(content: bytes, status: int = 200) -> ASGIApp:
     answer = Response(content, status, media_type="application/json")
     # Most responses are small, and the middleware takes as long to find that out as parsing the request takes.
-    return answer if len(content) < _COMPRESSED_BYTES else _compressed(answer)
+    return answer if len(content) < _COMPRESSED_BYTES else _compress(answer)
 
 
 def _json_message(content: dict, status: int = 200) -> ASGIApp:
     return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
 
 
-def _told(request: Request, error: ServingError) -> Response:
+def _error_response(request: Request, error: ServingError) -> Response:
     if error.code is Code.INTERNAL:
         _LOG.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=error.__cause__)
     headers = {"Retry-After": str(error.retry_seconds)} if isinstance(error, Busy) else None

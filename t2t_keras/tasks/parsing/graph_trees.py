@@ -23,7 +23,7 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     """
     words = tf.strings.split(sources, " ")  # --> [batch, ragged]
     words = tf.ragged.boolean_mask(words, words != "")
-    words = tf.ragged.map_flat_values(_escaped, words)
+    words = tf.ragged.map_flat_values(_escape, words)
     num_words = tf.cast(words.row_lengths(), tf.int32)[:, tf.newaxis]
     words = words.to_tensor("", shape=[None, None])
     tokens = tf.strings.split(outputs, " ").to_tensor("")  # --> [batch, places]
@@ -49,7 +49,7 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 
     opens = tf.strings.regex_full_match(tokens, OPENING)
     closes = tf.strings.regex_full_match(tokens, r"(?s)\).*")
-    opens, closes, depth_before, depth = _balanced(opens, closes)
+    opens, closes, depth_before, depth = _balance(opens, closes)
     opens &= _holds_a_word(depth, is_word, depth, reverse=True)
     closes &= _holds_a_word(depth, is_word, depth_before, reverse=False)
     pieces = tf.where(opens, tf.strings.join([" ", tokens]), "")
@@ -134,11 +134,11 @@ def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
     return tf.strings.strip(tf.strings.reduce_join(result, axis=1, separator=" "))
 
 
-def _escaped(words: tf.Tensor) -> tf.Tensor:
+def _escape(words: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(tf.strings.regex_replace(words, r"\(", "-LRB-"), r"\)", "-RRB-")
 
 
-def _balanced(opens: tf.Tensor, closes: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _balance(opens: tf.Tensor, closes: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Drops closing brackets where no bracket is open.
 
     Args:

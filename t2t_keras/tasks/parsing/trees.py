@@ -44,7 +44,7 @@ class Tree:
 
     def words(self) -> list[str]:
         """Returns the words as text spells them: "(" for "-LRB-"."""
-        return [_unescaped(leaf.word or "") for leaf in self.leaves()]
+        return [_unescape(leaf.word or "") for leaf in self.leaves()]
 
     def __str__(self) -> str:
         """Returns the tree in brackets, on one line."""
@@ -69,7 +69,7 @@ def leaf(part_of_speech: str, word: str) -> Tree:
     return Tree(part_of_speech, word=word)
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     """Unescapes round brackets anywhere in a word of a treebank, and other brackets if they are the whole word."""
     for escaped, bracket in ROUND.items():
         word = word.replace(escaped, bracket)
@@ -211,16 +211,16 @@ def simplified(tree: Tree) -> Tree:
     "NP-SBJ=2" becomes "NP". Words are spelled as in repaired text, with "_" instead of blanks such as a no-break space.
     """
     children = tree.children if tree.label in _TOPS and tree.word is None else (tree,)
-    return transformed(Tree(TOP, children), _plain_word, _plain) or Tree(TOP)
+    return transformed(Tree(TOP, children), _simplify_word, _simplify_constituent) or Tree(TOP)
 
 
-def _plain_word(tree: Tree) -> Tree | None:
+def _simplify_word(tree: Tree) -> Tree | None:
     if tree.label == TRACE:
         return None
-    return leaf(tree.label, "_".join(repair(_unescaped(tree.word or "")).split()) or "_")
+    return leaf(tree.label, "_".join(repair(_unescape(tree.word or "")).split()) or "_")
 
 
-def _plain(tree: Tree) -> Tree | None:
+def _simplify_constituent(tree: Tree) -> Tree | None:
     if not tree.children:
         return None
     # A "-" at the beginning of a label belongs to it.

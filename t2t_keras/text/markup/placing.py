@@ -56,7 +56,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
     """Returns the translation of a sentence with all its markup; tags are always nested as in the source."""
     target_units = _units(segment, translation)
     num_sources = len(units(segment.text))
-    pieces = list(_written(segment.marks, target_units, (0, len(target_units)), (0, num_sources)))
+    pieces = list(_pieces(segment.marks, target_units, (0, len(target_units)), (0, num_sources)))
     text, last, pending = "", None, ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -66,7 +66,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
         blank = (getattr(piece, "blank", "") or " ") if last is not None and _has_blank(last, piece) else ""
         start_tag = re.search("<(?!/)", pending)
         ends = start_tag.start() if start_tag else len(pending)
-        text += pending[:ends] + blank + pending[ends:] + _spelled(piece, segment)
+        text += pending[:ends] + blank + pending[ends:] + _spell(piece, segment)
         last, pending = piece, ""
     return segment.before + text + pending + segment.after
 
@@ -77,20 +77,20 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
     sources, targets = units(segment.text), units(text)
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
     for target_start, target_end, source_start, source_end in translation.links:
-        for number, target_overlap in _shared(targets, target_start, target_end):
-            for source, source_overlap in _shared(sources, source_start, source_end):
+        for number, target_overlap in _overlaps(targets, target_start, target_end):
+            for source, source_overlap in _overlaps(sources, source_start, source_end):
                 weights[number][source] += target_overlap * source_overlap
     placeholder_spans = [match.span() for match in PLACEHOLDER.finditer(text)]
     target_units = []
     for (start, end), source_weights in zip(targets, weights, strict=True):
-        if not any(True for _ in _shared(placeholder_spans, start, start + 1)):
+        if not any(True for _ in _overlaps(placeholder_spans, start, start + 1)):
             source, _ = max(source_weights.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))
             previous = text[:start][-1:]
             target_units.append(_Unit(text[start:end], source, previous if previous.isspace() else ""))
     return target_units
 
 
-def _shared(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _overlaps(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields the index of each place that overlaps a range, and the number of common characters.
 
     Uses binary search, because a text may have thousands of places and of ranges.
@@ -107,7 +107,7 @@ def _shared(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator
         yield number, min(end, last) - max(start, first)
 
 
-def _written(
+def _pieces(
     marks: Sequence[Mark], target_units: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
 ) -> Iterator[str | _Unit | Mark]:
     """Yields the tags (as strings), the units, and the marks without text of a range, in order.
@@ -131,7 +131,7 @@ def _written(
         if element := elements.get(place):
             yield element.mark.opening
             inner = (element.start, element.end), (element.mark.start, element.mark.end)
-            yield from _written(element.mark.children, target_units, *inner)
+            yield from _pieces(element.mark.children, target_units, *inner)
             yield element.mark.closing
             place = element.end
         elif place < target[1]:
@@ -144,7 +144,7 @@ def _written(
 def _places(
     marks: Sequence[Mark], target_units: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
 ) -> list[_Place]:
-    """Returns the places of marks, in the order of the marks; arguments as in `_written`.
+    """Returns the places of marks, in the order of the marks; arguments as in `_pieces`.
 
     Elements get disjoint ranges, and those with the most words in the source are placed first.
     """
@@ -235,7 +235,7 @@ def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
     return not (right.blank_before is False and left.blank_after is False)
 
 
-def _spelled(piece: _Unit | Mark, segment: Segment) -> str:
+def _spell(piece: _Unit | Mark, segment: Segment) -> str:
     if isinstance(piece, Mark):
         return piece.raw
     if not segment.is_escaped:

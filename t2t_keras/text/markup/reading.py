@@ -111,7 +111,7 @@ class _HtmlReader(HTMLParser):
 
 def html_parts(document: str) -> list[Part]:
     """Returns the parts of an HTML document or fragment."""
-    return _with_kept(_merged(_HtmlReader(document).begun, document))
+    return _merge_unchanged(_add_text(_HtmlReader(document).begun, document))
 
 
 def xml_parts(document: str, name: str) -> list[Part]:
@@ -167,20 +167,20 @@ def xml_parts(document: str, name: str) -> list[Part]:
     except xml.parsers.expat.ExpatError as error:
         reason = xml.parsers.expat.ErrorString(error.code)
         raise InputError(f"{name}, line {error.lineno}: not well-formed XML: {reason}") from None
-    return _with_kept(_with_levels(_merged(places, content)))
+    return _merge_unchanged(_mark_inline(_add_text(places, content)))
 
 
-def _merged(places: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
+def _add_text(places: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
     """Returns parts with their `raw` text, from the positions (of characters or bytes) at which they begin."""
     if document and (not places or places[0][0]):  # the document begins with text that no part covers
         places = [(0, Part("whole", "", is_inline=False)), *places]
     offsets = [place for place, _ in places]
     pieces = [document[a:b] for a, b in itertools.pairwise([*offsets, len(document)])]
     raws = [piece if isinstance(piece, str) else piece.decode() for piece in pieces]
-    return _joined([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(places, raws, strict=True)])
+    return _join_adjacent([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(places, raws, strict=True)])
 
 
-def _joined(parts: Sequence[Part]) -> list[Part]:
+def _join_adjacent(parts: Sequence[Part]) -> list[Part]:
     """Joins adjacent parts of text, and the start and end of an empty-element tag."""
     result: list[Part] = []
     for part in parts:
@@ -194,7 +194,7 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
     return result
 
 
-def _with_levels(parts: Sequence[Part]) -> list[Part]:
+def _mark_inline(parts: Sequence[Part]) -> list[Part]:
     """Makes the elements of an XML document inline whose parents contain text or are inline, and no others."""
     parents: list[int] = [-1]
     has_text: set[int] = set()
@@ -218,7 +218,7 @@ def _with_levels(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def _with_kept(parts: Sequence[Part]) -> list[Part]:
+def _merge_unchanged(parts: Sequence[Part]) -> list[Part]:
     """Merges each element that stays unchanged into one part.
 
     As in browsers, an element of `_KEPT` without an end tag extends to the end of the document. For other elements
