@@ -59,7 +59,7 @@ def main(argv: list[str]) -> None:
     """Writes the two outputs that the flags name."""
     for output in (_OUTPUT_SOURCE, _OUTPUT_TARGET):
         program.refuse_replacing(output.value, _SOURCE.value, _TARGET.value, flag=output.name)
-    overrides = setting_flags.given(split_flags.SETTINGS)
+    overrides = setting_flags.values(split_flags.SETTINGS)
     config = decoding_flags.decode_config(**overrides)
     with tqdm.tqdm(unit=" pairs", disable=not sys.stderr.isatty()) as bar:
 

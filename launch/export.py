@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
     paths = _select_checkpoints(run)
     if paths and not _AVERAGE_LAST.value:
         flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
-    translator = decoding_flags.load_translator(**setting_flags.given(split_flags.SETTINGS))
+    translator = decoding_flags.load_translator(**setting_flags.values(split_flags.SETTINGS))
     from t2t_keras.export.writing import export_translator
     from t2t_keras.models.weights import assign_weights
 

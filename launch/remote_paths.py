@@ -177,7 +177,7 @@ def _fetch(mirror: Mirror, select: Callable[[list[str]], Collection[str]]) -> No
         mirror.fetch(lambda names: _select_files(names, select))
 
 
-def to_go_on(names: list[str]) -> list[str]:
+def resumption_files(names: list[str]) -> list[str]:
     """The files of a run that is trained: of checkpoints' arrays those of the newest step alone."""
     return _select_files(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
 

@@ -123,7 +123,7 @@ def _load_translator() -> "Translator":
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     name = _GLOSSARY.value
     glossary = Glossary.parsed(read_lines(name), name) if name else None
-    translator = decoding_flags.load_translator(glossary, **setting_flags.given(split_flags.SETTINGS))
+    translator = decoding_flags.load_translator(glossary, **setting_flags.values(split_flags.SETTINGS))
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     if _ALIGNMENTS.value:

@@ -111,7 +111,7 @@ def distil(
     """
     _check_files(job)
     with locked(job.folder, verb="distil", participle="distilled", flag="--output_target"):
-        progress = _Progress.begun(job)
+        progress = _Progress.start(job)
         if progress.lines == progress.pairs:
             _publish(job, progress)
             report(f"{job.output_target}: already distilled")
@@ -168,7 +168,7 @@ class _Progress:
     sizes: Sequence[int] = (0, 0)
 
     @classmethod
-    def begun(cls, job: Distillation) -> "_Progress":
+    def start(cls, job: Distillation) -> "_Progress":
         """Reads the record of an earlier run, or writes that of a new one; an InputError if the settings differ."""
         teachers = {f"teacher_{number}": path for number, path in enumerate(job.teachers, 1)}
         files = {"source": job.source, "target": job.target, **teachers}

@@ -47,10 +47,10 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
 
 def decode_config(**overrides: Any) -> DecodeConfig:
     """Like `model_flags.decode_config`, with all decoding settings of the flags, and `overrides`."""
-    return model_flags.decode_config({**setting_flags.given(_SETTINGS), **overrides})
+    return model_flags.decode_config({**setting_flags.values(_SETTINGS), **overrides})
 
 
 def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
     """Like `model_flags.load_translator`, with all decoding settings of the flags, and `overrides`."""
-    settings = {**setting_flags.given(_SETTINGS), **overrides}
+    settings = {**setting_flags.values(_SETTINGS), **overrides}
     return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

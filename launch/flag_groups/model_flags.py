@@ -35,7 +35,7 @@ flags.adopt_module_key_flags(extensions)
 
 def decode_config(settings: Mapping[str, Any] | None = None) -> DecodeConfig:
     """The decoding settings of the run, as far as neither the flags nor `settings`, by name, override them."""
-    overrides = {**setting_flags.given(_SETTINGS), **(settings or {})}
+    overrides = {**setting_flags.values(_SETTINGS), **(settings or {})}
     return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **overrides)
 
 

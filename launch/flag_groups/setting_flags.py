@@ -46,6 +46,6 @@ def descriptions(settings: type) -> dict[str, str]:
     return {field.name: texts.get(field.name, field.name) for field in dataclasses.fields(settings)}
 
 
-def given(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
+def values(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
     """The values of the given flags, by name."""
     return {holder.name: holder.value for holder in holders if holder.value is not None}

@@ -60,7 +60,7 @@ def choice(kind: tf.Tensor, layer: tf.Tensor, sizes: AttentionSizes) -> Choice:
         return Choice(tf.identity(kinds), tf.identity(layer))
 
 
-def chosen(attention: Attentions, selection: Choice) -> tf.Tensor:
+def select_attention(attention: Attentions, selection: Choice) -> tf.Tensor:
     """Selects the kind and the layer of each line: float32 [lines, heads, length, length], padded with zeros."""
     length = tf.maximum(tf.shape(attention.encoder)[-1], tf.shape(attention.decoder)[-1])
     heads = AttentionSizes.of(attention).heads

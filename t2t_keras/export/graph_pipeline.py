@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, queries_and_keys
+from t2t_keras.export.graph_attention import AttentionSizes, Choice, queries_and_keys, select_attention
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
@@ -45,7 +45,7 @@ class Sentences(NamedTuple):
     ids: tf.Tensor
     lengths: tf.Tensor
 
-    def chosen(self, rows: tf.Tensor) -> "Sentences":
+    def select(self, rows: tf.Tensor) -> "Sentences":
         """Returns the sentences with indices `rows`, int32 [chosen], padded only to the longest of them."""
         ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
         return Sentences(ids[:, : longest(lengths)], lengths)
@@ -279,8 +279,8 @@ class Pipeline:
         begins[[*range(UNK_ID + 1), *self._within_words]] = False
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            target = beginnings.chosen(rows)
-            hidden = self._hidden(sources.chosen(rows).ids, target.ids)
+            target = beginnings.select(rows)
+            hidden = self._hidden(sources.select(rows).ids, target.ids)
             places = tf.stack([tf.range(tf.size(rows)), target.lengths - 1], axis=1)
             last = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)
             logits = tf.cast(self._model.logits(last), tf.float32)
@@ -327,8 +327,8 @@ class Pipeline:
         """Returns the log-probability of each target, end symbol included: float32 [sentences]."""
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            target = targets.chosen(rows).ids
-            log_probs = hidden_log_probs(self._model, self._hidden(sources.chosen(rows).ids, target), target)
+            target = targets.select(rows).ids
+            log_probs = hidden_log_probs(self._model, self._hidden(sources.select(rows).ids, target), target)
             return [tf.cast(tf.reduce_sum(tf.cast(log_probs, tf.float64), axis=1), tf.float32)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
@@ -343,7 +343,7 @@ class Pipeline:
         sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            inputs = {"source": sources.chosen(rows).ids, "target": targets.chosen(rows).ids}
+            inputs = {"source": sources.select(rows).ids, "target": targets.select(rows).ids}
             return [widened(attention_views(self._model).alignment_attention(inputs), sizes)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
@@ -375,7 +375,9 @@ class Pipeline:
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
             row_selection = Choice(*(tf.gather(values, rows) for values in selection))
-            weights = chosen(self._all_attention(sources.chosen(rows).ids, targets.chosen(rows).ids), row_selection)
+            weights = select_attention(
+                self._all_attention(sources.select(rows).ids, targets.select(rows).ids), row_selection
+            )
             return [widened(weights, [length, length])]
 
         results = [tf.TensorSpec([None, heads, None, None], tf.float32)]
@@ -463,7 +465,7 @@ class Pipeline:
             lengths = tf.identity(sentences.lengths)
 
         def compute(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            token_ids, *numbers = search(sentences.chosen(rows).ids, rows)
+            token_ids, *numbers = search(sentences.select(rows).ids, rows)
             return widened(token_ids, [width]), *numbers
 
         size = k if isinstance(k, int) else None

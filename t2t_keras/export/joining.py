@@ -25,7 +25,7 @@ class Hypotheses(NamedTuple):
 
 
 def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer: str) -> tf.Tensor:
-    """Selects the parts whose best translation is an answer; in lines without an answer, all parts. See `chosen_list`.
+    """Selects the parts whose best translation is an answer; in lines without an answer, all parts. See `best_answers`.
 
     Args:
         rows: as for `joined`.

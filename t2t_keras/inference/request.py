@@ -415,7 +415,7 @@ def _num_phrase_tokens(request: EncodedRequest) -> int:
     return sum(len(phrase) for phrases in request.constraints for phrase in phrases)
 
 
-def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
+def option_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
     """Returns the options of `Searcher` for a batch of requests, which must have the same kinds of restrictions."""
     arrays = {
         "prefix": padded([request.prefix for request in batch]),

@@ -71,11 +71,11 @@ class RequiredTerms:
             part.
         """
         plain = first(parts)
-        requests = self.asked_again(parts, plain)
+        requests = self.constrained_requests(parts, plain)
         forced = again(list(requests.values())) if requests else []
-        return self.chosen(parts, plain, dict(zip(requests, forced, strict=True)))
+        return self.choose(parts, plain, dict(zip(requests, forced, strict=True)))
 
-    def asked_again(
+    def constrained_requests(
         self, parts: Sequence[EncodedRequest], plain: Sequence[Sequence[Translation]]
     ) -> dict[int, EncodedRequest]:
         """Returns the constrained requests of the parts that must be translated again, by index of the part.
@@ -89,7 +89,7 @@ class RequiredTerms:
                 requests[row] = extension
         return requests
 
-    def chosen(
+    def choose(
         self,
         parts: Sequence[EncodedRequest],
         plain: Sequence[Sequence[Translation]],
@@ -108,7 +108,7 @@ class RequiredTerms:
         return [self._choose(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
 
     def _terms_of(self, part: EncodedRequest) -> list[Term]:
-        return self._glossary.found_in(self._source_text(part.parts[0]))
+        return self._glossary.terms_in(self._source_text(part.parts[0]))
 
     def _constrain(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
         """Adds the terms to a request as constraints, as far as there is room for them."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, asked_arrays, numbered, request_batches
+from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line
 from t2t_keras.runs.run import Run
@@ -86,7 +86,7 @@ class TextsWithTerms:
         `outputs` are the outputs of the calls of `tokens` with the inputs in `first`.
         """
         self._plain = self._best_translations(self._parts, outputs)
-        self._requests = self._terms.asked_again(self._parts, self._plain)
+        self._requests = self._terms.constrained_requests(self._parts, self._plain)
         return self._calls(list(self._requests.values()))
 
     def answer(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
@@ -98,7 +98,7 @@ class TextsWithTerms:
         """
         forced = dict(zip(self._requests, self._best_translations(list(self._requests.values()), outputs), strict=True))
         capitalises = self._served.tokenizer.truecaser is not None
-        parts = iter(self._terms.chosen(self._parts, self._plain, forced))
+        parts = iter(self._terms.choose(self._parts, self._plain, forced))
         translations = []
         for line in self._lines:
             line_parts = [next(parts) for _ in line.parts]
@@ -126,7 +126,7 @@ class TextsWithTerms:
         for batch in self._batches(parts):
             sources = [_source(parts[row]) for row in batch]
             lengths = np.array([len(source) for source in sources], np.int32)
-            options = asked_arrays([parts[row] for row in batch])
+            options = option_arrays([parts[row] for row in batch])
             calls.append({"source_ids": padded(sources), "source_length": lengths, **options})
         return calls
 

@@ -101,7 +101,7 @@ class TranslatedSentence(NamedTuple):
     translation: Translation
 
 
-def found_translations(
+def translations_of_result(
     result: "SearchResult", sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
 ) -> list[list[Translation]]:
     """Converts a search's result to translations.
@@ -157,7 +157,7 @@ def translations_of_line(
         capitalises: whether the translation of each sentence gets a capital first letter.
     """
     if task.context and len(parts) > 1:
-        results = chosen_list(parts, num_best, task.no_answer)
+        results = best_answers(parts, num_best, task.no_answer)
     else:
         if capitalises:
             parts = _capitalise(request, parts)
@@ -217,7 +217,7 @@ def joined(parts: Sequence[Translation], between: Sequence[str] = ()) -> Transla
     )
 
 
-def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer: str) -> list[Translation]:
+def best_answers(parts: Sequence[Sequence[Translation]], num_best: int, no_answer: str) -> list[Translation]:
     """Returns the `num_best` best of all translations of a line's parts, or an empty translation without parts.
 
     Parts whose best translation is `no_answer` are ignored, unless this is true of all parts.

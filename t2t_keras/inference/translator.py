@@ -27,12 +27,12 @@ from t2t_keras.inference.request import (
     Ids,
     Request,
     RequestEncoder,
-    asked_arrays,
     numbered,
+    option_arrays,
     request_batches,
 )
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
-from t2t_keras.inference.translation import Translation, found_translations, translations_of_line
+from t2t_keras.inference.translation import Translation, translations_of_line, translations_of_result
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.search.batches import Progress, padded
@@ -445,8 +445,8 @@ class Translator:
     def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int, scored: bool) -> list[list[Translation]]:
         """Translates one batch of requests of one part each, which all have the same kinds of restrictions."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
-        result = self._searcher(padded(sources), num_best == 1, scored, **asked_arrays(parts))
-        return found_translations(result, sources, self.tokenizer, num_best)
+        result = self._searcher(padded(sources), num_best == 1, scored, **option_arrays(parts))
+        return translations_of_result(result, sources, self.tokenizer, num_best)
 
 
 def _check_lines(lines: Iterable[str | Request]) -> Iterable[str | Request]:

@@ -38,7 +38,7 @@ class _Batch:
     cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
 
     @property
-    def in_vain(self) -> bool:
+    def is_done(self) -> bool:
         """Whether all of its requests are already done or cancelled."""
         return all(part.request.future.done() for part in self.parts)
 
@@ -265,7 +265,7 @@ class Batcher:
                 while request.parts:
                     self._forget(request.parts.popleft())
             # Collected under the lock, because each rerun of a failed batch replaces its `Cancellation`.
-            cancellations = [batch.cancellation for batch in self._running if batch.in_vain]
+            cancellations = [batch.cancellation for batch in self._running if batch.is_done]
         for cancellation in cancellations:
             cancellation.cancel()
 
@@ -346,7 +346,7 @@ class Batcher:
         """Reruns a single part of a failed batch, unless its request is already done or cancelled."""
         with self._changed:
             batch.parts, batch.cancellation = [part], Cancellation()
-            if batch.in_vain:
+            if batch.is_done:
                 return
         try:
             _answer(batch)

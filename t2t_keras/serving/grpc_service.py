@@ -166,11 +166,11 @@ class _Services:
             raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
         if unknown := set(request.metadata_field) - {"signature_def"}:
             raise invalid(f"Metadata field {', '.join(sorted(unknown))} is not supported")
-        with self._core.lend(name, version) as lent:
+        with self._core.lend(name, version) as loan:
             response = get_model_metadata_pb2.GetModelMetadataResponse()
             response.model_spec.name = name
-            response.model_spec.version.value = lent.model.version
-            response.metadata["signature_def"].Pack(lent.model.signature_defs)
+            response.model_spec.version.value = loan.model.version
+            response.metadata["signature_def"].Pack(loan.model.signature_defs)
             return response.SerializeToString()
 
     async def _status(self, message: bytes, context: _Context) -> bytes:
@@ -220,15 +220,15 @@ class _Services:
         name, version = _target(request)
         if self._core.models.get(name):
             call.model = name
-        with self._core.lend(name, version) as lent:
-            signature = _signature(lent.model, request.model_spec.signature_name)
+        with self._core.lend(name, version) as loan:
+            signature = _signature(loan.model, request.model_spec.signature_name)
             call.signature = signature.name
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
             signature.check_outputs(request.output_filter)
-            future = self._core.submit(lent, signature, inputs, client_seconds)
+            future = self._core.submit(loan, signature, inputs, client_seconds)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
-            spec.version.value = lent.model.version
+            spec.version.value = loan.model.version
             return _Prediction(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:

@@ -109,7 +109,7 @@ class Glossary:
             terms.setdefault(source, term._replace(source=source))
         return Glossary(list(terms.values()))
 
-    def found_in(self, text: str) -> list[Term]:
+    def terms_in(self, text: str) -> list[Term]:
         """Returns the terms that occur in a text as whole words, each once, in the order of the text.
 
         If terms overlap, only the longest is returned.

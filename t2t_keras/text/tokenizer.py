@@ -21,7 +21,7 @@ from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
 from t2t_keras.text.truecase import Truecaser
-from t2t_keras.text.words import goes_on_word
+from t2t_keras.text.words import continues_word
 
 # A text of n characters has at least n / 16 tokens, so text that is much too long is recognised without encoding it.
 MAX_PIECE_CHARACTERS = 16
@@ -133,7 +133,7 @@ class Tokenizer:
         """The ids of the entries that continue a word; empty if entries do not mark the beginning of a word."""
         if not self.marks_words:
             return ()
-        return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and goes_on_word(piece))
+        return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and continues_word(piece))
 
     @functools.cached_property
     def symbols(self) -> dict[str, int]:

@@ -196,8 +196,8 @@ class _Rest:
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
         # The languages and the task are unknown until a version is loaded.
-        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as lent:
-            about |= lent.model.about
+        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as loan:
+            about |= loan.model.about
         return _json(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> ASGIApp:
@@ -211,11 +211,11 @@ class _Rest:
             # TensorFlow Serving opens its port only once a version is available, so probes must fail here until then.
             is_ready = target.version is not None or versions and versions.served is not None
             return _json_message(content, 200 if is_ready else 503)
-        with self._core.lend(target.name, target.version) as lent:
+        with self._core.lend(target.name, target.version) as loan:
             signatures = json_format.MessageToDict(
-                lent.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+                loan.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
             )
-            spec = {"name": target.name, "signature_name": "", "version": str(lent.model.version)}
+            spec = {"name": target.name, "signature_name": "", "version": str(loan.model.version)}
         return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     async def _call(self, request: Request, target: "_Target") -> ASGIApp:
@@ -261,7 +261,7 @@ class _Rest:
     def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
         """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
-        with self._core.lend(target.name, target.version) as lent:
+        with self._core.lend(target.name, target.version) as loan:
             if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
                 raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} grow, leave out 'signature_name'")
             call.signature = "stream"
@@ -269,8 +269,8 @@ class _Rest:
                 raise invalid("documents with markup do not grow: ask with predict")
             if "glossary" in content:
                 raise invalid("translations with a glossary do not grow: ask with predict")
-            inputs = json_tensors.read_inputs(content, lent.model.signature(DEFAULT_SIGNATURE))
-            return self._core.grow(lent, inputs), "instances" in content
+            inputs = json_tensors.read_inputs(content, loan.model.signature(DEFAULT_SIGNATURE))
+            return self._core.grow(loan, inputs), "instances" in content
 
     def _begin(
         self, call: Call, target: "_Target", body: bytes
@@ -281,17 +281,17 @@ class _Rest:
             Coroutine function that waits for the outputs, and whether the request has "instances" (row format).
         """
         content = json_tensors.parse_body(body)
-        with self._core.lend(target.name, target.version) as lent:
+        with self._core.lend(target.name, target.version) as loan:
             if "glossary" in content:
                 call.signature = "glossary"
-                return GlossedCall(self._core, lent, content, self._glossaries).outputs, "instances" in content
+                return GlossedCall(self._core, loan, content, self._glossaries).outputs, "instances" in content
             if "markup" in content:
                 call.signature = "markup"
-                return MarkedCall(self._core, lent, content, self._read).outputs, "instances" in content
-            signature = lent.model.signature(content.get("signature_name", ""))
+                return MarkedCall(self._core, loan, content, self._read).outputs, "instances" in content
+            signature = loan.model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)
-            future = self._core.submit(lent, signature, inputs)
+            future = self._core.submit(loan, signature, inputs)
             return lambda: self._core.outputs(future), "instances" in content
 
 
