@@ -198,7 +198,7 @@ def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[s
     for score in scores:
         if score.name not in ("BLEU", "chrF", "TER"):
             names_by_comparison.setdefault(score.comparable_to, []).append(score.name)
-    return lines + [f"{', '.join(names)}: compare with {what}" for what, names in names_by_comparison.items()]
+    return lines + [f"{', '.join(names)}: compare with {basis}" for basis, names in names_by_comparison.items()]
 
 
 def _table(result: "Evaluation") -> str:

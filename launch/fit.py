@@ -157,7 +157,7 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
         advice = "leave --target out" if is_tsv else "give --target, its translation; a file with both sides is a .tsv"
         raise InputError(f"--source={source}: {advice}")
     names = [None, None] if is_tsv else [language_of_name(pathlib.Path(path).name) for path in (source, target)]
-    codes = [given or named for given, named in zip(languages, names, strict=True)]
+    codes = [language or name for language, name in zip(languages, names, strict=True)]
     if None in codes or codes[0] == codes[1]:
         files, problem = f"{source} and {target}", "the names end in no two languages, as a.en and a.de do"
         if is_tsv:

@@ -179,9 +179,9 @@ class _Progress:
             progress = cls(settings, sum(1 for _ in read_pairs(job.source, job.target)))
             progress.write(job)
             return progress
-        if changed := changes(previous.settings, settings):
+        if entries := changes(previous.settings, settings):
             raise InputError(
-                f"{job.output_target}: begun with other settings ({', '.join(changed)}); give another --output_target, "
+                f"{job.output_target}: begun with other settings ({', '.join(entries)}); give another --output_target, "
                 f"or remove {job.folder} to begin anew"
             )
         return previous

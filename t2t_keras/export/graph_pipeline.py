@@ -256,8 +256,8 @@ class Pipeline:
             The state, the best hypotheses so far, and the sentences whose hypotheses are final, bool [sentences].
         """
         with self._weights.in_use():
-            state, found, done = self._searcher.advance(sentences.ids, state, steps)
-        return state, Found(*found), done
+            state, result, done = self._searcher.advance(sentences.ids, state, steps)
+        return state, Found(*result), done
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
@@ -397,8 +397,8 @@ class Pipeline:
                 of a line.
         """
         join = self._join[result.lengths.shape[1]]
-        found = join(parts.rows, parts.before, parts.begins, tf.size(lines), result.token_ids, values, result.lengths)
-        return found._replace(texts=self._finish(lines, *found)) if self._finish else found
+        output = join(parts.rows, parts.before, parts.begins, tf.size(lines), result.token_ids, values, result.lengths)
+        return output._replace(texts=self._finish(lines, *output)) if self._finish else output
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Applies the task's post-processing to the model's outputs, string [lines, k]; unused slots stay empty."""

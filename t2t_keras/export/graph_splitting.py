@@ -99,12 +99,12 @@ def _cuts(texts: tf.Tensor) -> tf.Tensor:
     place = tf.range(tf.size(characters.flat_values, out_type=tf.int64))
     is_central = (place >= first) & (place < last)
     nearest = []
-    for is_end, behind in (
+    for is_end, next_start in (
         _sentence_ends(characters.flat_values, last),
         (characters.flat_values == ord(" "), place + 1),
     ):
-        distance = behind - start - middle
-        is_allowed = is_central & is_end & (behind < start + length)
+        distance = next_start - start - middle
+        is_allowed = is_central & is_end & (next_start < start + length)
         rank = tf.where(is_allowed, 2 * tf.abs(distance) + tf.cast(distance > 0, tf.int64), _NOWHERE)
         nearest.append(tf.math.unsorted_segment_min(rank, rows, tf.size(texts)))  # --> [texts]
     sentence, word = nearest
@@ -125,14 +125,14 @@ def _sentence_ends(characters: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, t
     """
     total = tf.size(characters, out_type=tf.int64)
     is_other = ~_is_one_of(characters, CLOSING_CHARACTERS)
-    others = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
-    # `others` lists the positions of characters that do not close a sentence. The number of these up to and including a
-    # character is the index in `others` of the next one after it.
-    behind = tf.minimum(tf.gather(others, tf.cumsum(tf.cast(is_other, tf.int64))), last)
-    next_character = tf.gather(tf.concat([characters, [0]], axis=0), behind)
-    has_blank = (behind < last) & (next_character == ord(" "))
+    other_positions = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
+    # `other_positions` lists the positions of characters that do not close a sentence. The number of these up to and
+    # including a character is the index in `other_positions` of the next one after it.
+    next_start = tf.minimum(tf.gather(other_positions, tf.cumsum(tf.cast(is_other, tf.int64))), last)
+    next_character = tf.gather(tf.concat([characters, [0]], axis=0), next_start)
+    has_blank = (next_start < last) & (next_character == ord(" "))
     is_end = _is_one_of(characters, ENDINGS_ALONE) | (_is_one_of(characters, ENDINGS_BEFORE_BLANKS) & has_blank)
-    return is_end, behind + tf.cast(has_blank, tf.int64)
+    return is_end, next_start + tf.cast(has_blank, tf.int64)
 
 
 def _is_one_of(characters: tf.Tensor, choices: str) -> tf.Tensor:

@@ -81,8 +81,8 @@ def joined(
         places = tf.minimum(firsts + part, tf.size(rows) - 1)
         part_translations = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
         blanks = tf.gather(before, places)[:, tf.newaxis]
-        longer, sums = _COMBINE[mode]((line_texts, totals), part_translations, blanks)
-        return part + 1, tf.where(has_part, longer, line_texts), tf.where(has_part, sums, totals)
+        joined_texts, sums = _COMBINE[mode]((line_texts, totals), part_translations, blanks)
+        return part + 1, tf.where(has_part, joined_texts, line_texts), tf.where(has_part, sums, totals)
 
     most = tf.maximum(tf.reduce_max(counts), 0)
     slots = tf.TensorShape([None, k])

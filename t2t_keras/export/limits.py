@@ -32,16 +32,16 @@ def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
     return tf.debugging.Assert(is_same, [f"{' and '.join(inputs)} must have as many lines", lines])
 
 
-def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
+def assert_size(subject: str, *dimensions: int | tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects an array of more than `MAX_ELEMENTS`; make the computation depend on it.
 
     Args:
-        what: describes the array in the error message.
+        subject: describes the array in the error message.
         *dimensions: int scalars, upper bounds of the array's sizes, because the array is not computed yet.
     """
     shape = tf.stack([tf.cast(size, tf.int64) for size in dimensions])
     message = tf.strings.format(
-        f"{what} would be of shape {{}}, which is more than {MAX_ELEMENTS} elements: send fewer or shorter lines",
+        f"{subject} would be of shape {{}}, which is more than {MAX_ELEMENTS} elements: send fewer or shorter lines",
         shape,
         summarize=-1,
     )

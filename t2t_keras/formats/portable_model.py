@@ -167,7 +167,7 @@ def with_wider_layers(tensors: Arrays, start: str, increase: int) -> dict[str, n
     return result
 
 
-def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> None:
+def check_expressible(config: TransformerConfig, format: str, **requirements: Any) -> None:
     """Checks that a format can express a Transformer.
 
     All formats require keys and values of width d_model / num_heads, scaled dot-product attention without a window, and
@@ -176,22 +176,22 @@ def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> 
     Args:
         config: the settings of the model.
         format: the name of the format, for error messages.
-        **needed: names of further fields of `config`, with the values that the format requires.
+        **requirements: names of further fields of `config`, with the values that the format requires.
 
     Raises:
         InputError: the format cannot express a setting; names the format and all such settings.
     """
     d_head = config.d_model // config.num_heads
     common = {"num_experts": 0, "attention_score": "scaled_dot", "attention_window": None}
-    odd = [
+    violations = [
         f"model.{name}={getattr(config, name)}"
-        for name, value in {**common, **needed}.items()
+        for name, value in {**common, **requirements}.items()
         if (getattr(config, name) or value) != value
     ]
-    odd += [
+    violations += [
         f"model.{name}={width}"
         for name, width in zip(("d_key", "d_value"), config.head_widths(), strict=True)
         if width != d_head
     ]
-    if odd:
-        raise InputError(f"{format} cannot have {', '.join(odd)}")
+    if violations:
+        raise InputError(f"{format} cannot have {', '.join(violations)}")

@@ -58,21 +58,23 @@ class RequiredTerms:
             raise InputError(f"{term.place}: {form!r} has {phrase!r}, which is excluded")
         return {text: ids for text, ids in phrases.items() if not excluded[text]}
 
-    def translations(self, parts: Sequence[EncodedRequest], first: Search, again: Search) -> list[list[Translation]]:
+    def translations(
+        self, parts: Sequence[EncodedRequest], search: Search, constrained_search: Search
+    ) -> list[list[Translation]]:
         """Translates parts with the terms of the glossary.
 
         Args:
             parts: requests of one part each.
-            first: the search without constraints.
-            again: the search with constraints.
+            search: the search without constraints.
+            constrained_search: the search with constraints.
 
         Returns:
             The translations of each part with their `terms`. No translation lacks more terms than the first one of its
             part.
         """
-        plain = first(parts)
+        plain = search(parts)
         requests = self.constrained_requests(parts, plain)
-        forced = again(list(requests.values())) if requests else []
+        forced = constrained_search(list(requests.values())) if requests else []
         return self.choose(parts, plain, dict(zip(requests, forced, strict=True)))
 
     def constrained_requests(

@@ -414,8 +414,8 @@ class Translator:
         else:
             translations = self._terms.translations(
                 parts,
-                lambda first: self._translate_parts(first, num_best, on_progress, scored),
-                lambda again: self._translate_parts(again, num_best, None, scored),
+                lambda requests: self._translate_parts(requests, num_best, on_progress, scored),
+                lambda requests_with_terms: self._translate_parts(requests_with_terms, num_best, None, scored),
             )
         part_translations = iter(translations)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]

@@ -43,7 +43,7 @@ class AnswerCache:
         on_rows: called for each cacheable request with the numbers of rows that were found and not found.
     """
 
-    def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda found, missing: None) -> None:
+    def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda hits, misses: None) -> None:
         self._limit = limit
         self._on_rows = on_rows
         self._lock = threading.Lock()

@@ -139,7 +139,7 @@ class Core:
             seconds = min(seconds, client_seconds)
         future = self._answers.submit(
             *(signature, inputs, rows),
-            lambda some, count: self._batcher.submit(signature, some, signature.costs(some, count), seconds),
+            lambda subset, count: self._batcher.submit(signature, subset, signature.costs(subset, count), seconds),
         )
         loan.versions.keep(loan.model)
         future.add_done_callback(lambda future: loan.versions.release(loan.model))

@@ -157,10 +157,10 @@ class Metrics:
         """Counts a `:stream` response as active while the block runs."""
         return self._streams.track_inprogress()
 
-    def cache(self, found: int, missing: int) -> None:
+    def cache(self, hits: int, misses: int) -> None:
         """Counts the sentences of a request that were found in the cache, and those that were missing."""
-        self._cache_hits.inc(found)
-        self._cache_misses.inc(missing)
+        self._cache_hits.inc(hits)
+        self._cache_misses.inc(misses)
 
     @contextlib.contextmanager
     def request(self, interface: str, method: str) -> Iterator[Call]:

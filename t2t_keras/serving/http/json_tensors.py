@@ -135,12 +135,12 @@ def _rows(instances: Any, signature: Signature) -> dict[str, list]:
 
 
 @contextlib.contextmanager
-def _at(where: str) -> Iterator[None]:
-    """Prefixes the message of a `ServingError` in the block with `where`."""
+def _at(place: str) -> Iterator[None]:
+    """Prefixes the message of a `ServingError` in the block with `place`."""
     try:
         yield
     except ServingError as error:
-        raise ServingError(error.code, f"{where}: {error.message}") from error
+        raise ServingError(error.code, f"{place}: {error.message}") from error
 
 
 def _is_bytes(value: Any) -> bool:
