@@ -54,7 +54,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
 )
 flags.adopt_module_key_flags(decoding_flags)
-_OF_LANGUAGES = ("bleu", "rouge_l")  # metrics that take for words what the language does
+_WORD_METRICS = ("bleu", "rouge_l")  # metrics that take for words what the language does
 _REMOTE = {"model_dir": remote_paths.added_to, "data_dir": remote_paths.read, "ensemble": remote_paths.member}
 program.REMOTE |= _REMOTE
 
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> None:
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     program.say(_table(result) + "\n" + translator.task.report(result.hypotheses, references).rstrip("\n"))
     is_other = not _TARGET_LANGUAGE.value and language != config.data.target_language
-    if is_other and translator.task.metric in _OF_LANGUAGES:
+    if is_other and translator.task.metric in _WORD_METRICS:
         configured = config.data.target_language
         program.say(
             f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}"
@@ -102,7 +102,7 @@ def main(argv: list[str]) -> None:
 
 def _check_scoring(kind: Task) -> None:
     """Refuses flags that these scores do not heed."""
-    if _TARGET_LANGUAGE.value and kind.metric not in _OF_LANGUAGES:
+    if _TARGET_LANGUAGE.value and kind.metric not in _WORD_METRICS:
         raise InputError(f"--target_language decides what words are, which scores of {kind.name} do not ask")
     for flag in (_PAPER_BLEU, _LOWERCASE):
         if flag.value and kind.metric != "bleu":

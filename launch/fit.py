@@ -40,7 +40,7 @@ from . import helping, program
 
 _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
 
-_OF_TEXT = ("data.lowercase", "data.final_marks", "data.truecase")
+_TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = flags.DEFINE_string(
     "source", None, "UTF-8 text; .gz .bz2 .xz too. A .tsv has both sides, separated by a tab."
 )
@@ -49,8 +49,8 @@ _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.jo
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; default: how the file's name ends.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
-_OF_MINUTES = "For preparing and training, of all starts together; scoring and exporting follow."
-_MINUTES = flags.DEFINE_float("minutes", 60.0, _OF_MINUTES, lower_bound=0.01, upper_bound=1e6)
+_MINUTES_HELP = "For preparing and training, of all starts together; scoring and exporting follow."
+_MINUTES = flags.DEFINE_float("minutes", 60.0, _MINUTES_HELP, lower_bound=0.01, upper_bound=1e6)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
 _HELD_OUT_PAIRS = flags.DEFINE_integer(
@@ -59,7 +59,7 @@ _HELD_OUT_PAIRS = flags.DEFINE_integer(
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    f"section.field=value, instead of what is chosen; sections: model, train, decode; and {', '.join(_OF_TEXT)}.",
+    f"section.field=value, instead of what is chosen; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
 )
 _LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the model card.")
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
@@ -171,7 +171,7 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
 
 def _settings_of_text() -> list[str]:
     """The settings of --set that are about the data."""
-    return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _OF_TEXT]
+    return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _TEXT_SETTINGS]
 
 
 def _choices_of_flags() -> list[Choice]:
@@ -182,10 +182,10 @@ def _choices_of_flags() -> list[Choice]:
     choices = [Choice(name, flag.value, fit_rules.GIVEN) for name, flag in options.items() if flag.value is not None]
     for setting in _SET.value:
         name, value = (part.strip() for part in setting.partition("=")[::2])
-        if name in _OF_TEXT:
+        if name in _TEXT_SETTINGS:
             continue
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
-            names = ", ".join(_OF_TEXT)
+            names = ", ".join(_TEXT_SETTINGS)
             raise InputError(f"--set {setting}: the only settings of the data here are --vocab_size, {names}")
         if name == "train.max_minutes":
             raise InputError(f"--set {setting}: --minutes says how long to train")

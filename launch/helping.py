@@ -18,8 +18,8 @@ _FORMS = {"int": "=N", "float": "=NUMBER"}
 _WIDTH, _INDENT = 100, 28
 _LAUNCH = "t2t_keras.launch."
 # What absl adds to the words of a flag: the values that it may have, and that it may be repeated.
-_OF_ABSL = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
-_ALWAYS = (
+_ABSL_NOTES = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
+_COMMON_FLAGS = (
     ("-h, --help", "Print this and end."),
     ("--helpfull", "Print all flags, also those of the libraries underneath, and end."),
     ("--version", "Print which versions this is, and of what it is built on, and end."),
@@ -41,7 +41,7 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
     for flag in module_flags:
         group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
         sections[group].append(_entry(*_describe(flag, flag.name in paths)))
-    sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
+    sections[_EVERY] = [_entry(*each) for each in _COMMON_FLAGS]
     section_texts = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
     return as_typed("\n\n".join([(module.__doc__ or "").strip(), *section_texts]), called)
 
@@ -63,7 +63,7 @@ def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
         form = f"--{flag.name}={'|'.join(values)}"
     else:
         form = f"--{flag.name}{_FORMS.get(kind, '=PATH' if is_path else '=TEXT')}"
-    words = _OF_ABSL.sub("", " ".join((flag.help or "").split()))
+    words = _ABSL_NOTES.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
         words += " Any number of times."
     if is_required(flag):

@@ -53,7 +53,7 @@ _MODEL_PARALLEL = flags.DEFINE_integer(
 flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}
 
-_USUAL = DecodeConfig()
+_DEFAULTS = DecodeConfig()
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 
 
@@ -141,10 +141,12 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
         decode, fits_text = _decode(config.decode, data.config), _PRESET.value in presets.SMALL
     elif record is not None:
         config = record.config
-        decode, fits_text = config.decode, config.decode.length_limit != _decode(_USUAL, config.data).length_limit
+        decode, fits_text = config.decode, config.decode.length_limit != _decode(_DEFAULTS, config.data).length_limit
         if config.data.task != data.config.task:
             # The limit was made to fit the other task's data.
-            defaults = {name: getattr(_USUAL, name) for name in (*_USUAL.length_limit, *task(config.data.task).decode)}
+            defaults = {
+                name: getattr(_DEFAULTS, name) for name in (*_DEFAULTS.length_limit, *task(config.data.task).decode)
+            }
             decode = _decode(dataclasses.replace(decode, **defaults), data.config)
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")

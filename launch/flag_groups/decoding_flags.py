@@ -29,9 +29,9 @@ COMPUTE_TYPE = flags.DEFINE_enum(
     "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
 )
 EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
-_ELSEWHERE = (*model_flags.SCORING, "split")
+_OTHER_SETTINGS = (*model_flags.SCORING, "split")
 _SETTINGS = setting_flags.define(
-    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _ELSEWHERE)
+    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _OTHER_SETTINGS)
 )
 flags.adopt_module_key_flags(model_flags)
 

@@ -58,13 +58,13 @@ _OUTPUT = re.compile(
 )
 
 # Entries of an identity that do not belong to the training text, but to other splits or to the vocabulary.
-_NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|truecase_from")
+_NON_TRAINING_NAMES = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|truecase_from")
 
 # The steps to repeat after a change of a setting; other settings repeat all steps.
-_OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
+_VOCABULARY_SETTINGS = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
 _VOCABULARY_FROM = ("vocab_from", "source_vocab_from", "truecase_from")  # names of the `vocabulary_files`
 _DEPENDENTS = {
-    **dict.fromkeys((*_OF_VOCABULARIES, *_VOCABULARY_FROM, "final_marks", "truecase"), ("vocabulary", "encoding")),
+    **dict.fromkeys((*_VOCABULARY_SETTINGS, *_VOCABULARY_FROM, "final_marks", "truecase"), ("vocabulary", "encoding")),
     "max_length_ratio": ("encoding",),
 }
 
@@ -129,7 +129,7 @@ class PreparedData:
     @property
     def training_text(self) -> str:
         """A checksum of the versions and file checksums of the training text or, without any, of its token ids."""
-        identity = {name: value for name, value in self.identity.items() if not _NOT_OF_TRAINING.fullmatch(name)}
+        identity = {name: value for name, value in self.identity.items() if not _NON_TRAINING_NAMES.fullmatch(name)}
         if not identity:
             return self.split("train").checksum()
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]

@@ -35,7 +35,11 @@ _POSITION_OFFSET = _PAD + 1  # fairseq's position of the first token
 _STACKS = ("encoder", "decoder")
 _TABLES = tuple(f"{stack}.embed_tokens.weight" for stack in _STACKS)
 _OUTPUTS = ("decoder.output_projection.weight", "decoder.embed_out")
-_OTHERS = (*_TABLES, *_OUTPUTS, *(f"{stack}.{name}" for stack in _STACKS for name in ("version", "embed_positions.")))
+_OTHER_TENSORS = (
+    *_TABLES,
+    *_OUTPUTS,
+    *(f"{stack}.{name}" for stack in _STACKS for name in ("version", "embed_positions.")),
+)
 _EXPECTED = {
     "no_token_positional_embeddings": False,
     "layernorm_embedding": False,
@@ -78,7 +82,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     )
     for stack in _STACKS:
         tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_embed_dim"])
-    weights = assembled(path, tensors, model, tables, LAYERS, _OTHERS)
+    weights = assembled(path, tensors, model, tables, LAYERS, _OTHER_TENSORS)
     positions = [_positions(path, tensors, stack, model.d_model) for stack in _STACKS]
     positions[1][0] += start  # fairseq's decoder starts with the end symbol
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}

@@ -86,7 +86,7 @@ _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 # Search settings that are not imported, with the values that need no note.
-_NOT_TAKEN = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
+_UNSUPPORTED = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
 _MAX_POSITIONS = 512
 _ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of the tables of positions
 
@@ -265,7 +265,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
         **normalization(exponent),
     )
     omissions = [
-        f"{name}={values[name]}" for name, usual in _NOT_TAKEN.items() if values.get(name, usual[0]) not in usual
+        f"{name}={values[name]}" for name, usual in _UNSUPPORTED.items() if values.get(name, usual[0]) not in usual
     ]
     notes = (f"{path.name} says {', '.join(omissions)}, which is not taken over",) if omissions else ()
     return decode, penalty_notes(exponent) + notes

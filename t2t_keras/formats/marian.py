@@ -46,7 +46,7 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
 }
 _POSITIONS = "Wpos"
 _HEAD = "decoder_ff_logit_out"
-_NOT_OF_LAYERS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
+_OTHER_TENSORS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
 # Settings that must have these values if they are present.
 _EXPECTED = {
     "type": "transformer",
@@ -126,7 +126,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         layer_norm_epsilon=_EPSILON,
         activation=activation,
     )
-    weights = assembled(path, tensors, model, tables, layers(norm_position), _NOT_OF_LAYERS)
+    weights = assembled(path, tensors, model, tables, layers(norm_position), _OTHER_TENSORS)
     if position_table is not None:
         weights |= {f"{side}_positions/table": np.asarray(position_table, np.float32) for side in ("source", "target")}
     sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}

@@ -70,7 +70,7 @@ _EXPECTED = {
 }
 _MATRICES = re.compile(r"symbol_modality_\d+_\d+/(shared|input_emb|target_emb|softmax)/weights_(\d+)$")
 _PROBLEM = re.compile(r"translate_([a-z]{2})([a-z]{2})_(?:\w*?_(rev)\b)?")
-_OF_TRAINING = ("losses_avg/", "train_stats/")
+_TRAINING_VARIABLES = ("losses_avg/", "train_stats/")
 _SPACE = "target_space_embedding/kernel"
 
 
@@ -123,7 +123,7 @@ def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
         names = [
             name
             for name in reader.get_variable_to_shape_map()
-            if "training/" not in name and "/" in name and not name.startswith(_OF_TRAINING)
+            if "training/" not in name and "/" in name and not name.startswith(_TRAINING_VARIABLES)
         ]
         tensors: dict[str, np.ndarray] = {}
         for name in names:

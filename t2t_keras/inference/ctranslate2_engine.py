@@ -32,7 +32,7 @@ from t2t_keras.search.searcher import output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL
 
 # Settings that CTranslate2 does not support, with their values when they are off.
-_OFF = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}
+_UNSUPPORTED = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}
 # A length exponent too small to change any ranking. With an exponent of 0, CTranslate2 stops by a rule other than its
 # patience.
 _NO_EXPONENT = 1e-6
@@ -48,7 +48,9 @@ def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: For
         check_expressible(sizes, "CTranslate2")
     except InputError as error:
         return str(error).removeprefix("CTranslate2 cannot have ")
-    features = [f"decode.{name}={getattr(config, name)}" for name, off in _OFF.items() if getattr(config, name) != off]
+    features = [
+        f"decode.{name}={getattr(config, name)}" for name, off in _UNSUPPORTED.items() if getattr(config, name) != off
+    ]
     features += ["excluded words"] if excluded else []
     features += ["a task whose outputs are labels"] if form else []
     return ", ".join(features)

@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 # A waiter in the event loop, and the future that it waits for.
 _Waiting = tuple[asyncio.Future[None], Future[Any]]
 
-_of_thread = threading.local()
+_thread_state = threading.local()
 
 
 async def arrival(future: Future[_Result]) -> _Result:
@@ -24,7 +24,7 @@ async def arrival(future: Future[_Result]) -> _Result:
     waiter = loop.create_future()
 
     def arrived(future: Future[_Result]) -> None:
-        queues = getattr(_of_thread, "held", None)
+        queues = getattr(_thread_state, "held", None)
         if queues is None:
             _wake(loop, [(waiter, future)])
         else:
@@ -47,11 +47,11 @@ def together() -> Iterator[None]:
     loop for each response of a batch, the loop would process all of them before the thread could start its next batch.
     """
     queues: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
-    _of_thread.held = queues
+    _thread_state.held = queues
     try:
         yield
     finally:
-        _of_thread.held = None
+        _thread_state.held = None
         for loop, waiters in queues.items():
             _wake(loop, waiters)
 

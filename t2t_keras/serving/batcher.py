@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_BATCHES = 4
 
 # How many parts at the head of a queue are considered for a batch; those most similar to the first are taken.
-_COMPARED = 256
+_MOST_COMPARED = 256
 
 
 @dataclasses.dataclass(eq=False)
@@ -309,7 +309,7 @@ class Batcher:
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests. The lock must be held."""
-        first, *candidates = itertools.islice(self._queues[key], _COMPARED)
+        first, *candidates = itertools.islice(self._queues[key], _MOST_COMPARED)
         batch = _Batch(key, [first])
         rows, cost, row_cost = first.rows, first.cost, first.cost / first.rows
         # The sort is stable, so among equally similar parts the oldest comes first. Dissimilar parts wait until they

@@ -54,7 +54,7 @@ _FIELDS = {
     "object": "string_val",
 }
 
-_TOGETHER = 1 << 14  # values that are copied at once
+_VALUES_AT_ONCE = 1 << 14  # values that are copied at once
 
 # Stands for grpc.aio.ServicerContext, because grpc has no type annotations.
 _Context: TypeAlias = Any
@@ -312,8 +312,8 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
     values, flat = getattr(proto, field), array.reshape(-1)
     # In pieces, so that other threads can run in between.
-    for start in range(0, flat.size, _TOGETHER):
-        values.extend(flat[start : start + _TOGETHER].tolist())
+    for start in range(0, flat.size, _VALUES_AT_ONCE):
+        values.extend(flat[start : start + _VALUES_AT_ONCE].tolist())
     return proto
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OUTSIDE = "O"  # the label of a word outside of all entities
 _DOCUMENT = "-DOCSTART-"
-_OF_SPAN = re.compile(f"{OUTSIDE}|[BIESLU](-.+)?")
+_SPAN_LABEL = re.compile(f"{OUTSIDE}|[BIESLU](-.+)?")
 _COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
 
 
@@ -162,7 +162,7 @@ def _words_in_graph(texts: Any) -> Any:
 def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:
     """Returns whether most labels mark spans, such as "B-PER", "I-PER" and "O"; parts of speech do not."""
     labels = list(itertools.chain.from_iterable(sentences))
-    return 2 * sum(bool(_OF_SPAN.fullmatch(label)) for label in labels) >= len(labels)
+    return 2 * sum(bool(_SPAN_LABEL.fullmatch(label)) for label in labels) >= len(labels)
 
 
 def _columns(line: str) -> list[str]:

@@ -16,8 +16,8 @@ _MEAN_SPAN = 3.0
 _LONGEST_SPAN = 12
 
 _POISSON = [_MEAN_SPAN**n / math.factorial(n) for n in range(1, _LONGEST_SPAN + 1)]
-_CUMULATED = np.cumsum(_POISSON) / sum(_POISSON)  # P(length <= n), n from 1
-_MEAN = float(np.arange(1, _LONGEST_SPAN + 1) @ np.diff(_CUMULATED, prepend=0.0))
+_CUMULATIVE = np.cumsum(_POISSON) / sum(_POISSON)  # P(length <= n), n from 1
+_MEAN = float(np.arange(1, _LONGEST_SPAN + 1) @ np.diff(_CUMULATIVE, prepend=0.0))
 # Probability that a span begins at a token that is not masked yet, so that `_RATE` of all tokens are masked on average.
 _BEGIN = _RATE / ((1 - _RATE) * _MEAN + _RATE)
 
@@ -37,7 +37,7 @@ def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray
     with np.errstate(over="ignore"):
         counters = [keys[:, np.newaxis] + np.arange(n, 2 * longest, 2, dtype=np.uint64) for n in (0, 1)]
     draws, size_draws = ((hashed(each) >> np.uint64(11)) * 2.0**-53 for each in counters)  # in [0, 1)
-    sizes = 1 + np.searchsorted(_CUMULATED, size_draws, side="right")
+    sizes = 1 + np.searchsorted(_CUMULATIVE, size_draws, side="right")
     begins = np.zeros_like(is_unit)
     masked = np.zeros_like(is_unit)
     remaining = np.zeros(len(keys), np.int64)  # remaining units of the current span

@@ -17,7 +17,7 @@ MAGIC = b"t2t_keras subwords 1\n"
 FIRST_ID = UNK_ID + 1  # of the subwords; the ids before are padding, end and unknown, which never occurs
 
 _ESCAPING = "\\_u;0123456789"  # characters of which escapes consist
-_ESCAPED = re.compile(r"\\u|\\\\|\\([0-9]+);")
+_ESCAPES = re.compile(r"\\u|\\\\|\\([0-9]+);")
 UNKNOWN = "\u3013"  # replaces an escaped number that is not a character
 LAST_CHARACTER = 0x10FFFF
 
@@ -111,4 +111,4 @@ def _unescape(part: str) -> str:
         number = int(match[1])
         return chr(number) if number <= LAST_CHARACTER else UNKNOWN
 
-    return _ESCAPED.sub(plain, part)
+    return _ESCAPES.sub(plain, part)

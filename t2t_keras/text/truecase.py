@@ -15,10 +15,10 @@ from t2t_keras.text.sentences import find_sentences
 
 # What may stand in front of the first word of a sentence. A hyphen does only with a blank behind it, unlike that of
 # "--option", and braces do not, because of placeholders like "{name}".
-_IN_FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
+_FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
 _WITHIN_WORD = "[^ \u00a0\u202f\u3000'\"“”„‟‚‘’«»‹›()\\[\\]{}<>/.,;:!?¿¡…‽–—•*=|、。！？，；：「」『』（）【】-]"
 # What stands in front of the first word, its first character, the rest of the word, and the rest of the text.
-BEGINNING = f"^({_IN_FRONT})([^ ])({_WITHIN_WORD}*)(.*)$"
+BEGINNING = f"^({_FRONT})([^ ])({_WITHIN_WORD}*)(.*)$"
 
 _BEGINNING = re.compile(BEGINNING, re.DOTALL)
 _WORD = re.compile(f"{_WITHIN_WORD}+")

@@ -17,7 +17,7 @@ from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 # The signature that returns translations with word alignments.
 _ALIGN = "align"
 # Maximum number of sentences in a call of this signature, enough for an efficient batch.
-_TOGETHER = 8
+_MOST_SENTENCES = 8
 
 
 class Documents(Protocol):
@@ -110,7 +110,7 @@ def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
     groups: list[list[int]] = []
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
         cost = len(texts[number]) + ROW_COST
-        if not groups or len(groups[-1]) == _TOGETHER or (len(groups[-1]) + 1) * cost > most_bytes:
+        if not groups or len(groups[-1]) == _MOST_SENTENCES or (len(groups[-1]) + 1) * cost > most_bytes:
             groups.append([])
         groups[-1].append(number)
     return groups

@@ -16,7 +16,7 @@ _ERRORS: Mapping[int, str] = {
     503: "the server is full, with Retry-After, or stops",
     504: "no answer within the time that the server takes for one",
 }
-_WHERE = {
+_MODEL_PATHS = {
     "/v1/models/{model}": "the version that is served",
     "/v1/models/{model}/versions/{version}": "one version",
     "/v1/models/{model}/labels/{label}": "the version that a label stands for",
@@ -26,7 +26,7 @@ _WHERE = {
 def described(models: Sequence[str]) -> Description:
     """Returns the OpenAPI document of a server with these models, as JSON-compatible objects."""
     paths: dict[str, Description] = {}
-    for path, owner in _WHERE.items():
+    for path, owner in _MODEL_PATHS.items():
         names = [name for name in ("model", "version", "label") if f"{{{name}}}" in path]
         shared = {"parameters": [_parameter(name, models) for name in names]}
         paths[f"{path}:predict"] = {**shared, "post": _call("predict", f"The outputs of a signature of {owner}.")}

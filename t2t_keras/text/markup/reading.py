@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from t2t_keras.errors import InputError
 
-_INLINE = frozenset(
+_INLINE_ELEMENTS = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "img"),
         *("input", "ins", "kbd", "label", "mark", "math", "q", "s", "samp", "small", "span", "strike", "strong"),
@@ -21,7 +21,7 @@ _INLINE = frozenset(
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
-_KEPT = frozenset(
+_UNCHANGED = frozenset(
     (
         *("script", "style", "code", "pre", "kbd", "samp", "var", "textarea"),
         *("svg", "math", "iframe", "noembed", "noframes", "xmp"),
@@ -70,14 +70,14 @@ class _HtmlReader(HTMLParser):
         if tag in _VOID:
             self.handle_startendtag(tag, attrs)
             return
-        is_kept = tag in _KEPT or ("translate", "no") in attrs
-        self._add(Part("start", "", tag, tag in _INLINE, is_kept))
+        is_kept = tag in _UNCHANGED or ("translate", "no") in attrs
+        self._add(Part("start", "", tag, tag in _INLINE_ELEMENTS, is_kept))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Part("whole", "", tag, tag in _INLINE))
+        self._add(Part("whole", "", tag, tag in _INLINE_ELEMENTS))
 
     def handle_endtag(self, tag: str) -> None:
-        self._add(Part("end", "", tag, tag in _INLINE))
+        self._add(Part("end", "", tag, tag in _INLINE_ELEMENTS))
 
     def handle_data(self, data: str) -> None:
         self._add(Part("text", ""))
@@ -221,7 +221,7 @@ def _mark_inline(parts: Sequence[Part]) -> list[Part]:
 def _merge_unchanged(parts: Sequence[Part]) -> list[Part]:
     """Merges each element that stays unchanged into one part.
 
-    As in browsers, an element of `_KEPT` without an end tag extends to the end of the document. For other elements
+    As in browsers, an element of `_UNCHANGED` without an end tag extends to the end of the document. For other elements
     without one, such as paragraphs, whose end tag is optional in HTML, only the start tag stays unchanged.
     """
     open_parts: dict[str, list[int]] = collections.defaultdict(list)
@@ -236,7 +236,7 @@ def _merge_unchanged(parts: Sequence[Part]) -> list[Part]:
     while number < len(parts):
         part, last = parts[number], number
         if part.kind == "start" and part.is_kept:
-            last = ends.get(number, len(parts) - 1 if part.name in _KEPT else number)
+            last = ends.get(number, len(parts) - 1 if part.name in _UNCHANGED else number)
             part = Part("whole", "".join(each.raw for each in parts[number : last + 1]), part.name, part.is_inline)
         result.append(part)
         number = last + 1
