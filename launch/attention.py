@@ -74,20 +74,20 @@ def main(argv: list[str]) -> None:
     from t2t_keras.pictures.saving import missing_characters, save
 
     attention_views(translator.model)  # raises if it has none
-    explanation = _explained(translator)
+    explanation = _explain(translator)
     views = _views(explanation)
     pictures = [picture for kind, view in views.items() for picture in _pictures(kind, view)]
     paths = _paths(pictures)
     for path, picture in paths:
         save(picture.figure, path)
         program.say(str(path))
-    shown = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
-    if missing := missing_characters(shown):
-        some = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
-        print(f"warning: the font has no {some}: boxes in .png files, text in .svg files", file=sys.stderr)
+    pieces = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
+    if missing := missing_characters(pieces):
+        characters = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
+        print(f"warning: the font has no {characters}: boxes in .png files, text in .svg files", file=sys.stderr)
 
 
-def _explained(translator: "Translator") -> "Explanation":
+def _explain(translator: "Translator") -> "Explanation":
     """The explanation of the sentence and of the translation that is given, or else of the model's own."""
     if _TARGET.value is not None:
         return translator.explain([_SOURCE.value], [_TARGET.value])[0]
@@ -106,23 +106,23 @@ def _views(explanation: "Explanation") -> "dict[Kind, View]":
     from t2t_keras.pictures.attention import MOST_TOKENS
 
     views = {kind: explanation.view(kind) for kind in _KINDS}
-    there = [kind for kind in _KINDS if len(views[kind].weights)]
-    lacking = [_FULL_NAMES[kind] for kind in _KINDS if kind not in there]
+    available = [kind for kind in _KINDS if len(views[kind].weights)]
+    missing_names = [_FULL_NAMES[kind] for kind in _KINDS if kind not in available]
     for kind in _KIND.value:
-        if kind not in there:
-            raise InputError(f"--kind={kind}: the model has no {_FULL_NAMES[kind]}; valid: {', '.join(there)}")
-    if lacking and not _KIND.value:
-        program.say(f"the model has no {' and no '.join(lacking)}")
-    chosen = [kind for kind in there if not _KIND.value or kind in _KIND.value]
+        if kind not in available:
+            raise InputError(f"--kind={kind}: the model has no {_FULL_NAMES[kind]}; valid: {', '.join(available)}")
+    if missing_names and not _KIND.value:
+        program.say(f"the model has no {' and no '.join(missing_names)}")
+    selection = [kind for kind in available if not _KIND.value or kind in _KIND.value]
     if _QUERY.value is None:
-        return {kind: views[kind] for kind in chosen}
-    found = {kind: views[kind] for kind in chosen if places_of(_QUERY.value, views[kind].queries)}
-    if found and all(min(places_of(_QUERY.value, view.queries)) >= MOST_TOKENS for view in found.values()):
+        return {kind: views[kind] for kind in selection}
+    matches = {kind: views[kind] for kind in selection if places_of(_QUERY.value, views[kind].queries)}
+    if matches and all(min(places_of(_QUERY.value, view.queries)) >= MOST_TOKENS for view in matches.values()):
         raise InputError(f"--query={_QUERY.value} is behind the first {MOST_TOKENS} tokens, which pictures show")
-    if not found:
-        words = list(dict.fromkeys(word for kind in chosen for word in readable(views[kind].queries)))
+    if not matches:
+        words = list(dict.fromkeys(word for kind in selection for word in readable(views[kind].queries)))
         raise InputError(f"--query={_QUERY.value} is no word of the sentence; its pieces: {' '.join(words)}")
-    return found
+    return matches
 
 
 def _pictures(kind: "Kind", view: "View") -> list[Picture]:
@@ -146,18 +146,18 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
     tokens, pictures = (view.queries, view.keys), []
     if "maps" in styles:
         numbers = range(1, num_layers + 1) if layer is None else [layer]
-        shown = weights[[number - 1 for number in numbers]]
+        head_weights = weights[[number - 1 for number in numbers]]
         rows = [f"layer {number}" for number in numbers]
-        named = f"{kind}_maps{'' if layer is None else f'_layer{layer}'}{suffix}"
-        figure = heat_maps(shown, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
-        pictures.append(Picture(named, figure))
+        name = f"{kind}_maps{'' if layer is None else f'_layer{layer}'}{suffix}"
+        figure = heat_maps(head_weights, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
+        pictures.append(Picture(name, figure))
     if "lines" in styles:
         number = layer or max(num_layers - 1, 1)
-        only = [] if _QUERY.value is None else places_of(_QUERY.value, view.queries)
+        query_places = [] if _QUERY.value is None else places_of(_QUERY.value, view.queries)
         title = f"{_FULL_NAMES[kind]}, layer {number} of {num_layers}"
-        of_mean = num_heads if len(heads) > 1 else 0
-        colors = [of_mean if head == "mean" else int(head) - 1 for head in heads]
-        figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=only, title=title)
+        mean_color = num_heads if len(heads) > 1 else 0
+        colors = [mean_color if head == "mean" else int(head) - 1 for head in heads]
+        figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=query_places, title=title)
         pictures.append(Picture(f"{kind}_lines_layer{number}{suffix}", figure))
     return pictures
 

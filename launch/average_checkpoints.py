@@ -37,29 +37,29 @@ def main(argv: list[str]) -> None:
         raise InputError("--checkpoints= names none")
     run = Run(_MODEL_DIR.value)
     config = run.config
-    paths = _chosen(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
+    paths = _select_checkpoints(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
     for path in paths:
         _check_fits(run, config, path)
-    chosen = [checkpoints.load(path, weights_only=True) for path in paths]
-    _warn_of_crowded_steps(run, config, chosen)
-    _warn_of_early_steps(chosen)
+    selection = [checkpoints.load(path, weights_only=True) for path in paths]
+    _warn_of_crowded_steps(run, config, selection)
+    _warn_of_early_steps(selection)
     default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_AVERAGE_LAST.value}"
-    averaged = checkpoints.save_weights(
+    output = checkpoints.save_weights(
         run.checkpoints_path,
         _OUTPUT.value or default_name,
-        max([*checkpoints.steps(run.checkpoints_path), *(checkpoint.step for checkpoint in chosen)]),
-        averaging.average(chosen),
+        max([*checkpoints.steps(run.checkpoints_path), *(checkpoint.step for checkpoint in selection)]),
+        averaging.average(selection),
         {"averaged": [remote.origin(path) for path in paths], "config": config.to_dict()},
     )
     program.say(
-        f"averaged {len(chosen)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in chosen)}"
+        f"averaged {len(selection)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in selection)}"
     )
-    program.say(remote.with_urls(str(averaged)))
+    program.say(remote.with_urls(str(output)))
 
 
-def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
+def _select_checkpoints(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     if names:
-        return _named(run, [name.strip() for name in names])
+        return _paths_of(run, [name.strip() for name in names])
     paths = checkpoints.newest_paths(run.checkpoints_path, last)
     if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
@@ -68,17 +68,17 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     return paths
 
 
-def _named(run: Run, names: list[str]) -> list[pathlib.Path]:
+def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:
     """The checkpoints that names stand for; one that has several names, such as "best" and its step, is one."""
-    found: dict[pathlib.Path, pathlib.Path] = {}
+    paths: dict[pathlib.Path, pathlib.Path] = {}
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"--checkpoints={','.join(names)}: {name} is named twice")
         path = checkpoints.resolve(run.checkpoints_path, name)
-        if path.resolve() in found:
+        if path.resolve() in paths:
             program.warn(f"{name} is {path.name}, which has been named already: it counts once")
-        found.setdefault(path.resolve(), path)
-    return list(found.values())
+        paths.setdefault(path.resolve(), path)
+    return list(paths.values())
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
@@ -86,16 +86,16 @@ def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
     other = Run(path.resolve().parent.parent)
     if not other.exists:
         return
-    if changed := lasting_differences(config, other.config):
-        raise InputError(f"{path} was trained with other settings than --model_dir: {'; '.join(changed)}")
+    if differences := lasting_differences(config, other.config):
+        raise InputError(f"{path} was trained with other settings than --model_dir: {'; '.join(differences)}")
     if vocabulary_bytes(other.vocab_path) != vocabulary_bytes(run.vocab_path):
         raise InputError(f"{path} has another vocabulary than that of --model_dir: {other.vocab_path}")
 
 
-def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Checkpoint]) -> None:
+def _warn_of_crowded_steps(run: Run, config: Config, selection: list[checkpoints.Checkpoint]) -> None:
     """Warns where checkpoints lie closer together than the run saves them, because the average leans to that place."""
-    here = run.checkpoints_path.resolve()
-    steps = sorted(checkpoint.step for checkpoint in chosen if checkpoint.path.resolve().parent == here)
+    folder = run.checkpoints_path.resolve()
+    steps = sorted(checkpoint.step for checkpoint in selection if checkpoint.path.resolve().parent == folder)
     gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
     interval: float
     interval, reason = config.train.checkpoint_steps, f"train.checkpoint_steps={config.train.checkpoint_steps}"
@@ -110,10 +110,10 @@ def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Ch
         )
 
 
-def _warn_of_early_steps(chosen: list[checkpoints.Checkpoint]) -> None:
+def _warn_of_early_steps(selection: list[checkpoints.Checkpoint]) -> None:
     """Warns where the average reaches so far back that it is probably worse than the newest of its checkpoints."""
-    if reach := averaging.reach([checkpoint.step for checkpoint in chosen]):
-        oldest, newest = reach
+    if first_and_last := averaging.reach([checkpoint.step for checkpoint in selection]):
+        oldest, newest = first_and_last
         program.warn(
             f"warning: the average reaches from step {oldest} to step {newest}, and early weights usually make it "
             "worse than the newest checkpoint; train on, or compare it with --checkpoint=best of launch.evaluate"

@@ -57,12 +57,12 @@ def main(argv: list[str]) -> None:
 
 def _import() -> None:
     languages = {"source_language": _SOURCE_LANGUAGE.value, "target_language": _TARGET_LANGUAGE.value}
-    given = {name: value for name, value in languages.items() if value}
+    overrides = {name: value for name, value in languages.items() if value}
     folder = local_folder(_INPUT.value)
     from t2t_keras.formats.portable_model import check_whole
 
-    model = READERS[_FROM.value](folder, given)
-    config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **given))
+    model = READERS[_FROM.value](folder, overrides)
+    config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **overrides))
     model = dataclasses.replace(model, config=config)
     check_whole(_INPUT.value, model)
     origin = {"format": _FROM.value, "input": _INPUT.value}
@@ -73,8 +73,8 @@ def _import() -> None:
         write_json(run.config_path, {**config.to_dict(), IMPORTED: origin})
     notes = list(model.notes)
     if not model.knows_languages:
-        taken = f"{config.data.source_language}, {config.data.target_language}"
-        notes.append(f"{_INPUT.value} does not say which languages these are; taken as {taken}")
+        direction = f"{config.data.source_language}, {config.data.target_language}"
+        notes.append(f"{_INPUT.value} does not say which languages these are; taken as {direction}")
     _report(model, notes, _MODEL_DIR.value)
 
 
@@ -92,11 +92,11 @@ def _export() -> None:
     _report(model, notes, _OUTPUT.value)
 
 
-def _report(model: "PortableModel", notes: list[str] | tuple[str, ...], written: str) -> None:
+def _report(model: "PortableModel", notes: list[str] | tuple[str, ...], path: str) -> None:
     count = sum(array.size for array in model.weights.values())
     for note in notes:
         program.say(f"note: {note}")
-    program.say(f"{pathlib.Path(written)}: {count:,} parameters")
+    program.say(f"{pathlib.Path(path)}: {count:,} parameters")
 
 
 run = program.command(main)

@@ -59,15 +59,15 @@ def main(argv: list[str]) -> None:
     """Writes the two outputs that the flags name."""
     for output in (_OUTPUT_SOURCE, _OUTPUT_TARGET):
         program.refuse_replacing(output.value, _SOURCE.value, _TARGET.value, flag=output.name)
-    more = setting_flags.given(split_flags.SETTINGS)
-    config = decoding_flags.decode_config(**more)
+    overrides = setting_flags.values(split_flags.SETTINGS)
+    config = decoding_flags.decode_config(**overrides)
     with tqdm.tqdm(unit=" pairs", disable=not sys.stderr.isatty()) as bar:
 
         def update(done: int, pairs: int) -> None:
             bar.total = pairs
             bar.update(done - bar.n)
 
-        num_cut = distil(_job(config), lambda: decoding_flags.load_translator(**more), program.say, update)
+        num_cut = distil(_job(config), lambda: decoding_flags.load_translator(**overrides), program.say, update)
     decoding_flags.warn_of_cut(num_cut, config)
 
 

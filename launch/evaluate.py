@@ -54,7 +54,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
 )
 flags.adopt_module_key_flags(decoding_flags)
-_OF_LANGUAGES = ("bleu", "rouge_l")  # metrics that take for words what the language does
+_WORD_METRICS = ("bleu", "rouge_l")  # metrics that take for words what the language does
 _REMOTE = {"model_dir": remote_paths.added_to, "data_dir": remote_paths.read, "ensemble": remote_paths.member}
 program.REMOTE |= _REMOTE
 
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
     lowercase = config.data.lowercases_targets if _LOWERCASE.value is None else _LOWERCASE.value
     scoring = ScoringSettings(language, lowercase, _PAPER_BLEU.value)
     task(config.data.task).check(references, scoring)
-    output_dir = _writable(_output_dir(run))
+    output_dir = _make_folder(_output_dir(run))
     translator = decoding_flags.load_translator()
     from t2t_keras import evaluation
 
@@ -87,49 +87,49 @@ def main(argv: list[str]) -> None:
 
         result = evaluation.evaluate(translator, sources, references, scoring, update)
     result = dataclasses.replace(result, perplexity=perplexity)
-    what = "replaced:" if (output_dir / "scores.json").exists() else "written:"
+    verb = "replaced:" if (output_dir / "scores.json").exists() else "written:"
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     program.say(_table(result) + "\n" + translator.task.report(result.hypotheses, references).rstrip("\n"))
     is_other = not _TARGET_LANGUAGE.value and language != config.data.target_language
-    if is_other and translator.task.metric in _OF_LANGUAGES:
+    if is_other and translator.task.metric in _WORD_METRICS:
         configured = config.data.target_language
         program.say(
             f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}"
         )
-    program.say(" ".join([what, *(remote.with_urls(str(path)) for path in paths)]))
+    program.say(" ".join([verb, *(remote.with_urls(str(path)) for path in paths)]))
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
-def _check_scoring(scored: Task) -> None:
+def _check_scoring(kind: Task) -> None:
     """Refuses flags that these scores do not heed."""
-    if _TARGET_LANGUAGE.value and scored.metric not in _OF_LANGUAGES:
-        raise InputError(f"--target_language decides what words are, which scores of {scored.name} do not ask")
+    if _TARGET_LANGUAGE.value and kind.metric not in _WORD_METRICS:
+        raise InputError(f"--target_language decides what words are, which scores of {kind.name} do not ask")
     for flag in (_PAPER_BLEU, _LOWERCASE):
-        if flag.value and scored.metric != "bleu":
-            raise InputError(f"--{flag.name} goes with translations; {scored.name} is scored by {scored.metric}")
+        if flag.value and kind.metric != "bleu":
+            raise InputError(f"--{flag.name} goes with translations; {kind.name} is scored by {kind.metric}")
 
 
 def _score_files() -> None:
     """Scores outputs in a file against references in another."""
     if not (_HYPOTHESES.value and _REFERENCES.value and _TASK.value):
         raise InputError("--task, --hypotheses and --references go together")
-    of_model = flags.FLAGS.get_key_flags_for_module(decoding_flags)
-    for flag in (*of_model, _SPLIT, _DATA_DIR, _SOURCE, _REFERENCE, _OUTPUT_DIR):
+    decoding = flags.FLAGS.get_key_flags_for_module(decoding_flags)
+    for flag in (*decoding, _SPLIT, _DATA_DIR, _SOURCE, _REFERENCE, _OUTPUT_DIR):
         if flag.present:
             raise InputError(
                 f"--{flag.name} does not go with --hypotheses, which are scored without a model, and scores are "
                 "printed: give either them or --model_dir and a test set"
             )
-    scored = task(_TASK.value)
-    _check_scoring(scored)
-    hypotheses, references = (scored.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
+    kind = task(_TASK.value)
+    _check_scoring(kind)
+    hypotheses, references = (kind.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
     language = _TARGET_LANGUAGE.value or language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
     scoring = ScoringSettings(language, bool(_LOWERCASE.value), _PAPER_BLEU.value)
-    scored.check(references, scoring)
+    kind.check(references, scoring)
     with named(f"{_HYPOTHESES.value}, {_REFERENCES.value}"):
-        scores = scored.scores(hypotheses, references, scoring)
+        scores = kind.scores(hypotheses, references, scoring)
     print("\n".join(_score_lines(scores)))
-    print(scored.report(hypotheses, references), end="")
+    print(kind.report(hypotheses, references), end="")
 
 
 def _text(run: Run) -> tuple[list[str], list[str]]:
@@ -139,11 +139,11 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
         return PreparedData.open(_DATA_DIR.value or run.data_dir).text(_SPLIT.value)
     if _DATA_DIR.value:
         raise InputError(f"--data_dir={_DATA_DIR.value} goes with --split")
-    scored = task(run.config.data.task)
-    if not scored.is_parallel:
+    kind = task(run.config.data.task)
+    if not kind.is_parallel:
         if not _SOURCE.value or _REFERENCE.value:
-            raise InputError(f"give --split or --source, a file of {scored.name} with what is right")
-        examples = list(scored.examples(read_lines(_SOURCE.value), _SOURCE.value))
+            raise InputError(f"give --split or --source, a file of {kind.name} with what is right")
+        examples = list(kind.examples(read_lines(_SOURCE.value), _SOURCE.value))
         return [source for source, _ in examples], [reference for _, reference in examples]
     if not _SOURCE.value or not _REFERENCE.value:
         raise InputError("give --split=valid, --split=test, or both --source and --reference")
@@ -162,7 +162,7 @@ def _output_dir(run: Run) -> pathlib.Path:
     return run.path / "evaluation" / name
 
 
-def _writable(folder: pathlib.Path) -> pathlib.Path:
+def _make_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder, made if it is missing; an OSError before the work if nothing can be written there after it."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -194,11 +194,11 @@ def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[s
         rows.append(("perplexity", f"{perplexity:.3f}", "a token of the references, end symbols counted"))
     width = max(len(name) for name, *_ in rows)
     lines = [f"{name:<{width}}  {value:>9}  {signature}" for name, value, signature in rows]
-    others: dict[str, list[str]] = {}
+    names_by_comparison: dict[str, list[str]] = {}
     for score in scores:
         if score.name not in ("BLEU", "chrF", "TER"):
-            others.setdefault(score.comparable_to, []).append(score.name)
-    return lines + [f"{', '.join(names)}: compare with {what}" for what, names in others.items()]
+            names_by_comparison.setdefault(score.comparable_to, []).append(score.name)
+    return lines + [f"{', '.join(names)}: compare with {basis}" for basis, names in names_by_comparison.items()]
 
 
 def _table(result: "Evaluation") -> str:

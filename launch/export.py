@@ -47,10 +47,10 @@ def main(argv: list[str]) -> None:
         raise InputError("give either --checkpoint or --average_last, not both")
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
-    paths = _chosen(run)
+    paths = _select_checkpoints(run)
     if paths and not _AVERAGE_LAST.value:
         flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
-    translator = decoding_flags.load_translator(**setting_flags.given(split_flags.SETTINGS))
+    translator = decoding_flags.load_translator(**setting_flags.values(split_flags.SETTINGS))
     from t2t_keras.export.writing import export_translator
     from t2t_keras.models.weights import assign_weights
 
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     program.say(f"{remote_exports.published(version)}: {sizes}; written in {seconds:.0f} s")
 
 
-def _chosen(run: Run) -> list[pathlib.Path]:
+def _select_checkpoints(run: Run) -> list[pathlib.Path]:
     """The checkpoints whose weights are exported; none if the model is itself an export."""
     if run.exported:
         if _AVERAGE_LAST.value:

@@ -40,7 +40,7 @@ from . import helping, program
 
 _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
 
-_OF_TEXT = ("data.lowercase", "data.final_marks", "data.truecase")
+_TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = flags.DEFINE_string(
     "source", None, "UTF-8 text; .gz .bz2 .xz too. A .tsv has both sides, separated by a tab."
 )
@@ -49,8 +49,8 @@ _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.jo
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; default: how the file's name ends.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
-_OF_MINUTES = "For preparing and training, of all starts together; scoring and exporting follow."
-_MINUTES = flags.DEFINE_float("minutes", 60.0, _OF_MINUTES, lower_bound=0.01, upper_bound=1e6)
+_MINUTES_HELP = "For preparing and training, of all starts together; scoring and exporting follow."
+_MINUTES = flags.DEFINE_float("minutes", 60.0, _MINUTES_HELP, lower_bound=0.01, upper_bound=1e6)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
 _HELD_OUT_PAIRS = flags.DEFINE_integer(
@@ -59,7 +59,7 @@ _HELD_OUT_PAIRS = flags.DEFINE_integer(
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    f"section.field=value, instead of what is chosen; sections: model, train, decode; and {', '.join(_OF_TEXT)}.",
+    f"section.field=value, instead of what is chosen; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
 )
 _LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the model card.")
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
@@ -71,7 +71,7 @@ _RECENT = 0.75  # of all updates: a validation loss that was lowest before is no
 def main(argv: list[str]) -> None:
     """Runs all steps that are not done."""
     config, paths = _text()
-    given = _given()
+    overrides = _choices_of_flags()
     config = configuration.override(configuration.Config(data=config), _settings_of_text()).data
     output = pathlib.Path(_OUTPUT.value)
     if output.is_file():
@@ -88,10 +88,10 @@ def main(argv: list[str]) -> None:
         survey = TextSurvey(corpus)
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
             # All at once, since a folder with data and without what was asked for would count as somebody else's.
-            choices = _chosen(steps, survey, given)
-            about = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _asked(config)}
-            steps.record.update(choices=choices, **about, text=None)
-        steps.record.check_same("asked", _asked(config), output)
+            choices = _choose(steps, survey, overrides)
+            inputs = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _fixed_settings(config)}
+            steps.record.update(choices=choices, **inputs, text=None)
+        steps.record.check_same("asked", _fixed_settings(config), output)
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
         steps.check_text(corpus)
@@ -108,16 +108,16 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         return
     program.title("1. Text and choices")
     program.say(table(steps.choices))
-    if others := _other_choices(steps):
-        program.say(f"begun for other minutes; for {_MINUTES.value:g} a new --output would choose {others}")
+    if other_choices := _other_choices(steps):
+        program.say(f"begun for other minutes; for {_MINUTES.value:g} a new --output would choose {other_choices}")
     steps.prepare(corpus, config, num_cores())
     counts = steps.data.counts
     program.say(", ".join(f"{split}: {counts[split]['kept']:,} pairs" for split in steps.data.splits))
-    drawn = sum(counts[split]["kept"] for split in ("valid", "test") if f"drawn_{split}" in corpus.identity)
+    num_drawn = sum(counts[split]["kept"] for split in ("valid", "test") if f"drawn_{split}" in corpus.identity)
     for reason, meaning in REASONS.items():
-        dropped = counts["train"].get(reason, 0) - (drawn if reason == "held_out" else 0)
-        if dropped > 0:
-            program.say(f"  not trained on: {dropped:,} pairs ({meaning})")
+        num_dropped = counts["train"].get(reason, 0) - (num_drawn if reason == "held_out" else 0)
+        if num_dropped > 0:
+            program.say(f"  not trained on: {num_dropped:,} pairs ({meaning})")
     program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
     if outcome and outcome.signal not in (0, signal.SIGINT):
@@ -147,17 +147,17 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
     if _CORPUS.value != "files":
         if source or target:
             raise InputError(f"--corpus={_CORPUS.value} brings its own text: leave --source and --target out")
-        usual = DataConfig()
-        codes = [languages[0] or usual.source_language, languages[1] or usual.target_language]
+        defaults = DataConfig()
+        codes = [languages[0] or defaults.source_language, languages[1] or defaults.target_language]
         return DataConfig(corpus=_CORPUS.value, source_language=codes[0], target_language=codes[1]), []
     if not source:
         raise InputError("give --source and --target, two files of text, or --corpus")
     is_tsv = ".tsv" in pathlib.Path(source).suffixes
     if is_tsv == bool(target):
-        needed = "leave --target out" if is_tsv else "give --target, its translation; a file with both sides is a .tsv"
-        raise InputError(f"--source={source}: {needed}")
+        advice = "leave --target out" if is_tsv else "give --target, its translation; a file with both sides is a .tsv"
+        raise InputError(f"--source={source}: {advice}")
     names = [None, None] if is_tsv else [language_of_name(pathlib.Path(path).name) for path in (source, target)]
-    codes = [given or named for given, named in zip(languages, names, strict=True)]
+    codes = [language or name for language, name in zip(languages, names, strict=True)]
     if None in codes or codes[0] == codes[1]:
         files, problem = f"{source} and {target}", "the names end in no two languages, as a.en and a.de do"
         if is_tsv:
@@ -171,34 +171,34 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
 
 def _settings_of_text() -> list[str]:
     """The settings of --set that are about the data."""
-    return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _OF_TEXT]
+    return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _TEXT_SETTINGS]
 
 
-def _given() -> list[Choice]:
+def _choices_of_flags() -> list[Choice]:
     """What flags choose; wrong settings are refused before anything is done."""
     base = presets.preset(_PRESET.value or "tiny")
     configuration.override(base, _SET.value)
-    flags_of = {"preset": _PRESET, "data.vocab_size": _VOCAB_SIZE, "held_out_pairs": _HELD_OUT_PAIRS}
-    chosen = [Choice(name, flag.value, fit_rules.GIVEN) for name, flag in flags_of.items() if flag.value is not None]
+    options = {"preset": _PRESET, "data.vocab_size": _VOCAB_SIZE, "held_out_pairs": _HELD_OUT_PAIRS}
+    choices = [Choice(name, flag.value, fit_rules.GIVEN) for name, flag in options.items() if flag.value is not None]
     for setting in _SET.value:
         name, value = (part.strip() for part in setting.partition("=")[::2])
-        if name in _OF_TEXT:
+        if name in _TEXT_SETTINGS:
             continue
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
-            others = ", ".join(_OF_TEXT)
-            raise InputError(f"--set {setting}: the only settings of the data here are --vocab_size, {others}")
+            names = ", ".join(_TEXT_SETTINGS)
+            raise InputError(f"--set {setting}: the only settings of the data here are --vocab_size, {names}")
         if name == "train.max_minutes":
             raise InputError(f"--set {setting}: --minutes says how long to train")
-        chosen.append(Choice(name, value, fit_rules.GIVEN))
-    return chosen
+        choices.append(Choice(name, value, fit_rules.GIVEN))
+    return choices
 
 
 def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
     """Refuses a folder that holds something else."""
     if steps.record["asked"] is not None or not output.exists():
         return
-    if others := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-        raise InputError(f"--output={output} holds {others[0]} and nothing of launch.fit; give a new folder")
+    if foreign := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
+        raise InputError(f"--output={output} holds {foreign[0]} and nothing of launch.fit; give a new folder")
 
 
 def _export_dir(output: pathlib.Path) -> pathlib.Path:
@@ -207,32 +207,32 @@ def _export_dir(output: pathlib.Path) -> pathlib.Path:
     return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
 
 
-def _asked(config: DataConfig) -> dict[str, Any]:
+def _fixed_settings(config: DataConfig) -> dict[str, Any]:
     """The settings that must stay the same in a folder; --minutes may grow, and text is compared by its checksums."""
     languages = {"source_language": config.source_language, "target_language": config.target_language}
-    others = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
-    return {**languages, **others}
+    values = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
+    return {**languages, **values}
 
 
-def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:
+def _choose(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) -> list[dict[str, Any]]:
     """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
     with steps.preparing():
         program.say("reading the text, to choose by its size")
-        chosen = steps.chosen(survey.pairs, _MINUTES.value, given=given)
-    return [vars(each) for each in chosen]
+        choices = steps.chosen(survey.pairs, _MINUTES.value, given=overrides)
+    return [vars(each) for each in choices]
 
 
 def _other_choices(steps: FitSteps) -> str:
     """What a new folder would have for so many minutes, and this one, begun for others, has not."""
     if (pairs := steps.record["pairs"]) is None:
         return ""
-    given = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
-    others = steps.chosen(pairs, _MINUTES.value, given=given)
-    presets_of = [next(each.value for each in each_of if each.name == "preset") for each_of in (steps.choices, others)]
-    if presets_of[0] != presets_of[1]:
-        return f"preset: {' -> '.join(presets_of)}"
-    here, there = settings_applied(steps.choices), settings_applied(others)
-    return ", ".join(each for each in configuration.differences(here, there) if not each.startswith(_SAVING))
+    overrides = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
+    new_choices = steps.chosen(pairs, _MINUTES.value, given=overrides)
+    names = [next(each.value for each in choices if each.name == "preset") for choices in (steps.choices, new_choices)]
+    if names[0] != names[1]:
+        return f"preset: {' -> '.join(names)}"
+    old, new = settings_applied(steps.choices), settings_applied(new_choices)
+    return ", ".join(each for each in configuration.differences(old, new) if not each.startswith(_SAVING))
 
 
 def _as_typed(words: str) -> str:
@@ -241,8 +241,8 @@ def _as_typed(words: str) -> str:
 
 def _advice(steps: FitSteps) -> str:
     lowest, last = steps.validations
-    longer = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
-    improvement = longer, "resumes training: the validation loss was still falling"
+    command = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
+    improvement = command, "resumes training: the validation loss was still falling"
     if steps.record["has_converged"] or lowest < _RECENT * last:
         dropout = "a higher --set=model.dropout_rate in a new --output"
         improvement = (

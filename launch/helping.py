@@ -18,8 +18,8 @@ _FORMS = {"int": "=N", "float": "=NUMBER"}
 _WIDTH, _INDENT = 100, 28
 _LAUNCH = "t2t_keras.launch."
 # What absl adds to the words of a flag: the values that it may have, and that it may be repeated.
-_OF_ABSL = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
-_ALWAYS = (
+_ABSL_NOTES = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
+_COMMON_FLAGS = (
     ("-h, --help", "Print this and end."),
     ("--helpfull", "Print all flags, also those of the libraries underneath, and end."),
     ("--version", "Print which versions this is, and of what it is built on, and end."),
@@ -33,15 +33,17 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
     `paths` are the names of flags that are files or folders; `called` is how the program was called, `sys.argv[0]`.
     """
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
-    defined = sorted(flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name))
-    searches = any(flag.name == "beam_size" for flag in defined)  # others have flags of the same names
+    module_flags = sorted(
+        flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name)
+    )
+    searches = any(flag.name == "beam_size" for flag in module_flags)  # others have flags of the same names
     searching, paths = _search_settings() if searches else set(), set(paths)
-    for flag in defined:
+    for flag in module_flags:
         group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
-        sections[group].append(_entry(*_described(flag, flag.name in paths)))
-    sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
-    listed = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
-    return as_typed("\n\n".join([(module.__doc__ or "").strip(), *listed]), called)
+        sections[group].append(_entry(*_describe(flag, flag.name in paths)))
+    sections[_EVERY] = [_entry(*each) for each in _COMMON_FLAGS]
+    section_texts = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
+    return as_typed("\n\n".join([(module.__doc__ or "").strip(), *section_texts]), called)
 
 
 def _search_settings() -> set[str]:
@@ -51,7 +53,7 @@ def _search_settings() -> set[str]:
     return {"engine", "compute_type", "ensemble_mean", *(field.name for field in dataclasses.fields(DecodeConfig))}
 
 
-def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
+def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
     """How a flag is written, and what it is for."""
     kind = flag.flag_type()
     values = getattr(flag.parser, "enum_values", None)
@@ -61,13 +63,13 @@ def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
         form = f"--{flag.name}={'|'.join(values)}"
     else:
         form = f"--{flag.name}{_FORMS.get(kind, '=PATH' if is_path else '=TEXT')}"
-    words = _OF_ABSL.sub("", " ".join((flag.help or "").split()))
+    words = _ABSL_NOTES.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
         words += " Any number of times."
     if is_required(flag):
         words += " (required)"
-    shown = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
-    return form, words + (f" (default: {shown})" if shown and "default" not in words else "")
+    default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+    return form, words + (f" (default: {default})" if default and "default" not in words else "")
 
 
 def is_required(flag: flags.Flag) -> bool:

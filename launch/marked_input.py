@@ -31,12 +31,12 @@ def write_marked(
     size = chunk_lines if markup == "placeholders" else None
     while chunk := list(itertools.islice(lines, size)):
         newline = newline or ("\r\n" if chunk[0][1].endswith(b"\r\n") else "\n")
-        texts = [_decoded(raw, number, name) for number, raw in chunk]
+        texts = [_decode(raw, number, name) for number, raw in chunk]
         texts = texts if markup == "placeholders" else ["\n".join(texts) + "\n"]
         documents = [MarkedDocument.parsed(text, markup, name) for text in texts]
         results, translations = translate_marked(translator, documents)
-        for (number, _), document, found in zip(chunk, documents, translations, strict=False):
-            for segment, translation in zip(document.segments, found, strict=True):
+        for (number, _), document, segment_translations in zip(chunk, documents, translations, strict=False):
+            for segment, translation in zip(document.segments, segment_translations, strict=True):
                 line = number + segment.line - 1
                 report.add(line, translation)
                 num_cut += translation.is_cut
@@ -50,6 +50,6 @@ def write_marked(
     return num_cut
 
 
-def _decoded(raw: bytes, number: int, name: str) -> str:
+def _decode(raw: bytes, number: int, name: str) -> str:
     with named(f"{name}, line {number}"):
         return decoded_line(without_byte_order_mark(raw) if number == 1 else raw)

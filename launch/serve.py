@@ -95,25 +95,25 @@ def main(argv: list[str]) -> None:
     heaps.one_for_each_thread()
     options = _options()
     # Signal handlers interrupt the main thread anywhere: a `SimpleQueue` allows that, an event or a lock might not.
-    heard: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: heard.put("stop"))
+        signal.signal(number, lambda *_: messages.put("stop"))
     _log_to_stderr()
     _check_folder(options.export_dir)
-    options = _within_files(options)
+    options = _limit_connections(options)
     server = _server(options)
     # Signals do not interrupt the loading of a model, so it must not run in the main thread.
-    threading.Thread(target=_start, args=(server, heard), name="start", daemon=True).start()
-    outcome = _next(heard)
+    threading.Thread(target=_start, args=(server, messages), name="start", daemon=True).start()
+    outcome = _next(messages)
     if isinstance(outcome, Exception):
         raise outcome
     if outcome == "stop":
         _end("stopped before a version was loaded")
     scheme = "https" if options.tls_certificate else "http"
     _say(f"serving {_models(server)}: REST at {scheme}://{server.rest_address}, gRPC at {server.grpc_address}")
-    _next(heard)
-    in_time = server.stop()
-    _end("stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s")
+    _next(messages)
+    is_complete = server.stop()
+    _end("stopped" if is_complete else f"stopped; not all was answered within {options.grace_seconds:g} s")
 
 
 def _models(server: "Server") -> str:
@@ -126,11 +126,11 @@ def _models(server: "Server") -> str:
     )
 
 
-def _next(heard: "queue.SimpleQueue[str | Exception]") -> str | Exception:
+def _next(messages: "queue.SimpleQueue[str | Exception]") -> str | Exception:
     """Waits, and wakes each second: a signal that some library's thread receives does not interrupt this one."""
     while True:
         with contextlib.suppress(queue.Empty):
-            return heard.get(timeout=1)
+            return messages.get(timeout=1)
 
 
 def _say(message: str) -> None:
@@ -141,13 +141,13 @@ def _say(message: str) -> None:
         os.write(1, f"{message}\n".encode())
 
 
-def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> None:
+def _start(server: "Server", messages: "queue.SimpleQueue[str | Exception]") -> None:
     try:
         server.start()
     except Exception as error:
-        heard.put(error)
+        messages.put(error)
     else:
-        heard.put("started")
+        messages.put("started")
 
 
 def _end(message: str) -> NoReturn:
@@ -162,41 +162,41 @@ def _options() -> ServingOptions:
         raise InputError("--export_dir is needed, the directory of a model with its versions, or --model_config_file")
     if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
         raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
-    values = {**setting_flags.given(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
+    values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
     values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
-    return ServingOptions(**values, limits=Limits(**setting_flags.given(_LIMITS)))
+    return ServingOptions(**values, limits=Limits(**setting_flags.values(_LIMITS)))
 
 
 def _check_folder(export_dir: str) -> None:
     """Refuses a version, and a folder that has no versions but folders with versions below it."""
-    given = pathlib.Path(export_dir)
-    if not export_dir or not given.is_dir() or any(entry.name.isdecimal() for entry in given.iterdir()):
+    folder = pathlib.Path(export_dir)
+    if not export_dir or not folder.is_dir() or any(entry.name.isdecimal() for entry in folder.iterdir()):
         return
-    models = [given.absolute().parent] if (given / "saved_model.pb").is_file() else []
-    for below in ("*", "serving/*"):  # `launch.fit` exports to the latter
-        models += sorted({each.parents[1] for each in given.glob(f"{below}/[0-9]*/saved_model.pb")})
+    models = [folder.absolute().parent] if (folder / "saved_model.pb").is_file() else []
+    for pattern in ("*", "serving/*"):  # `launch.fit` exports to the latter
+        models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/saved_model.pb")})
     if models:
         raise InputError(f"--export_dir={export_dir} has no numbered versions in it; give --export_dir={models[0]}")
 
 
-def _within_files(options: ServingOptions) -> ServingOptions:
+def _limit_connections(options: ServingOptions) -> ServingOptions:
     """The options with as many connections as the process may have files, whose limit is raised as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * options.max_connections + _OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    num_needed = 2 * options.max_connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= num_needed:
         return options
-    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    limit = num_needed if hard == resource.RLIM_INFINITY else min(num_needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    if limit == needed:
+    if limit == num_needed:
         return options
-    allowed = (limit - _OTHER_FILES) // 2
-    if allowed < 1:
+    num_allowed = (limit - _OTHER_FILES) // 2
+    if num_allowed < 1:
         raise InputError(f"this process may open {limit} files, which are too few for a server: raise ulimit -n")
     logging.getLogger("t2t_keras.serving").warning(
         "this process may open %d files: %d connections for each of REST and gRPC, not max_connections=%d",
-        *(limit, allowed, options.max_connections),
+        *(limit, num_allowed, options.max_connections),
     )
-    return dataclasses.replace(options, max_connections=allowed)
+    return dataclasses.replace(options, max_connections=num_allowed)
 
 
 def _log_to_stderr() -> None:

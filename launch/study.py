@@ -58,10 +58,10 @@ flags.adopt_module_key_flags(extensions)
 def main(argv: list[str]) -> None:
     """Makes the table, or prints what the flags ask for."""
     _check_flags()
-    given = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
-    given |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
+    overrides = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
+    overrides |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
     study_dir = pathlib.Path(_STUDY_DIR.value)
-    study = Study(study_dir, read_settings(study_dir, {k: v for k, v in given.items() if v is not None}))
+    study = Study(study_dir, read_settings(study_dir, {k: v for k, v in overrides.items() if v is not None}))
     if _ROWS.value:
         print(*(line.name for line in study.table.lines), sep="\n")
     elif _PLAN.value:
@@ -74,9 +74,9 @@ def main(argv: list[str]) -> None:
 
 def _check_flags() -> None:
     """Refuses flags that would count for nothing."""
-    instead = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
-    if len(instead) > 1:
-        raise InputError(f"{' and '.join(instead)} exclude each other")
+    mode_flags = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
+    if len(mode_flags) > 1:
+        raise InputError(f"{' and '.join(mode_flags)} exclude each other")
     for flag in (_DEVICES, _DEVICE, _UTILISATION):
         if flag.present and not _PLAN.value:
             raise InputError(f"--{flag.name} goes with --plan")
@@ -84,7 +84,7 @@ def _check_flags() -> None:
         raise InputError("--device goes with --devices")
     for flag in (_ONLY, _SHARD):
         if flag.present and (_ROWS.value or _PRINT.value):
-            raise InputError(f"--{flag.name} does not go with {instead[0]}, which is of all rows")
+            raise InputError(f"--{flag.name} does not go with {mode_flags[0]}, which is of all rows")
 
 
 def _plan(study: Study) -> str:
@@ -115,13 +115,13 @@ def _shard() -> tuple[int, int]:
 def _perform(study: Study) -> None:
     """Performs the selected rows; the exit status says what became of them."""
     names = study.selected(_ONLY.value, _shard())
-    performed = study.perform(names, tell)
+    outcome = study.perform(names, tell)
     program.say(study.table.markdown(study.states()).rstrip("\n"))
-    if performed.signal:
-        sys.exit(128 + performed.signal)
+    if outcome.signal:
+        sys.exit(128 + outcome.signal)
     is_part = _SHARD.value != "1/1"  # what waits there is another part's
-    if performed.failed or (performed.waiting and not performed.busy and not is_part):
-        raise InputError(f"not finished: {', '.join((*performed.failed, *performed.waiting))}")
+    if outcome.failed or (outcome.waiting and not outcome.busy and not is_part):
+        raise InputError(f"not finished: {', '.join((*outcome.failed, *outcome.waiting))}")
 
 
 run = program.command(main)

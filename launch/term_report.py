@@ -20,10 +20,10 @@ class TermReport:
             if not term.form:
                 self._num_missing += 1
                 place = f"{self._name}, line {number}"
-                what = f"no form of the term {term.source!r} could be met within the limit: {'|'.join(term.forms)}"
-                print(f"warning: {place}: {what}", file=sys.stderr)
+                problem = f"no form of the term {term.source!r} could be met within the limit: {'|'.join(term.forms)}"
+                print(f"warning: {place}: {problem}", file=sys.stderr)
 
     def print(self) -> None:
-        by_itself = self._num_terms - self._num_forced - self._num_missing
-        counts = f"{by_itself:,} met by the model itself, {self._num_forced:,} forced, {self._num_missing:,} missing"
+        num_unforced = self._num_terms - self._num_forced - self._num_missing
+        counts = f"{num_unforced:,} met by the model itself, {self._num_forced:,} forced, {self._num_missing:,} missing"
         print(f"glossary: {self._num_terms:,} terms in the source, {counts}", file=sys.stderr)

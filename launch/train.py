@@ -53,7 +53,7 @@ _MODEL_PARALLEL = flags.DEFINE_integer(
 flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}
 
-_USUAL = DecodeConfig()
+_DEFAULTS = DecodeConfig()
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 
 
@@ -106,13 +106,13 @@ def _data_dir(run: Run) -> str:
     """The directory of the data that is given, or what the run, or the one it begins from, was trained on."""
     if _DATA_DIR.value:
         return _DATA_DIR.value
-    trained = _remembered(run)
-    if trained is None:
+    record = _base_run(run)
+    if record is None:
         raise InputError(f"--data_dir must be given to begin a run in {run.path}")
-    return str(trained.data_dir)
+    return str(record.data_dir)
 
 
-def _remembered(run: Run) -> Run | None:
+def _base_run(run: Run) -> Run | None:
     """The run that knows what the flags do not say: the run itself, or the one that it begins from."""
     if _INIT_FROM.value and not checkpoints.exist(run.checkpoints_path):
         return Run(RunCheckpoint.parse(_INIT_FROM.value).model_dir)
@@ -123,10 +123,10 @@ def _init_from(run: Run) -> RunCheckpoint | None:
     """The run to begin from; without flags, the one that an existing run is noted to have begun from."""
     if _INIT_FROM.value:
         return RunCheckpoint.parse(_INIT_FROM.value)
-    noted = run.init_from if run.exists and not _PRESET.value else {}
-    if noted and checkpoints.exist(run.checkpoints_path):
-        return RunCheckpoint(noted["model_dir"], noted["checkpoint"])  # to compare, not to read
-    return RunCheckpoint(remote.local(noted["model_dir"]), noted["checkpoint"]) if noted else None
+    record = run.init_from if run.exists and not _PRESET.value else {}
+    if record and checkpoints.exist(run.checkpoints_path):
+        return RunCheckpoint(record["model_dir"], record["checkpoint"])  # to compare, not to read
+    return RunCheckpoint(remote.local(record["model_dir"]), record["checkpoint"]) if record else None
 
 
 def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Config:
@@ -135,17 +135,19 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     The flags override them. A new run has static shapes if its devices compute `on_static_shapes` alone; one that was
     trained keeps what it has.
     """
-    trained = _remembered(run)
+    record = _base_run(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
         decode, fits_text = _decode(config.decode, data.config), _PRESET.value in presets.SMALL
-    elif trained is not None:
-        config = trained.config
-        decode, fits_text = config.decode, config.decode.length_limit != _decode(_USUAL, config.data).length_limit
+    elif record is not None:
+        config = record.config
+        decode, fits_text = config.decode, config.decode.length_limit != _decode(_DEFAULTS, config.data).length_limit
         if config.data.task != data.config.task:
             # The limit was made to fit the other task's data.
-            usual = {name: getattr(_USUAL, name) for name in (*_USUAL.length_limit, *task(config.data.task).decode)}
-            decode = _decode(dataclasses.replace(decode, **usual), data.config)
+            defaults = {
+                name: getattr(_DEFAULTS, name) for name in (*_DEFAULTS.length_limit, *task(config.data.task).decode)
+            }
+            decode = _decode(dataclasses.replace(decode, **defaults), data.config)
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
     is_static = on_static_shapes or config.train.static_shapes
@@ -164,9 +166,9 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     return dataclasses.replace(config, model=model, data=data.config)
 
 
-def _decode(usual: DecodeConfig, data: DataConfig) -> DecodeConfig:
+def _decode(config: DecodeConfig, data: DataConfig) -> DecodeConfig:
     """The settings of the search for a task, with lengths in the tokens of the data."""
-    decode = dataclasses.replace(usual, **task(data.task).decode)
+    decode = dataclasses.replace(config, **task(data.task).decode)
     return dataclasses.replace(decode, max_length_offset=decode.max_length_offset * data.tokens_of_a_piece)
 
 

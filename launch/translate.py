@@ -99,10 +99,10 @@ def main(argv: list[str]) -> None:
 
 
 def _translate_marked() -> None:
-    others = {"json": _JSON, "json_input": _JSON_INPUT}
-    odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
-    if odd or _ON_ERROR.value == "skip":
-        raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
+    formats = {"json": _JSON, "json_input": _JSON_INPUT}
+    names = [name for name, flag in formats.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
+    if names or _ON_ERROR.value == "skip":
+        raise InputError(f"--markup does not go together with --{(names or ['on_error=skip'])[0]}")
     lines = _raw_lines()
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
@@ -123,7 +123,7 @@ def _load_translator() -> "Translator":
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     name = _GLOSSARY.value
     glossary = Glossary.parsed(read_lines(name), name) if name else None
-    translator = decoding_flags.load_translator(glossary, **setting_flags.given(split_flags.SETTINGS))
+    translator = decoding_flags.load_translator(glossary, **setting_flags.values(split_flags.SETTINGS))
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     if _ALIGNMENTS.value:
@@ -140,17 +140,17 @@ def _translate(
     remaining = enumerate(raw_lines, start=1)
     with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
         while chunk := list(itertools.islice(remaining, _CHUNK_LINES.value)):
-            lines = [_checked(translator, _line(number, raw)) for number, raw in chunk]
+            lines = [_check(translator, _line(number, raw)) for number, raw in chunk]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
-            good = [line for line in lines if not line.error]
+            valid_lines = [line for line in lines if not line.error]
             update = _updater(progress, progress.n, len(chunk))
-            requests = [line.request for line in good]
+            requests = [line.request for line in valid_lines]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
             num_long += sum(best.is_overlong for best, *_ in nbest_lists)
             num_cut += sum(translation.is_cut for nbest in nbest_lists for translation in nbest)
-            results = dict(zip((line.number for line in good), nbest_lists, strict=True))
-            lines = [_found_none(line, results) for line in lines]
+            results = dict(zip((line.number for line in valid_lines), nbest_lists, strict=True))
+            lines = [_check_translation(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
             for line in (line for line in lines if not line.error):
@@ -168,7 +168,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
 
 
-def _checked(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
+def _check(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
     """The line, with an error if its request cannot be met."""
     if line.error:
         return line
@@ -179,7 +179,7 @@ def _checked(translator: "Translator", line: json_lines.Line) -> json_lines.Line
     return line
 
 
-def _found_none(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
+def _check_translation(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
     """The line, with an error if its search found no translation."""
     if line.error or results[line.number][0].exists:
         return line
@@ -209,9 +209,9 @@ def _output_text(translator: "Translator", lines: list[json_lines.Line], results
 
 
 def _json_text(translator: "Translator", lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
-    good = [results[line.number] for line in lines if not line.error]
-    flags_of = (_TOKEN_SCORES.value, _ALIGNMENTS.value, _NUM_BEST.value > 1)
-    answers = iter(json_lines.answers(translator, good, *flags_of))
+    valid_results = [results[line.number] for line in lines if not line.error]
+    options = (_TOKEN_SCORES.value, _ALIGNMENTS.value, _NUM_BEST.value > 1)
+    answers = iter(json_lines.answers(translator, valid_results, *options))
     rows = []
     for line in lines:
         row = {} if line.id is None else {"id": line.id}
@@ -222,11 +222,11 @@ def _json_text(translator: "Translator", lines: list[json_lines.Line], results: 
     return "".join(rows)
 
 
-def _updater(progress: tqdm.tqdm, before: int, lines: int):
+def _updater(progress: tqdm.tqdm, offset: int, lines: int):
     """Returns a function that moves a progress bar of lines as the parts of a chunk are done."""
 
     def update(done: int, total: int) -> None:
-        progress.update(before + lines * done // total - progress.n)
+        progress.update(offset + lines * done // total - progress.n)
 
     return update
 
@@ -245,9 +245,9 @@ def _converse(translator: "Translator") -> None:
         except UnicodeDecodeError as error:
             print(f"not valid UTF-8: {error.reason}", file=sys.stderr)
             continue
-        line = _checked(translator, _line(number, text.encode("utf-8", "surrogateescape")))
+        line = _check(translator, _line(number, text.encode("utf-8", "surrogateescape")))
         results = {} if line.error else {number: translator.translate_nbest([line.request], _NUM_BEST.value)[0]}
-        line = _found_none(line, results)
+        line = _check_translation(line, results)
         if line.error:
             print(line.error, file=sys.stderr)
             continue

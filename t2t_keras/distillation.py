@@ -111,7 +111,7 @@ def distil(
     """
     _check_files(job)
     with locked(job.folder, verb="distil", participle="distilled", flag="--output_target"):
-        progress = _Progress.begun(job)
+        progress = _Progress.start(job)
         if progress.lines == progress.pairs:
             _publish(job, progress)
             report(f"{job.output_target}: already distilled")
@@ -143,10 +143,10 @@ def nearest(
     from t2t_keras.tasks.translation_scores import sentence_bleu
 
     rows = [(each.line, line) for nbest, line in zip(nbest_lists, references, strict=True) for each in nbest]
-    hypotheses, repeated = zip(*rows, strict=True)
-    scores = iter(sentence_bleu(hypotheses, repeated, language))
-    scored = [[(next(scores), each.score, each) for each in nbest] for nbest in nbest_lists]
-    return [max(row, key=lambda item: item[:2])[2] for row in scored]
+    hypotheses, reference_copies = zip(*rows, strict=True)
+    scores = iter(sentence_bleu(hypotheses, reference_copies, language))
+    candidates = [[(next(scores), each.score, each) for each in nbest] for nbest in nbest_lists]
+    return [max(row, key=lambda item: item[:2])[2] for row in candidates]
 
 
 @dataclasses.dataclass
@@ -168,23 +168,23 @@ class _Progress:
     sizes: Sequence[int] = (0, 0)
 
     @classmethod
-    def begun(cls, job: Distillation) -> "_Progress":
+    def start(cls, job: Distillation) -> "_Progress":
         """Reads the record of an earlier run, or writes that of a new one; an InputError if the settings differ."""
         teachers = {f"teacher_{number}": path for number, path in enumerate(job.teachers, 1)}
         files = {"source": job.source, "target": job.target, **teachers}
         choice = {"direction": job.direction, "choose": job.choose, "num_best": job.num_best}
         settings = {**job.settings, **choice, **checksums(files, job.folder / ".checksums.json")}
-        before = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to begin anew")
-        if before is None:
+        previous = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to begin anew")
+        if previous is None:
             progress = cls(settings, sum(1 for _ in read_pairs(job.source, job.target)))
             progress.write(job)
             return progress
-        if changed := changes(before.settings, settings):
+        if entries := changes(previous.settings, settings):
             raise InputError(
-                f"{job.output_target}: begun with other settings ({', '.join(changed)}); give another --output_target, "
+                f"{job.output_target}: begun with other settings ({', '.join(entries)}); give another --output_target, "
                 f"or remove {job.folder} to begin anew"
             )
-        return before
+        return previous
 
     @staticmethod
     def _path(job: Distillation) -> Path:
@@ -215,7 +215,7 @@ def _chunks(job: Distillation, progress: _Progress, load_teacher: Callable[[], "
     pairs = itertools.islice(read_pairs(job.source, job.target), progress.lines, None)
     with contextlib.ExitStack() as stack:
         files = [
-            stack.enter_context(_continued(path, size, job))
+            stack.enter_context(_reopen(path, size, job))
             for path, size in zip(job.outputs, progress.sizes, strict=True)
         ]
         teacher = load_teacher()
@@ -254,7 +254,7 @@ def _part(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _continued(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
+def _reopen(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
     """Opens an incomplete output, without anything behind its first `size` bytes."""
     part = _part(path)
     part.parent.mkdir(parents=True, exist_ok=True)

@@ -28,23 +28,23 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 def command(config: dict[str, Any]) -> list[str]:
     """What each worker runs."""
-    where = ["--cluster=tf_config"]
+    flags = ["--cluster=tf_config"]
     if config["backend"] == "tensorflow":
-        where.insert(0, "--strategy=multiworker")
-    return [config["python"], "-m", "launch.train", *where, *config["flags"]]
+        flags.insert(0, "--strategy=multiworker")
+    return [config["python"], "-m", "launch.train", *flags, *config["flags"]]
 
 
 def work(config: dict[str, Any]) -> None:
     """Runs a worker's training, on its node; a RuntimeError has its exit status."""
-    done = subprocess.run(
+    process = subprocess.run(
         command(config),
         cwd=config["directory"],
         env={**os.environ, "KERAS_BACKEND": config["backend"]},
         preexec_fn=_stop_with_parent,
         check=False,
     )
-    if done.returncode:
-        raise RuntimeError(f"launch.train ended with status {done.returncode}")
+    if process.returncode:
+        raise RuntimeError(f"launch.train ended with status {process.returncode}")
 
 
 def _stop_with_parent() -> None:

@@ -27,21 +27,21 @@ flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both si
 def paths() -> list[dict[str, corpora.Paths]]:
     """The files of each corpus."""
     names = [(split, side) for split in corpora.SPLITS for side in ("source", "target")]
-    given = [FLAGS[f"{split}_{side}"].value for split, side in names]
-    count = len(given[0]) or 1
-    for (split, side), files in zip(names, given, strict=True):
+    values = [FLAGS[f"{split}_{side}"].value for split, side in names]
+    count = len(values[0]) or 1
+    for (split, side), files in zip(names, values, strict=True):
         if len(files) not in (0, count):
             raise InputError(
-                f"--{split}_{side} is given {len(files)} times, --train_source {len(given[0])} times; "
+                f"--{split}_{side} is given {len(files)} times, --train_source {len(values[0])} times; "
                 "give it for each corpus, '' for none"
             )
-    if FLAGS.tsv and not given[0]:
+    if FLAGS.tsv and not values[0]:
         raise InputError("--tsv is about --train_source, which is not given")
-    rows = itertools.zip_longest(*given)
-    return [_of_corpus({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
+    rows = itertools.zip_longest(*values)
+    return [_corpus_paths({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
 
 
-def _of_corpus(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Paths]:
+def _corpus_paths(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Paths]:
     paths: dict[str, corpora.Paths] = {}
     for split in corpora.SPLITS:
         source, target = files[split, "source"], files[split, "target"]
@@ -53,7 +53,7 @@ def _of_corpus(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Pa
                     f"--task={FLAGS.task} reads one file of its own format a split: --{split}_source alone"
                 )
         elif source is None or (target is None) != FLAGS.tsv:
-            needed = f"--{split}_source alone" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
-            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, {needed} must be given")
+            required_flags = f"--{split}_source alone" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
+            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, {required_flags} must be given")
         paths[split] = (source, target)
     return paths

@@ -29,9 +29,9 @@ COMPUTE_TYPE = flags.DEFINE_enum(
     "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
 )
 EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
-_ELSEWHERE = (*model_flags.SCORING, "split")
+_OTHER_SETTINGS = (*model_flags.SCORING, "split")
 _SETTINGS = setting_flags.define(
-    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _ELSEWHERE)
+    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _OTHER_SETTINGS)
 )
 flags.adopt_module_key_flags(model_flags)
 
@@ -45,12 +45,12 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
-def decode_config(**more: Any) -> DecodeConfig:
-    """Like `model_flags.decode_config`, with all decoding settings of the flags, and `more`."""
-    return model_flags.decode_config({**setting_flags.given(_SETTINGS), **more})
+def decode_config(**overrides: Any) -> DecodeConfig:
+    """Like `model_flags.decode_config`, with all decoding settings of the flags, and `overrides`."""
+    return model_flags.decode_config({**setting_flags.values(_SETTINGS), **overrides})
 
 
-def load_translator(glossary: Glossary | None = None, **more: Any) -> "Translator":
-    """Like `model_flags.load_translator`, with all decoding settings of the flags, and `more`."""
-    settings = {**setting_flags.given(_SETTINGS), **more}
+def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
+    """Like `model_flags.load_translator`, with all decoding settings of the flags, and `overrides`."""
+    settings = {**setting_flags.values(_SETTINGS), **overrides}
     return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

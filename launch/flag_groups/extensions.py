@@ -28,11 +28,11 @@ def load() -> None:
             sys.path.insert(0, folder)  # processes that are started from here inherit this path
             module = file.removesuffix(".py")
         try:
-            imported = importlib.import_module(module)
+            extension = importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise InputError(f"--extension={name}: {error}") from None
-        if name.endswith(".py") and os.path.realpath(imported.__file__ or "") != os.path.realpath(name):
-            raise InputError(f"--extension={name}: another module is called {module} ({imported.__file__}); rename it")
+        if name.endswith(".py") and os.path.realpath(extension.__file__ or "") != os.path.realpath(name):
+            raise InputError(f"--extension={name}: another module is called {module} ({extension.__file__}); rename it")
 
 
 program.BEFORE_MAIN.append(load)

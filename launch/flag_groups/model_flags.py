@@ -35,16 +35,16 @@ flags.adopt_module_key_flags(extensions)
 
 def decode_config(settings: Mapping[str, Any] | None = None) -> DecodeConfig:
     """The decoding settings of the run, as far as neither the flags nor `settings`, by name, override them."""
-    given = {**setting_flags.given(_SETTINGS), **(settings or {})}
-    return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given)
+    overrides = {**setting_flags.values(_SETTINGS), **(settings or {})}
+    return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **overrides)
 
 
 def members() -> list[RunCheckpoint]:
     """The run or the members of the ensemble; an InputError if there is no such checkpoint."""
-    found = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
-    for member in found:
+    result = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
+    for member in result:
         weights_path(Run(member.model_dir), member.checkpoint)
-    return found
+    return result
 
 
 def load_translator(
@@ -60,7 +60,7 @@ def load_translator(
     if ENSEMBLE.value and engine != "tensorflow":
         raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
     config = decode_config(settings)
-    of_ensemble = members()  # raises if there is none, before TensorFlow is imported, which takes seconds
+    ensemble_members = members()  # raises if there is none, before TensorFlow is imported, which takes seconds
     import tensorflow as tf
 
     from t2t_keras.inference.translator import Translator
@@ -70,4 +70,4 @@ def load_translator(
         share_out_cores()
     if not ENSEMBLE.value:
         return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type, glossary)
-    return Translator.load_ensemble(of_ensemble, ENSEMBLE_MEAN.value, config, excluded, glossary)
+    return Translator.load_ensemble(ensemble_members, ENSEMBLE_MEAN.value, config, excluded, glossary)

@@ -20,16 +20,16 @@ _DEFINE = {
 
 def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """Defines a flag for each named field of a dataclass, whose docstring describes it; the default is None."""
-    return tuple(_defined(settings, name, None, DEFAULT) for name in names)
+    return tuple(_define(settings, name, None, DEFAULT) for name in names)
 
 
 def define_usual(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """As `define`, with the defaults of the fields."""
-    usual = {field.name: field.default for field in dataclasses.fields(settings)}
-    return tuple(_defined(settings, name, usual[name], ".") for name in names)
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    return tuple(_define(settings, name, defaults[name], ".") for name in names)
 
 
-def _defined(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
+def _define(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
     hint, text = typing.get_type_hints(settings)[name], descriptions(settings)[name]
     text = text[0].upper() + text[1:] + end
     if typing.get_origin(hint) is Literal:
@@ -40,12 +40,12 @@ def _defined(settings: type, name: str, default: Any, end: str) -> flags.FlagHol
 def descriptions(settings: type) -> dict[str, str]:
     """The description of each field in a dataclass's docstring, on one line and without the full stop."""
     # Cleaned, because Python 3.13 strips the indentation of docstrings itself; with -OO there are none.
-    _, _, listed = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:\n")
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    _, _, attributes = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:\n")
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
     texts = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
     return {field.name: texts.get(field.name, field.name) for field in dataclasses.fields(settings)}
 
 
-def given(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
+def values(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
     """The values of the given flags, by name."""
     return {holder.name: holder.value for holder in holders if holder.value is not None}

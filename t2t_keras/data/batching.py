@@ -122,7 +122,7 @@ def plan_epoch(
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise, first)
     shuffled = np.argsort(random.random_raw(len(shapes)), kind="stable")
-    order, offsets = _permuted(order, offsets, shuffled)
+    order, offsets = _permute(order, offsets, shuffled)
     return EpochPlan(order, offsets, shapes[shuffled])
 
 
@@ -151,8 +151,8 @@ def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
     """
     lengths = [_SHORTEST_BUCKET]
     while lengths[-1] < longest:
-        grown = max(lengths[-1] + _LENGTH_MULTIPLE, int(lengths[-1] * _LENGTH_GROWTH))
-        lengths.append(-(-min(grown, longest) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE)
+        next_length = max(lengths[-1] + _LENGTH_MULTIPLE, int(lengths[-1] * _LENGTH_GROWTH))
+        lengths.append(-(-min(next_length, longest) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE)
     lengths = [min(length, tokens_per_batch) for length in lengths]
     rows = [tokens_per_batch // length for length in lengths]
     even_rows = [count - count % _ROW_MULTIPLE if count >= _ROW_MULTIPLE else count for count in rows]
@@ -202,11 +202,11 @@ class EpochPlans:
         """Returns the plan of an epoch; the last two plans are cached."""
         cached = self._cached  # replaced, never mutated, because the thread of the input pipeline reads it too
         if epoch not in cached:
-            cached = {**dict(list(cached.items())[-1:]), epoch: self._planned(epoch)}
+            cached = {**dict(list(cached.items())[-1:]), epoch: self._plan_of(epoch)}
             self._cached = cached
         return cached[epoch]
 
-    def _planned(self, epoch: int) -> EpochPlan:
+    def _plan_of(self, epoch: int) -> EpochPlan:
         is_whole = self._parts == 1 and not self._mixture
         rows = slice(None) if is_whole else self._rows(epoch)
         source_lengths, target_lengths = (lengths[rows] for lengths in self._lengths)
@@ -339,14 +339,14 @@ def _cut_by_bucket(
     batches = -(-pairs // rows)  # --> [buckets]
     shapes = np.repeat(cells[:, [0, 1, 1]], batches, axis=0)  # --> [num_batches, 3]
     sizes = shapes[:, 0].copy()
-    used = batches > 0
-    sizes[np.cumsum(batches)[used] - 1] -= (batches * rows - pairs)[used]
+    is_used = batches > 0
+    sizes[np.cumsum(batches)[is_used] - 1] -= (batches * rows - pairs)[is_used]
     return order, np.concatenate([[0], np.cumsum(sizes)]), shapes
 
 
-def _permuted(order: np.ndarray, offsets: np.ndarray, shuffled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _permute(order: np.ndarray, offsets: np.ndarray, batch_order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Reorders the batches; returns the new order, int64 [pairs], and offsets, int64 [num_batches + 1]."""
-    sizes = np.diff(offsets)[shuffled]
-    moved = np.concatenate([[0], np.cumsum(sizes)])
-    source = np.arange(len(order)) + np.repeat(offsets[:-1][shuffled] - moved[:-1], sizes)
-    return order[source], moved
+    sizes = np.diff(offsets)[batch_order]
+    new_offsets = np.concatenate([[0], np.cumsum(sizes)])
+    source = np.arange(len(order)) + np.repeat(offsets[:-1][batch_order] - new_offsets[:-1], sizes)
+    return order[source], new_offsets

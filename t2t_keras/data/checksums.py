@@ -33,12 +33,12 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
     Raises:
         InputError: a file cannot be read.
     """
-    known = read_note(known_path)
+    old_entries = read_note(known_path)
     digests: dict[str, str] = {}
     entries: dict[str, Any] = {}
     for name, path in files.items():
         place, state = str(path.resolve()), _state(path)
-        entry = known.get(place)
+        entry = old_entries.get(place)
         if not isinstance(entry, dict) or entry.get("state") != state:
             entry = {"state": state, "sha256": checksum(path)}
             if _state(path) != state or time.time() - max(state[-2:]) / 1e9 < _SETTLED_SECONDS:
@@ -46,7 +46,7 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
         digests[name] = entry["sha256"]
         if entry["state"] is not None:
             entries[place] = entry
-    if entries != known:
+    if entries != old_entries:
         with contextlib.suppress(OSError):  # for example in a read-only directory
             write_json(known_path, entries)
     return digests

@@ -94,9 +94,9 @@ class Cleaner:
     def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields all pairs, repaired."""
         for pair in pairs:
-            repaired = self._repaired(pair)
+            clean_pair = self._repair(pair)
             self.counts["kept"] += 1
-            yield repaired
+            yield clean_pair
 
     def for_training(
         self,
@@ -120,25 +120,25 @@ class Cleaner:
             keeps_repeated: whether to keep duplicates.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
-        seen: set[bytes] = set()
+        fingerprints: set[bytes] = set()
         for raw in pairs:
-            pair = self._repaired(raw)
+            pair = self._repair(raw)
             if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
                 self.counts[reason] += 1
             elif pair[0] == pair[1] and not keeps_identical:
                 self.counts["identical"] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1
-            elif (key := fingerprint(pair)) in seen and not keeps_repeated:
+            elif (key := fingerprint(pair)) in fingerprints and not keeps_repeated:
                 self.counts["duplicate"] += 1
             else:
-                seen.add(key)
+                fingerprints.add(key)
                 self.counts["kept"] += 1
                 if self._language is not None:  # uses `raw`, because finding sentences needs the case
                     self.several_sentences += len(find_sentences(raw[0], self._language)) > 1
                 yield pair
 
-    def _repaired(self, pair: Pair) -> Pair:
+    def _repair(self, pair: Pair) -> Pair:
         self.counts["read"] += 1
         self.counts["repaired"] += any(map(REPAIRABLE.search, pair))
         source, target = pair

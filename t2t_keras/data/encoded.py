@@ -66,12 +66,12 @@ class EncodedCorpus:
             InputError: the split or one of its shards is missing, or its files do not match.
         """
         names = _shard_names(directory, split)
-        kept_open = room_for_open_files(len(names) * len(SIDES))
+        room = room_for_open_files(len(names) * len(SIDES))
         shards = []
         for name in names:
-            source, target = (_open_side(directory, name, side, keeps_open=kept_open > 0) for side in SIDES)
+            source, target = (_open_side(directory, name, side, keeps_open=room > 0) for side in SIDES)
             shards.append((source, target))
-            kept_open -= len(SIDES)
+            room -= len(SIDES)
         try:
             return cls(shards)
         except ValueError as error:
@@ -153,18 +153,18 @@ class _Sentences:
         for shard in np.flatnonzero(np.diff(first_rows)).tolist():
             part = slice(ends[first_rows[shard]], ends[first_rows[shard + 1]])
             tokens[part] = self.ids[shard][positions[part] - self._first_tokens[shard]]
-        in_order = np.full((len(rows), width), PAD_ID, np.int32)
-        in_order[np.arange(width) < row_lengths[:, None]] = tokens
-        padded = np.empty_like(in_order)
-        padded[order] = in_order
-        return padded
+        sorted_rows = np.full((len(rows), width), PAD_ID, np.int32)
+        sorted_rows[np.arange(width) < row_lengths[:, None]] = tokens
+        output = np.empty_like(sorted_rows)
+        output[order] = sorted_rows
+        return output
 
     def _begins(self, rows: np.ndarray) -> np.ndarray:
         """Returns the number of tokens before each sentence, including those of earlier shards, int64 [rows]."""
         anchors = rows // _ANCHOR_ROWS
-        before = anchors[:, None] * _ANCHOR_ROWS + np.arange(_ANCHOR_ROWS)  # --> [rows, _ANCHOR_ROWS]
-        lengths = self.lengths[np.minimum(before, rows[:, None])]
-        return self._anchors[anchors] + np.where(before < rows[:, None], lengths, 0).sum(axis=1, dtype=np.int64)
+        row_numbers = anchors[:, None] * _ANCHOR_ROWS + np.arange(_ANCHOR_ROWS)  # --> [rows, _ANCHOR_ROWS]
+        lengths = self.lengths[np.minimum(row_numbers, rows[:, None])]
+        return self._anchors[anchors] + np.where(row_numbers < rows[:, None], lengths, 0).sum(axis=1, dtype=np.int64)
 
 
 def write_encoded(

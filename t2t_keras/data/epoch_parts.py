@@ -38,8 +38,8 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
     rows, begin = [], 0
     for size, weight in zip(sizes, weights, strict=True):
         times = np.full(size, int(weight))
-        if drawn := _drawn(size, weight):
-            times[np.argsort(random.random_raw(size), kind="stable")[:drawn]] += 1
+        if num_drawn := _num_repeats(size, weight):
+            times[np.argsort(random.random_raw(size), kind="stable")[:num_drawn]] += 1
         rows.append(begin + np.repeat(np.arange(size), times))
         begin += size
     return np.concatenate(rows)
@@ -47,7 +47,7 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
 
 def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
     """Returns the number of `weighted_rows` in each pass; raises an `InputError` if there are none or too many."""
-    pairs = sum(int(weight) * size + _drawn(size, weight) for size, weight in zip(sizes, weights, strict=True))
+    pairs = sum(int(weight) * size + _num_repeats(size, weight) for size, weight in zip(sizes, weights, strict=True))
     if not 1 <= pairs <= _MOST_WEIGHTED_PAIRS:
         values = ",".join(f"{weight:g}" for weight in weights)
         raise InputError(
@@ -57,7 +57,7 @@ def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
     return pairs
 
 
-def _drawn(size: int, weight: float) -> int:
+def _num_repeats(size: int, weight: float) -> int:
     """Returns the number of pairs of a corpus that are drawn to occur once more than the others."""
     return round((weight - int(weight)) * size)
 

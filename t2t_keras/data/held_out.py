@@ -40,8 +40,8 @@ class TextSurvey:
             sizes: number of pairs to draw for "valid" and "test"; splits that the corpus already has are not drawn.
         """
         missing = {split: size for split, size in sizes.items() if split not in self._corpus.splits}
-        drawn = functools.cache(functools.partial(self._drawn, missing))
-        splits = {split: functools.partial(lambda name: drawn()[name], split) for split in missing}
+        draw = functools.cache(functools.partial(self._draw, missing))
+        splits = {split: functools.partial(lambda name: draw()[name], split) for split in missing}
         identity = {f"drawn_{split}": str(size) for split, size in missing.items()}
         return dataclasses.replace(
             self._corpus,
@@ -52,10 +52,10 @@ class TextSurvey:
     @functools.cached_property
     def _hashes(self) -> np.ndarray:
         """The hashes of each usable pair: "source" of the source and "pair" of both sides, uint64 [pairs] each."""
-        hashes = ((key, int.from_bytes(fingerprint(pair), "little")) for key, pair in self._usable())
+        hashes = ((key, int.from_bytes(fingerprint(pair), "little")) for key, pair in self._usable_pairs())
         return np.fromiter(hashes, np.dtype([("source", np.uint64), ("pair", np.uint64)]))
 
-    def _usable(self) -> Iterator[tuple[int, Pair]]:
+    def _usable_pairs(self) -> Iterator[tuple[int, Pair]]:
         """Yields the hash of the source, and the repaired pair, of each usable pair."""
         for raw in self._corpus.splits["train"]():
             if any(map(is_damaged, raw)):
@@ -65,27 +65,27 @@ class TextSurvey:
                 digest = hashlib.blake2b(comparison_key(source).encode(), digest_size=8).digest()
                 yield int.from_bytes(digest, "little"), (source, target)
 
-    def _drawn(self, sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
+    def _draw(self, sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
         """Draws the first pairs in the order of the source hashes, skipping pairs that resemble an earlier one."""
-        needed = sum(sizes.values())
+        total = sum(sizes.values())
         keys = np.unique(self._hashes["source"])
-        last = keys[min(len(keys), 4 * needed + 100) - 1] if len(keys) else 0
+        last = keys[min(len(keys), 4 * total + 100) - 1] if len(keys) else 0
         candidates: dict[int, Pair] = {}
-        for key, pair in self._usable():
+        for key, pair in self._usable_pairs():
             if key <= last:
                 candidates.setdefault(key, pair)
-        seen = HeldOut()
-        chosen: list[Pair] = []
+        exclusions = HeldOut()
+        sample: list[Pair] = []
         for split in self._corpus.splits.keys() - {"train"}:
-            seen.add(self._corpus.splits[split]())
+            exclusions.add(self._corpus.splits[split]())
         for key in sorted(candidates):
-            if len(chosen) < needed and candidates[key] not in seen:
-                seen.add([candidates[key]])
-                chosen.append(candidates[key])
-        if len(chosen) < needed:
+            if len(sample) < total and candidates[key] not in exclusions:
+                exclusions.add([candidates[key]])
+                sample.append(candidates[key])
+        if len(sample) < total:
             raise InputError(
-                f"only {len(chosen):,} pairs with different sentences can be held out, {needed:,} were asked for, for "
+                f"only {len(sample):,} pairs with different sentences can be held out, {total:,} were asked for, for "
                 "all sets together: lower --held_out_pairs"
             )
-        remaining = iter(chosen)
+        remaining = iter(sample)
         return {split: [next(remaining) for _ in range(size)] for split, size in sizes.items()}

@@ -21,15 +21,15 @@ class Journal:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], dependents: Mapping[str, tuple[str, ...]]) -> None:
         self._path = path
-        before = read_json(path, lambda values: {"settings": dict(values["settings"]), "done": dict(values["done"])})
-        self._entries = before or {"settings": settings, "done": {}}
+        previous = read_json(path, lambda values: {"settings": dict(values["settings"]), "done": dict(values["done"])})
+        self._entries = previous or {"settings": settings, "done": {}}
         if self._entries["settings"] == settings:
             return
         old, all_steps = self._entries["settings"], ("",)
-        changed = [key for key in old.keys() | settings.keys() if old.get(key) != settings.get(key)]
-        outdated = tuple(start for key in changed for start in dependents.get(key, all_steps))
-        done = {name: result for name, result in self.done.items() if not name.startswith(outdated)}
-        self._entries = {"settings": settings, "done": done}
+        keys = [key for key in old.keys() | settings.keys() if old.get(key) != settings.get(key)]
+        old_prefixes = tuple(start for key in keys for start in dependents.get(key, all_steps))
+        results = {name: result for name, result in self.done.items() if not name.startswith(old_prefixes)}
+        self._entries = {"settings": settings, "done": results}
         write_json(path, self._entries)  # written before any file of an outdated step is replaced
 
     @property

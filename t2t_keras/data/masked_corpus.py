@@ -46,10 +46,10 @@ class MaskedCorpus:
         masked, begins = (np.zeros(ids.shape, bool) for _ in range(2))
         texts = np.flatnonzero(lengths > 1)  # other rows have only the end symbol
         start = hashed(hashed(np.array([self._seed], np.uint64)) ^ np.uint64(self._epoch))
-        drawn = spans(hashed(start ^ rows[texts].astype(np.uint64)), lengths[texts] - 1)
-        for marks, part in zip((masked, begins), drawn, strict=True):
+        masks = spans(hashed(start ^ rows[texts].astype(np.uint64)), lengths[texts] - 1)
+        for marks, part in zip((masked, begins), masks, strict=True):
             marks[texts, : part.shape[1]] = part
-        kept = (begins | ~masked) & (np.arange(ids.shape[1]) < lengths[:, np.newaxis])
+        keep = (begins | ~masked) & (np.arange(ids.shape[1]) < lengths[:, np.newaxis])
         sources = np.full(ids.shape, PAD_ID, np.int32)
-        sources[np.arange(ids.shape[1]) < kept.sum(axis=1)[:, np.newaxis]] = np.where(begins, self._mask_id, ids)[kept]
+        sources[np.arange(ids.shape[1]) < keep.sum(axis=1)[:, np.newaxis]] = np.where(begins, self._mask_id, ids)[keep]
         return sources

@@ -41,7 +41,7 @@ Lengths = tuple[np.ndarray, np.ndarray]  # tokens of sources and targets, end sy
 
 
 @dataclasses.dataclass(frozen=True)
-class _Counted:
+class _LengthCounts:
     """The distinct combinations of source and target length in a corpus.
 
     Attributes:
@@ -62,20 +62,20 @@ class _Counted:
 
     def offset(self, quarters: int) -> int:
         """Returns the offset for a factor, including the margin."""
-        needed = self.targets - self._scaled(quarters)  # --> [kinds]
-        longest_first = np.argsort(-needed)
+        shortfalls = self.targets - self._scale(quarters)  # --> [kinds]
+        longest_first = np.argsort(-shortfalls)
         counts = np.cumsum(self.pairs[longest_first])  # --> [kinds], number of pairs that need as much or more
         total = int(counts[-1])
-        smallest = needed[longest_first[np.searchsorted(counts, total // _PAIRS_A_BEYOND, side="right")]]
+        shortfall = shortfalls[longest_first[np.searchsorted(counts, total // _PAIRS_A_BEYOND, side="right")]]
         margin = max(_LEAST_MARGIN, int(np.dot(self.targets, self.pairs)) / total / 3)
-        unseen = max(0.0, math.log10(_PAIRS_A_BEYOND / total))
-        return max(0, int(smallest)) + math.ceil(margin * (1 + 2 * unseen))
+        scarcity = max(0.0, math.log10(_PAIRS_A_BEYOND / total))
+        return max(0, int(shortfall)) + math.ceil(margin * (1 + 2 * scarcity))
 
     def cost(self, quarters: int, offset: int) -> int:
         """Returns the sum of the limits of all pairs."""
-        return int(np.dot(self._scaled(quarters) + offset, self.pairs))
+        return int(np.dot(self._scale(quarters) + offset, self.pairs))
 
-    def _scaled(self, quarters: int) -> np.ndarray:
+    def _scale(self, quarters: int) -> np.ndarray:
         """Returns a factor times the source lengths, rounded up as in the search, int64 [kinds]."""
         return -(-self.sources * quarters // _QUARTERS)
 
@@ -94,23 +94,23 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
     kind = task(config.task)
     if kind.is_masked or any(name in kind.decode for name in _SETTINGS):
         return {}
-    counted = [each for each in map(_counted, corpora) if len(each.pairs)]
-    least = max(each.least_quarters for each in counted)
+    counts = [each for each in map(_count_lengths, corpora) if len(each.pairs)]
+    least = max(each.least_quarters for each in counts)
     limits = []
     for quarters in range(least, least + _FACTORS):
-        offset = max(each.offset(quarters) for each in counted)
-        limits.append((sum(each.cost(quarters, offset) for each in counted), quarters / _QUARTERS, offset))
+        offset = max(each.offset(quarters) for each in counts)
+        limits.append((sum(each.cost(quarters, offset) for each in counts), quarters / _QUARTERS, offset))
     _, *cheapest = min(limits)
-    has_empty = any((each.targets == 1).any() for each in counted)  # targets that have only the end symbol
+    has_empty = any((each.targets == 1).any() for each in counts)  # targets that have only the end symbol
     return {**dict(zip(_SETTINGS, cheapest, strict=True)), "min_length": int(not has_empty)}
 
 
-def _counted(parts: Iterable[Lengths]) -> _Counted:
+def _count_lengths(parts: Iterable[Lengths]) -> _LengthCounts:
     """Counts the combinations of lengths in all parts of a corpus."""
     kinds = counts = np.zeros(0, np.int64)
     for sources, targets in parts:
-        both = np.asarray(sources, np.int64) << 32 | targets  # --> [pairs], one number for two lengths
-        kinds, places = np.unique(np.concatenate([kinds, both]), return_inverse=True)
-        weights = np.concatenate([counts, np.ones(len(both), np.int64)])
+        length_pairs = np.asarray(sources, np.int64) << 32 | targets  # --> [pairs], one number for two lengths
+        kinds, places = np.unique(np.concatenate([kinds, length_pairs]), return_inverse=True)
+        weights = np.concatenate([counts, np.ones(len(length_pairs), np.int64)])
         counts = np.bincount(places, weights, len(kinds)).astype(np.int64)
-    return _Counted(kinds >> 32, kinds & (1 << 32) - 1, counts)
+    return _LengthCounts(kinds >> 32, kinds & (1 << 32) - 1, counts)

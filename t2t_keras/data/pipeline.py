@@ -164,10 +164,10 @@ def shares(
     share_rows, source_len, target_len = share_shape(plan.shape(batch), num_replicas, rows_multiple)
     rows = plan.rows(batch)
     rows = rows[np.argsort(corpus.target_lengths[rows], kind="stable")]
-    dealt = np.full(num_replicas * share_rows, -1, np.int64)
-    dealt[: len(rows)] = rows
+    padded_rows = np.full(num_replicas * share_rows, -1, np.int64)
+    padded_rows[: len(rows)] = rows
     # Rows are dealt like cards, so that rows of similar length go to different replicas.
-    replica_rows = dealt.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
+    replica_rows = padded_rows.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
     source = _ids(corpus.source_ids, replica_rows, source_len)
     target = _ids(corpus.target_ids, replica_rows, target_len)
     return [{"source": s, "target": t} for s, t in zip(source, target, strict=True)]
@@ -183,9 +183,9 @@ def share_shape(shape: tuple[int, int, int], num_replicas: int, rows_multiple: i
 def _ids(read: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray, length: int) -> np.ndarray:
     """Reads the ids of rows, int [replicas, rows], with zeros for row -1; returns int32 [replicas, rows, length]."""
     ids = np.zeros((*rows.shape, length), np.int32)
-    real = rows >= 0
-    if real.any():
-        ids[real] = read(rows[real], length)  # [real rows, length]
+    is_real = rows >= 0
+    if is_real.any():
+        ids[is_real] = read(rows[is_real], length)  # [real rows, length]
     return ids
 
 

@@ -58,13 +58,13 @@ _OUTPUT = re.compile(
 )
 
 # Entries of an identity that do not belong to the training text, but to other splits or to the vocabulary.
-_NOT_OF_TRAINING = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|truecase_from")
+_NON_TRAINING_NAMES = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|truecase_from")
 
 # The steps to repeat after a change of a setting; other settings repeat all steps.
-_OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
+_VOCABULARY_SETTINGS = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
 _VOCABULARY_FROM = ("vocab_from", "source_vocab_from", "truecase_from")  # names of the `vocabulary_files`
 _DEPENDENTS = {
-    **dict.fromkeys((*_OF_VOCABULARIES, *_VOCABULARY_FROM, "final_marks", "truecase"), ("vocabulary", "encoding")),
+    **dict.fromkeys((*_VOCABULARY_SETTINGS, *_VOCABULARY_FROM, "final_marks", "truecase"), ("vocabulary", "encoding")),
     "max_length_ratio": ("encoding",),
 }
 
@@ -129,10 +129,10 @@ class PreparedData:
     @property
     def training_text(self) -> str:
         """A checksum of the versions and file checksums of the training text or, without any, of its token ids."""
-        known = {name: value for name, value in self.identity.items() if not _NOT_OF_TRAINING.fullmatch(name)}
-        if not known:
+        identity = {name: value for name, value in self.identity.items() if not _NON_TRAINING_NAMES.fullmatch(name)}
+        if not identity:
             return self.split("train").checksum()
-        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def splits(self) -> list[str]:
@@ -193,21 +193,21 @@ def prepare(
     _check_settings(config, vocab_from)
     if vocab_from:
         paths = vocabulary_files(local_path(vocab_from, "vocab_from"))
-        named = zip(_VOCABULARY_FROM, paths, strict=True)
-        given = {name: path for name, path in named if path == paths[0] or path.exists()}
-        corpus = dataclasses.replace(corpus, files={**corpus.files, **given})
+        entries = zip(_VOCABULARY_FROM, paths, strict=True)
+        vocabulary_paths = {name: path for name, path in entries if path == paths[0] or path.exists()}
+        corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabulary_paths})
     data_dir = local_path(data_dir, "data_dir")
     _check_stays(corpus.files, data_dir)
     # A process killed at the very end leaves intermediate files. They stay if the directory is read-only.
     is_tidy = not (data_dir / _JOURNAL).exists() or not os.access(data_dir, os.W_OK)
     if (data_dir / _COMPLETE).exists() and is_tidy:  # not locked, because the directory may be read-only
-        return _reopened(corpus, config, data_dir, report)
+        return _reopen(corpus, config, data_dir, report)
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
         if (data_dir / _COMPLETE).exists():  # completed by the previous holder of the lock, or by a killed process
             _remove_intermediate(data_dir)
-            return _reopened(corpus, config, data_dir, report)
+            return _reopen(corpus, config, data_dir, report)
         workers = Processes(processes) if isinstance(processes, int) else processes
-        return _prepared(corpus, config, data_dir, report, workers, shard_pairs)
+        return _run_steps(corpus, config, data_dir, report, workers, shard_pairs)
 
 
 def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
@@ -223,8 +223,8 @@ def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
     if kind.is_masked and (config.lowercase == "source" or config.truecase):
         flag = "--truecase" if config.truecase else "--lowercase=source"
         raise InputError(f"{flag}: {config.task} makes its sources from its targets, so both must have the same case")
-    if config.lowercases_sources and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
-        raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
+    if config.lowercases_sources and (capitals := [each for each in config.all_symbols if each != lowercased(each)]):
+        raise InputError(f"--lowercase: the symbol {capitals[0]} would not be in the text any more; lowercase it too")
     if any(config.tags) and not kind.takes_tags:
         raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
     if config.source_vocab_size and kind.writes_source:
@@ -249,18 +249,18 @@ def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
     return {**corpus.identity, **checksums(corpus.files, data_dir / _CHECKSUMS)}
 
 
-def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
+def _reopen(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
     """Opens prepared data; raises an InputError if its text or settings differ from the given ones."""
-    prepared = PreparedData(data_dir, read_json(data_dir / _COMPLETE))
-    old = {**dataclasses.asdict(prepared.config), **prepared.identity}
-    if changed := changes(old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
-        text = ", ".join(changed)
+    data = PreparedData(data_dir, read_json(data_dir / _COMPLETE))
+    old_settings = {**dataclasses.asdict(data.config), **data.identity}
+    if differences := changes(old_settings, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
+        text = ", ".join(differences)
         raise InputError(f"{data_dir}: already prepared with other settings ({text}); give another --data_dir")
     report(f"{data_dir}: already prepared")
-    return prepared
+    return data
 
 
-def _prepared(
+def _run_steps(
     corpus: Corpus,
     config: DataConfig,
     data_dir: Path,
@@ -278,8 +278,8 @@ def _prepared(
     counts = dict(journal.step("evaluation text", lambda: _clean_evaluation(corpus, config, data_dir)))
     training = TrainingSplit(data_dir, config, journal, workers, shard_pairs)
     report("reading and cleaning the training text")
-    cleaned = training.clean(corpus, tuple(counts))
-    counts["train"] = training.select(cleaned, draw="valid" not in counts)
+    clean_counts = training.clean(corpus, tuple(counts))
+    counts["train"] = training.select(clean_counts, draw="valid" not in counts)
     _check_some_left(counts["train"], "cleaning")
     if "valid" not in counts:
         size = counts["train"]["validation"]
@@ -353,44 +353,44 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
     """
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
     symbols = list(dict.fromkeys([*config.all_symbols, *task(config.task).symbols(training.references())]))
-    given = Tokenizer.load(corpus.files["vocab_from"]) if "vocab_from" in corpus.files else None
-    truecaser = _truecaser(training, config, step, given)
+    base = Tokenizer.load(corpus.files["vocab_from"]) if "vocab_from" in corpus.files else None
+    truecaser = _truecaser(training, config, step, base)
 
-    def made(old: Tokenizer | None, size: int, sides: Sequence[int]) -> Tokenizer:
+    def make(old: Tokenizer | None, size: int, sides: Sequence[int]) -> Tokenizer:
         text = training.sentences(step, sides, truecaser)
         if old is None:
             return trained_tokenizer(text, size, config.lowercases_targets, config.vocab_type, symbols)
-        more = with_symbols(old, symbols)
+        extension = with_symbols(old, symbols)
         if not config.extend_vocab:
-            return more
-        return with_pieces(more, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercases_targets)
+            return extension
+        return with_pieces(extension, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercases_targets)
 
     if config.source_vocab_size:
-        source = made(given and given.source, config.source_vocab_size, [0])
-        tokenizer = Tokenizer(made(given, config.vocab_size, [1]).serialized, source)
+        source = make(base and base.source, config.source_vocab_size, [0])
+        tokenizer = Tokenizer(make(base, config.vocab_size, [1]).serialized, source)
     else:
-        tokenizer = made(given, config.vocab_size, [0, 1])
-        if given and given.source is not given:  # both have the same entries, but split sources differently
-            tokenizer = Tokenizer(tokenizer.serialized, with_entries_of(given.source, tokenizer))
+        tokenizer = make(base, config.vocab_size, [0, 1])
+        if base and base.source is not base:  # both have the same entries, but split sources differently
+            tokenizer = Tokenizer(tokenizer.serialized, with_entries_of(base.source, tokenizer))
     tokenizer.truecaser = truecaser
     tokenizer.save(data_dir / VOCABULARY)
     return step
 
 
-def _truecaser(training: TrainingSplit, config: DataConfig, step: int, given: Tokenizer | None) -> Truecaser | None:
+def _truecaser(training: TrainingSplit, config: DataConfig, step: int, base: Tokenizer | None) -> Truecaser | None:
     """Learns the words to truecase from every `step`-th training pair, or takes those of a given vocabulary."""
     if not config.truecase:
         return None
-    if given and given.truecaser:
-        return given.truecaser
+    if base and base.truecaser:
+        return base.truecaser
     return Truecaser.learned(training.sentences(step, [1]), config.target_language)
 
 
 def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:
     """Returns the progress message of the vocabulary step."""
     if "vocab_from" in corpus.files:
-        more = f", and {config.extend_vocab} more entries" * bool(config.extend_vocab)
-        return f"taking the vocabulary {corpus.files['vocab_from']}{more}"
+        extension = f", and {config.extend_vocab} more entries" * bool(config.extend_vocab)
+        return f"taking the vocabulary {corpus.files['vocab_from']}{extension}"
     size = f"at most {config.vocab_size}" if config.vocab_type in ("char", "byte") else str(config.vocab_size)
     return f"training a {config.vocab_type} vocabulary of {size} entries"
 
@@ -405,9 +405,9 @@ def _encode(data_dir: Path, config: DataConfig, split: str) -> Counts:
         InputError: a reference has a label that does not occur in training.
     """
     pairs, kind = list(read_pairs(*text_paths(data_dir, split))), task(config.task)
-    known = Tokenizer.load(data_dir / VOCABULARY).symbols
+    symbols = Tokenizer.load(data_dir / VOCABULARY).symbols
     for number, (_, reference) in enumerate(pairs if kind.has_known_labels else [], start=1):
-        if unknown := [symbol for symbol in kind.symbols([reference]) if symbol not in known]:
+        if unknown := [symbol for symbol in kind.symbols([reference]) if symbol not in symbols]:
             labels = ", ".join(map(of_symbol, unknown))
             raise InputError(f"{split}, example {number}: {labels}: no training example has this label")
     counts = encode(data_dir, config, split, pairs)

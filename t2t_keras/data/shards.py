@@ -45,14 +45,14 @@ def clean_shard(
         The counts of a `Cleaner`, and the number of sources with several sentences.
     """
     kind = task(config.task)
-    unseen = _held_out(data_dir, config, held_out)
+    exclusions = _held_out(data_dir, config, held_out)
     cleaner = Cleaner(config.lowercase, config.source_language if kind.has_sentences else None)
     keys: list[int] = []
 
     def kept() -> Iterator[Pair]:
         cuts = kind.context is not None or kind.reads_beginnings
         flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
-        for pair in cleaner.for_training(pairs, config.max_length, unseen, **flags):
+        for pair in cleaner.for_training(pairs, config.max_length, exclusions, **flags):
             keys.append(int.from_bytes(fingerprint(pair), "little"))
             yield pair
 
@@ -68,7 +68,7 @@ def read_keys(data_dir: Path, number: int) -> np.ndarray:
 
 
 def select_shard(
-    data_dir: Path, config: DataConfig, is_drawn: bool, number: int, dropped: tuple[np.ndarray, np.ndarray]
+    data_dir: Path, config: DataConfig, is_drawn: bool, number: int, dropped_rows: tuple[np.ndarray, np.ndarray]
 ) -> Counts:
     """Writes the selected rows of a cleaned shard.
 
@@ -78,24 +78,24 @@ def select_shard(
         is_drawn: whether the validation set was drawn from the training text. If so, pairs that resemble one of its
             pairs are dropped too, unless the task keeps repeated pairs.
         number: number of the shard.
-        dropped: rows that are duplicates, and rows that were drawn for the validation set, int64 [rows] each.
+        dropped_rows: rows that are duplicates, and rows that were drawn for the validation set, int64 [rows] each.
 
     Returns:
         The number of dropped pairs by reason.
     """
-    duplicates, validation = dropped
-    stays = np.ones(len(read_keys(data_dir, number)), bool)
-    stays[duplicates] = False
+    duplicates, validation = dropped_rows
+    is_selected = np.ones(len(read_keys(data_dir, number)), bool)
+    is_selected[duplicates] = False
     held_out_rows = np.zeros(0, np.int64)
     if is_drawn:
         held_out = _held_out(data_dir, config, ("valid",))
         pairs = read_pairs(*text_paths(data_dir, _text_name(number)))
-        matching_rows = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
+        matching_rows = (row for row, pair in enumerate(pairs) if is_selected[row] and pair in held_out)
         held_out_rows = np.setdiff1d(np.fromiter(matching_rows, np.int64), validation)
-        stays[validation] = False
-    stays[held_out_rows] = False
+        is_selected[validation] = False
+    is_selected[held_out_rows] = False
     with replacing(rows_path(data_dir, number), "wb") as file:
-        np.save(file, np.flatnonzero(stays))
+        np.save(file, np.flatnonzero(is_selected))
     return {"duplicate": len(duplicates), "held_out": len(held_out_rows), "validation": len(validation)}
 
 
@@ -110,10 +110,10 @@ def _held_out(data_dir: Path, config: DataConfig, splits: Iterable[str]) -> Held
 
 def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pair]:
     """Yields the given rows of the cleaned text of a shard, in the order of the text."""
-    wanted = np.zeros(int(rows.max(initial=-1)) + 1, bool)
-    wanted[rows] = True
+    is_selected = np.zeros(int(rows.max(initial=-1)) + 1, bool)
+    is_selected[rows] = True
     sides = (read_raw_lines(path) for path in text_paths(data_dir, _text_name(number)))
-    for source, target in itertools.compress(zip(*sides, strict=False), wanted.tolist()):
+    for source, target in itertools.compress(zip(*sides, strict=False), is_selected.tolist()):
         yield decoded_line(source), decoded_line(target)
 
 
@@ -160,8 +160,8 @@ def encode(
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
         while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
             texts = zip(sides, zip(*chunk, strict=True), strict=True)
-            encoded = (side.encode_batch(lines, num_threads) for side, lines in texts)
-            for source, target in zip(*encoded, strict=True):
+            ids = (side.encode_batch(lines, num_threads) for side, lines in texts)
+            for source, target in zip(*ids, strict=True):
                 lengths = len(source) + 1, len(target) + 1
                 reason = length_reason(*lengths, config.max_length, config.max_length_ratio)
                 if split == "train" and reason:
@@ -189,9 +189,9 @@ def with_final_marks(pairs: Iterable[Pair], config: DataConfig, counts: Counts) 
         return
     counts.setdefault(FINAL_MARKS, 0)
     for source, target in pairs:
-        changed = with_final_mark_of(source, target, config.target_language)
-        counts[FINAL_MARKS] += changed != target
-        yield source, changed
+        new_target = with_final_mark_of(source, target, config.target_language)
+        counts[FINAL_MARKS] += new_target != target
+        yield source, new_target
 
 
 def targets_of(
@@ -211,10 +211,10 @@ def targets_of(
     """
     kind = task(config.task)
     if fits is None:
-        learned: Iterator[Pair] = ((source, kind.target(source, reference)) for source, reference in pairs)
+        examples: Iterator[Pair] = ((source, kind.target(source, reference)) for source, reference in pairs)
     else:
-        learned = itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
-    return learned if truecaser is None else ((source, truecaser.truecased(target)) for source, target in learned)
+        examples = itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
+    return examples if truecaser is None else ((source, truecaser.truecased(target)) for source, target in examples)
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:

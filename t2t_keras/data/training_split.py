@@ -63,7 +63,7 @@ class TrainingSplit:
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         names = ("read", "kept", "repaired", *REASONS)
         results = [{name: counts[name] for name in names} for counts in self._results("cleaning")]
-        return _summed(dict.fromkeys(names, 0), results)
+        return _sum_counts(dict.fromkeys(names, 0), results)
 
     def _blocks(self, files: Sequence[ParallelFiles]) -> list[list[PairsOfLines]]:
         """Returns the pairs of each shard of each corpus; the workers read them themselves."""
@@ -120,17 +120,17 @@ class TrainingSplit:
             duplicates = [np.zeros(0, np.int64)] * self._count
             if not task(self._config.task).keeps_repeated:
                 duplicates = repeated_rows(sizes, functools.partial(shards.read_keys, self._data_dir))
-            kept = counts["kept"] - sum(map(len, duplicates))
-            drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
-            rows_of_shards = enumerate(zip(duplicates, drawn, strict=True))
+            num_pairs = counts["kept"] - sum(map(len, duplicates))
+            draws = self._draw(num_pairs, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
+            rows_of_shards = enumerate(zip(duplicates, draws, strict=True))
             jobs = ((number, rows) for number, rows in rows_of_shards if names[number] not in self._journal.done)
             select = functools.partial(shards.select_shard, *self._place, draw)
             # If no set is drawn, no text is read, and starting processes would take longer than the work.
             self._run("selecting", select, jobs, self._workers if draw else Processes(1))
-        for dropped in self._results("selecting"):
+        for drops in self._results("selecting"):
             for reason in ("duplicate", "held_out", "validation"):
-                counts[reason] += dropped[reason]
-                counts["kept"] -= dropped[reason]
+                counts[reason] += drops[reason]
+                counts["kept"] -= drops[reason]
         return counts
 
     def sentences(self, step: int, sides: Sequence[int] = (0, 1), truecaser: Truecaser | None = None) -> Iterator[str]:
@@ -138,14 +138,14 @@ class TrainingSplit:
 
         `truecaser` truecases the targets; None leaves them as they are.
         """
-        before = 0
+        offset = 0
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
-            pairs = shards.selected_pairs(self._data_dir, number, rows[-before % step :: step])
+            pairs = shards.selected_pairs(self._data_dir, number, rows[-offset % step :: step])
             pairs = shards.with_final_marks(pairs, self._config, {})
             for pair in shards.targets_of(pairs, self._config, truecaser):
                 yield from (pair[side] for side in sides)
-            before += len(rows)
+            offset += len(rows)
 
     def references(self) -> Iterator[str]:
         """Yields the references of all selected pairs."""
@@ -161,22 +161,22 @@ class TrainingSplit:
         names = (f"encoding train {number}" for number in range(self._count))
         jobs = [(number, self._count) for number, name in enumerate(names) if name not in self._journal.done]
         self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), self._workers)
-        changed = {shards.FINAL_MARKS: 0} if self._config.final_marks else {}
-        counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0, **changed}
-        return _summed(counts, self._results("encoding train"))
+        mark_counts = {shards.FINAL_MARKS: 0} if self._config.final_marks else {}
+        counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0, **mark_counts}
+        return _sum_counts(counts, self._results("encoding train"))
 
     @property
     def share_of_several(self) -> float:
         """The share of cleaned pairs whose sources have several sentences; available after cleaning."""
         results = self._results("cleaning")
-        several, kept = (sum(counts.get(name, 0) for counts in results) for name in (shards.SEVERAL_SENTENCES, "kept"))
-        return several / max(kept, 1)
+        count, total = (sum(counts.get(name, 0) for counts in results) for name in (shards.SEVERAL_SENTENCES, "kept"))
+        return count / max(total, 1)
 
     @property
     def part_sizes(self) -> list[int]:
         """The number of encoded pairs of each corpus; available after encoding."""
-        kept = [counts["kept"] for counts in self._results("encoding train")]
-        return [sum(kept[number] for number in numbers) for numbers in self._parts]
+        sizes = [counts["kept"] for counts in self._results("encoding train")]
+        return [sum(sizes[number] for number in numbers) for numbers in self._parts]
 
     def lengths(self) -> Iterator[Iterable[Lengths]]:
         """Yields an iterator for each corpus, over the pair lengths of its shards; available after encoding."""
@@ -201,39 +201,39 @@ class TrainingSplit:
         shard = EncodedCorpus.open(self._data_dir, shard_name("train", number, self._count))
         return shard.source_lengths, shard.target_lengths
 
-    def _draw(self, kept: int, counts: Counts, duplicates: list[np.ndarray]) -> list[np.ndarray]:
+    def _draw(self, num_pairs: int, counts: Counts, duplicates: list[np.ndarray]) -> list[np.ndarray]:
         """Writes a random sample of the remaining pairs as the split "valid"; returns its rows in each shard."""
-        size = min(_DRAWN_VALIDATION_PAIRS, max(1, kept // 100))
-        if kept <= size:
+        size = min(_DRAWN_VALIDATION_PAIRS, max(1, num_pairs // 100))
+        if num_pairs <= size:
             raise InputError(f"too few training pairs to draw a validation set from: {summary(counts)}")
-        chosen = np.sort(np.random.default_rng(self._config.seed).choice(kept, size, replace=False))
-        drawn, before = [], 0
-        for number, repeated in enumerate(duplicates):
-            stays = np.delete(np.arange(self._journal.done[f"cleaning {number}"]["kept"]), repeated)
-            chosen_in_shard = chosen[(chosen >= before) & (chosen < before + len(stays))]
-            drawn.append(stays[chosen_in_shard - before])
-            before += len(stays)
+        choices = np.sort(np.random.default_rng(self._config.seed).choice(num_pairs, size, replace=False))
+        validation_rows, offset = [], 0
+        for number, shard_duplicates in enumerate(duplicates):
+            remaining = np.delete(np.arange(self._journal.done[f"cleaning {number}"]["kept"]), shard_duplicates)
+            shard_choices = choices[(choices >= offset) & (choices < offset + len(remaining))]
+            validation_rows.append(remaining[shard_choices - offset])
+            offset += len(remaining)
         if task(self._config.task).has_known_labels:
-            drawn = self._with_known_labels(duplicates, drawn)
-            if not any(map(len, drawn)):
+            validation_rows = self._keep_known_labels(duplicates, validation_rows)
+            if not any(map(len, validation_rows)):
                 raise InputError("no validation set can be drawn, every label is too rare: give --valid_source")
-        numbered = enumerate(drawn)
+        numbered = enumerate(validation_rows)
         sample = (pair for number, rows in numbered for pair in shards.selected_pairs(self._data_dir, number, rows))
         shards.write_text(self._data_dir, "valid", sample)
-        return drawn
+        return validation_rows
 
-    def _with_known_labels(self, duplicates: list[np.ndarray], drawn: list[np.ndarray]) -> list[np.ndarray]:
+    def _keep_known_labels(self, duplicates: list[np.ndarray], validation_rows: list[np.ndarray]) -> list[np.ndarray]:
         """Returns the drawn rows whose labels all occur in rows that remain for training."""
-        symbols_of, known = task(self._config.task).symbols, set[str]()
-        for number, rows in enumerate(drawn):
-            kept = np.arange(self._journal.done[f"cleaning {number}"]["kept"])
-            left = np.delete(kept, np.concatenate([duplicates[number], rows]).astype(int))
-            known.update(symbols_of(reference for _, reference in shards.selected_pairs(self._data_dir, number, left)))
-        chosen = []
-        for number, rows in enumerate(drawn):
+        symbols_of, labels = task(self._config.task).symbols, set[str]()
+        for number, rows in enumerate(validation_rows):
+            all_rows = np.arange(self._journal.done[f"cleaning {number}"]["kept"])
+            rest = np.delete(all_rows, np.concatenate([duplicates[number], rows]).astype(int))
+            labels.update(symbols_of(reference for _, reference in shards.selected_pairs(self._data_dir, number, rest)))
+        result = []
+        for number, rows in enumerate(validation_rows):
             pairs = shards.selected_pairs(self._data_dir, number, rows)
-            chosen.append(rows[np.array([known.issuperset(symbols_of([reference])) for _, reference in pairs], bool)])
-        return chosen
+            result.append(rows[np.array([labels.issuperset(symbols_of([reference])) for _, reference in pairs], bool)])
+        return result
 
     def _run(self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], workers: Workers) -> None:
         """Runs a step for the given shards and records each result in the journal."""
@@ -250,11 +250,11 @@ def summary(counts: Counts) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "read")
 
 
-def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
+def _sum_counts(start: Counts, counts: Iterable[Counts]) -> Counts:
     """Returns the sum of `start` and all `counts`, by name."""
     total = dict(start)
-    for more in counts:
-        for name, count in more.items():
+    for addends in counts:
+        for name, count in addends.items():
             total[name] += count
     return total
 
@@ -277,13 +277,13 @@ def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = 
     """
     starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()
-    parts = [_repeated_in_part(starts, read_keys, bits, part) for part in range(1 << bits)]
-    repeated = np.sort(np.concatenate(parts))
-    bounds = np.searchsorted(repeated, starts)
-    return [repeated[bounds[i] : bounds[i + 1]] - starts[i] for i in range(len(sizes))]
+    parts = [_find_repeated(starts, read_keys, bits, part) for part in range(1 << bits)]
+    duplicates = np.sort(np.concatenate(parts))
+    bounds = np.searchsorted(duplicates, starts)
+    return [duplicates[bounds[i] : bounds[i + 1]] - starts[i] for i in range(len(sizes))]
 
 
-def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
+def _find_repeated(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
     """Returns the repeated rows, numbered across all shards, among the keys whose first `bits` bits are `part`."""
     keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, start in enumerate(starts[:-1]):

@@ -58,19 +58,19 @@ class CTranslate2Signatures:
             )
 
         def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            best = [hypotheses[0] for hypotheses in _found(translator, text, 1)]
+            best = [hypotheses[0] for hypotheses in _translate(translator, text, 1)]
             return {"translation": _texts(best), "score": _scores(best)}
 
         def nbest(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            k, nothing = translator.config.beam_size, Translation("", LOWEST)
-            rows = [[*hypotheses, *[nothing] * (k - len(hypotheses))] for hypotheses in _found(translator, text, k)]
+            k, empty = translator.config.beam_size, Translation("", LOWEST)
+            rows = [[*hypotheses, *[empty] * (k - len(hypotheses))] for hypotheses in _translate(translator, text, k)]
             flat = [hypothesis for row in rows for hypothesis in row]
             return {"translations": tf.reshape(_texts(flat), [-1, k]), "scores": tf.reshape(_scores(flat), [-1, k])}
 
         return {"serving_default": serving_default, "nbest": nbest}
 
 
-def _found(translator: Translator, text: tf.Tensor, num_best: int) -> list[list[Translation]]:
+def _translate(translator: Translator, text: tf.Tensor, num_best: int) -> list[list[Translation]]:
     """Translates lines, string [batch], and returns up to `num_best` translations of each, best first."""
     lines = [line.decode("utf-8", "replace") for line in text.numpy().tolist()]
     try:

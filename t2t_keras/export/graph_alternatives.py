@@ -56,41 +56,41 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
         prefix: string [lines], the beginning of each line's translation.
     """
     # With a word added, a beginning that ends with a whole sentence continues with the next one.
-    begun = find_sentences(tf.strings.join([prefix, f" {_NEXT}"]), pipeline.data.target_language)
+    beginnings = find_sentences(tf.strings.join([prefix, f" {_NEXT}"]), pipeline.data.target_language)
     sources = pipeline.sentences_of(text)
-    (numbers, counts), (begun_numbers, begun_counts) = (_numbers(each, text) for each in (sources, begun))
-    current = tf.maximum(tf.minimum(counts, begun_counts) - 1, 0)  # --> [lines]
+    (numbers, counts), (beginning_numbers, beginning_counts) = (_numbers(each, text) for each in (sources, beginnings))
+    current = tf.maximum(tf.minimum(counts, beginning_counts) - 1, 0)  # --> [lines]
     distances = numbers - tf.gather(current, sources.rows)  # --> [sentences]
-    begun_distances = begun_numbers - tf.gather(current, begun.rows)
+    beginning_distances = beginning_numbers - tf.gather(current, beginnings.rows)
 
-    def of_lines(sentences: FoundSentences, is_chosen: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
+    def join_lines(sentences: FoundSentences, is_chosen: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
         """Concatenates the texts of each line's chosen sentences, bool [sentences]: string [lines]."""
-        chosen = tf.where(is_chosen, tf.strings.join(texts), "")
-        return tf.strings.unsorted_segment_join(chosen, sentences.rows, tf.size(text, out_type=tf.int64))
+        chosen_texts = tf.where(is_chosen, tf.strings.join(texts), "")
+        return tf.strings.unsorted_segment_join(chosen_texts, sentences.rows, tf.size(text, out_type=tf.int64))
 
-    inner = tf.where(begun_distances == 0, "", begun.before)
-    current_prefix = of_lines(begun, begun_distances >= 0, inner, begun.texts)
+    inner = tf.where(beginning_distances == 0, "", beginnings.before)
+    current_prefix = join_lines(beginnings, beginning_distances >= 0, inner, beginnings.texts)
     current_prefix = tf.strings.regex_replace(current_prefix, f" ?{_NEXT}$", "")
     blank = tf.where(
         current_prefix == "",
-        of_lines(sources, distances == 0, sources.before),
-        of_lines(begun, begun_distances == 0, begun.before),
+        join_lines(sources, distances == 0, sources.before),
+        join_lines(beginnings, beginning_distances == 0, beginnings.before),
     )
     is_behind = tf.where(distances > 0)[:, 0]
     rest = FoundSentences(*(tf.gather(values, is_behind) for values in sources))
     is_next = tf.gather(distances, is_behind) == 1
     return _Place(
-        tf.strings.join([of_lines(begun, begun_distances < 0, begun.before, begun.texts), blank]),
-        of_lines(sources, distances == 0, sources.texts),
+        tf.strings.join([join_lines(beginnings, beginning_distances < 0, beginnings.before, beginnings.texts), blank]),
+        join_lines(sources, distances == 0, sources.texts),
         current_prefix,
-        of_lines(sources, distances == 1, sources.before),
+        join_lines(sources, distances == 1, sources.before),
         rest._replace(before=tf.where(is_next, "", rest.before)),
     )
 
 
-def _numbers(found: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _numbers(sentences: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns each sentence's index in its line, int64 [sentences], and each line's sentence count, int64 [lines]."""
-    counts = tf.math.unsorted_segment_sum(tf.ones_like(found.rows), found.rows, tf.size(lines))
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(sentences.rows), sentences.rows, tf.size(lines))
     return tf.ragged.range(counts).flat_values, counts
 
 
@@ -108,40 +108,40 @@ def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dic
     place = _place(pipeline, text, prefix)
     outputs = _continuations(pipeline, place.text, place.prefix)
     parts = pipeline.parts_of_sentences(place.rest)
-    found = pipeline.search(parts.sentences, only_best=True)
-    rest = pipeline.hypotheses(text, parts, found, found.scores).texts[:, 0]
-    behind = tf.strings.join([place.blank, rest])
-    before, behind = (tf.repeat(values[:, tf.newaxis], COUNT, axis=1) for values in (place.before, behind))
-    whole = tf.strings.join([before, outputs["translations"], behind])
-    return {**outputs, "translations": tf.where(outputs["translations"] == "", "", whole)}
+    result = pipeline.search(parts.sentences, only_best=True)
+    rest = pipeline.hypotheses(text, parts, result, result.scores).texts[:, 0]
+    remainder = tf.strings.join([place.blank, rest])
+    before, remainder = (tf.repeat(values[:, tf.newaxis], COUNT, axis=1) for values in (place.before, remainder))
+    translations = tf.strings.join([before, outputs["translations"], remainder])
+    return {**outputs, "translations": tf.where(outputs["translations"] == "", "", translations)}
 
 
 def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
     """Finds the alternatives of texts that are each translated in one piece."""
     count = tf.shape(text)[0]
-    sources, begun = pipeline.sources(text), pipeline.beginnings(prefix)
+    sources, beginnings = pipeline.sources(text), pipeline.beginnings(prefix)
     limit = pipeline.max_source_length
     with tf.control_dependencies([assert_line_lengths("text", sources.lengths, "translated with a prefix", limit)]):
         sources = Sentences(*map(tf.identity, sources))
-    tokens = pipeline.next_tokens(sources, begun, COUNT)  # --> [lines, COUNT]
-    several = Sentences(*(tf.repeat(side, COUNT, axis=0) for side in sources))
-    prefixes = _with_tokens(begun, tokens)
-    found = pipeline.search_for(several, prefix=prefixes)
+    tokens = pipeline.next_tokens(sources, beginnings, COUNT)  # --> [lines, COUNT]
+    source_copies = Sentences(*(tf.repeat(side, COUNT, axis=0) for side in sources))
+    prefixes = _with_tokens(beginnings, tokens)
+    result = pipeline.search_for(source_copies, prefix=prefixes)
     rows = tf.range(count * COUNT)
-    parts = Parts(several, rows, tf.fill(tf.shape(rows), ""), tf.fill(tf.shape(rows), True))
-    made = pipeline.hypotheses(tf.repeat(text, COUNT), parts, found, found.scores)
-    texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in made)
+    parts = Parts(source_copies, rows, tf.fill(tf.shape(rows), ""), tf.fill(tf.shape(rows), True))
+    hypotheses = pipeline.hypotheses(tf.repeat(text, COUNT), parts, result, result.scores)
+    texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in hypotheses)
     # A translation can continue only if there is room for a token and an end symbol.
-    may_go_on = (stripped(repaired(text)) != "") & (begun.lengths < pipeline.output_limits(sources))
-    is_there = (values > LOWEST) & (tokens != PAD_ID) & may_go_on[:, tf.newaxis]
-    values = tf.where(is_there, values, LOWEST)
+    can_continue = (stripped(repaired(text)) != "") & (beginnings.lengths < pipeline.output_limits(sources))
+    exists = (values > LOWEST) & (tokens != PAD_ID) & can_continue[:, tf.newaxis]
+    values = tf.where(exists, values, LOWEST)
     order = tf.argsort(values, axis=1, direction="DESCENDING", stable=True)
-    texts = tf.gather(tf.where(is_there, texts, ""), order, batch_dims=1)
+    texts = tf.gather(tf.where(exists, texts, ""), order, batch_dims=1)
     return {"translations": texts, "scores": tf.gather(values, order, batch_dims=1)}
 
 
-def _with_tokens(begun: Sentences, tokens: tf.Tensor) -> tf.Tensor:
+def _with_tokens(beginnings: Sentences, tokens: tf.Tensor) -> tf.Tensor:
     """Replaces the end symbol of each beginning by each of its next tokens: int32 [lines * COUNT, length]."""
-    ends = tf.range(tf.shape(begun.ids)[1]) == begun.lengths[:, tf.newaxis] - 1  # --> [lines, length]
-    filled = tf.where(ends[:, tf.newaxis], tokens[:, :, tf.newaxis], begun.ids[:, tf.newaxis])
-    return tf.reshape(filled, [-1, tf.shape(begun.ids)[1]])
+    ends = tf.range(tf.shape(beginnings.ids)[1]) == beginnings.lengths[:, tf.newaxis] - 1  # --> [lines, length]
+    continuations = tf.where(ends[:, tf.newaxis], tokens[:, :, tf.newaxis], beginnings.ids[:, tf.newaxis])
+    return tf.reshape(continuations, [-1, tf.shape(beginnings.ids)[1]])

@@ -46,35 +46,35 @@ def choice(kind: tf.Tensor, layer: tf.Tensor, sizes: AttentionSizes) -> Choice:
     Assertions in the graph reject unknown kinds and layers. Layer 0 of a kind without layers is allowed; its weights
     are 0.
     """
-    same = kind[:, tf.newaxis] == tf.constant(KINDS)  # --> [lines, kinds]
-    kinds = tf.argmax(same, axis=1, output_type=tf.int32)
+    matches = kind[:, tf.newaxis] == tf.constant(KINDS)  # --> [lines, kinds]
+    kinds = tf.argmax(matches, axis=1, output_type=tf.int32)
     counts = tf.maximum(tf.gather(tf.constant(sizes.layers), kinds), 1)
-    there = ", ".join(f"{name} has {count}" for name, count in zip(KINDS, sizes.layers, strict=True))
+    valid = ", ".join(f"{name} has {count}" for name, count in zip(KINDS, sizes.layers, strict=True))
     checks = [
-        tf.debugging.Assert(tf.reduce_all(tf.reduce_any(same, axis=1)), [f"kind must be one of {', '.join(KINDS)}"]),
+        tf.debugging.Assert(tf.reduce_all(tf.reduce_any(matches, axis=1)), [f"kind must be one of {', '.join(KINDS)}"]),
         tf.debugging.Assert(
-            tf.reduce_all((layer >= 0) & (layer < counts)), [f"layer must be less than the number of layers: {there}"]
+            tf.reduce_all((layer >= 0) & (layer < counts)), [f"layer must be less than the number of layers: {valid}"]
         ),
     ]
     with tf.control_dependencies(checks):
         return Choice(tf.identity(kinds), tf.identity(layer))
 
 
-def chosen(attention: Attentions, asked: Choice) -> tf.Tensor:
+def select_attention(attention: Attentions, selection: Choice) -> tf.Tensor:
     """Selects the kind and the layer of each line: float32 [lines, heads, length, length], padded with zeros."""
     length = tf.maximum(tf.shape(attention.encoder)[-1], tf.shape(attention.decoder)[-1])
     heads = AttentionSizes.of(attention).heads
-    lines = tf.shape(asked.kinds)[0]
+    lines = tf.shape(selection.kinds)[0]
     kinds = []
     for number, weights in enumerate(attention):
         if not weights.shape[1]:
             kinds.append(tf.zeros([lines, heads, length, length]))
             continue
-        layers = tf.where(asked.kinds == number, asked.layers, 0)
+        layers = tf.where(selection.kinds == number, selection.layers, 0)
         one_layer = tf.gather(weights, layers, axis=1, batch_dims=1)  # --> [lines, heads, query_len, key_len]
         kinds.append(widened(one_layer, [heads, length, length]))
-    stacked = tf.stack(kinds, axis=1)  # --> [lines, kinds, heads, length, length]
-    return tf.ensure_shape(tf.gather(stacked, asked.kinds, axis=1, batch_dims=1), [None, heads, None, None])
+    weights_by_kind = tf.stack(kinds, axis=1)  # --> [lines, kinds, heads, length, length]
+    return tf.ensure_shape(tf.gather(weights_by_kind, selection.kinds, axis=1, batch_dims=1), [None, heads, None, None])
 
 
 def queries_and_keys(
@@ -110,8 +110,8 @@ def pieces_of_queries_and_keys(
     Returns:
         The tokens of the queries, string [lines, query_len], and of the keys, string [lines, key_len], padded with "".
     """
-    shifted = tf.pad(target_pieces, [[0, 0], [1, 0]], constant_values=START)[:, : tf.shape(target_pieces)[1]]
-    inputs = tf.where(tf.sequence_mask(target_lengths, tf.shape(target_pieces)[1]), shifted, "")
+    previous_pieces = tf.pad(target_pieces, [[0, 0], [1, 0]], constant_values=START)[:, : tf.shape(target_pieces)[1]]
+    inputs = tf.where(tf.sequence_mask(target_lengths, tf.shape(target_pieces)[1]), previous_pieces, "")
     width = tf.maximum(tf.shape(source_pieces)[1], tf.shape(target_pieces)[1])
     sources, targets, inputs = (
         tf.pad(side, [[0, 0], [0, width - tf.shape(side)[1]]], constant_values="")

@@ -23,18 +23,18 @@ def in_batches(
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     longest_first = tf.gather(lengths, order)
 
-    def body(done: tf.Tensor, *collected: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def body(done: tf.Tensor, *outputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
         count = tf.maximum(1, tokens_per_batch // tf.maximum(1, longest_first[done]))
         rows = order[done : done + count]
-        pairs = zip(collected, compute(rows), strict=True)
-        return done + tf.size(rows), *(_concatenated(before, new) for before, new in pairs)
+        pairs = zip(outputs, compute(rows), strict=True)
+        return done + tf.size(rows), *(_concatenate(old, new) for old, new in pairs)
 
     start = [tf.zeros([size or 0 for size in spec.shape], spec.dtype) for spec in results]
     shapes = (tf.TensorShape([]), *(spec.shape for spec in results))
     loop = (tf.constant(0), *start)
-    _, *collected = tf.while_loop(lambda done, *_: done < tf.size(lengths), body, loop, shape_invariants=shapes)
+    _, *outputs = tf.while_loop(lambda done, *_: done < tf.size(lengths), body, loop, shape_invariants=shapes)
     places = tf.math.invert_permutation(order)
-    return [tf.gather(values, places) for values in collected]
+    return [tf.gather(values, places) for values in outputs]
 
 
 def widened(values: tf.Tensor, sizes: Sequence[int | tf.Tensor]) -> tf.Tensor:
@@ -44,7 +44,7 @@ def widened(values: tf.Tensor, sizes: Sequence[int | tf.Tensor]) -> tf.Tensor:
     return tf.pad(values, [[0, 0]] * rank + [[0, size] for size in missing])
 
 
-def _concatenated(before: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """Concatenates rows; an empty `before` takes its other sizes from `new`."""
-    before = tf.reshape(before, tf.concat([tf.shape(before)[:1], tf.shape(new)[1:]], axis=0))
-    return tf.concat([before, new], axis=0)
+def _concatenate(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """Concatenates rows; an empty `old` takes its other sizes from `new`."""
+    old = tf.reshape(old, tf.concat([tf.shape(old)[:1], tf.shape(new)[1:]], axis=0))
+    return tf.concat([old, new], axis=0)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, queries_and_keys
+from t2t_keras.export.graph_attention import AttentionSizes, Choice, queries_and_keys, select_attention
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
@@ -45,7 +45,7 @@ class Sentences(NamedTuple):
     ids: tf.Tensor
     lengths: tf.Tensor
 
-    def chosen(self, rows: tf.Tensor) -> "Sentences":
+    def select(self, rows: tf.Tensor) -> "Sentences":
         """Returns the sentences with indices `rows`, int32 [chosen], padded only to the longest of them."""
         ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
         return Sentences(ids[:, : longest(lengths)], lengths)
@@ -133,11 +133,11 @@ class Pipeline:
 
         def search(sentences: Sentences, num_best: tf.Tensor) -> Found:
             """Finds the `num_best` best hypotheses of each sentence or, if the settings say so, draws samples."""
-            return self._found(sentences, lambda ids, _: searcher.best(ids, num_best), num_best)
+            return self._search_batches(sentences, lambda ids, _: searcher.best(ids, num_best), num_best)
 
         def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
             """Draws one sample of each sentence with its seed; `seeds` are int64 [sentences]."""
-            return self._found(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
+            return self._search_batches(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
 
         sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
         self.parts = _stage(self._parts_of, _TEXTS)
@@ -148,10 +148,10 @@ class Pipeline:
         self.attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
         self.chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
-        self._joined = {size: self._joining(size) for size in {1, k}}
+        self._join = {size: self._joining(size) for size in {1, k}}
         results = (tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.float32))
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
-        self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
+        self._finish = _stage(self._finished_of, _TEXTS, *results) if finishes else None
         self.grows = not (finishes or form or self._task.context or self.config.sampling)
         self.may_be_told = self.grows and translator.tokenizer.marks_words and not excluded
         shows_words, in_groups = translator.tokenizer.marks_words, self.config.num_groups > 1
@@ -160,19 +160,19 @@ class Pipeline:
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """Splits lines, string [lines], into the parts to translate."""
         if not self.has_sentences:
-            return self._parts_of_texts(self._repaired(lines))
+            return self._parts_of_texts(self._repair(lines))
         return self.parts_of_sentences(self.sentences_of(lines))
 
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
-        found = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
-        return found._replace(texts=on_one_line(found.texts, self.data.lowercases_sources)).with_heads(self._head_end)
+        result = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
+        return result._replace(texts=on_one_line(result.texts, self.data.lowercases_sources)).with_heads(self._head_end)
 
-    def parts_of_sentences(self, found: FoundSentences) -> Parts:
+    def parts_of_sentences(self, sentences: FoundSentences) -> Parts:
         """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
-        parts = self._parts_of_texts(found.texts)
-        before = tf.where(parts.begins, tf.gather(found.before, parts.rows), " ")
-        return parts._replace(rows=tf.cast(tf.gather(found.rows, parts.rows), tf.int32), before=before)
+        parts = self._parts_of_texts(sentences.texts)
+        before = tf.where(parts.begins, tf.gather(sentences.before, parts.rows), " ")
+        return parts._replace(rows=tf.cast(tf.gather(sentences.rows, parts.rows), tf.int32), before=before)
 
     def _parts_of_texts(self, texts: tf.Tensor) -> Parts:
         """Splits repaired sentences or lines, string [texts], into parts that fit; `rows` are the texts' indices."""
@@ -180,10 +180,10 @@ class Pipeline:
         not_blank = stripped(texts) != ""
         is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
 
-        def whole() -> tuple[tf.Tensor, ...]:
+        def encode_whole() -> tuple[tf.Tensor, ...]:
             rows = tf.where(not_blank)[:, 0]
-            kept = tf.gather(ids, rows)
-            return kept.flat_values, kept.row_lengths(), rows
+            row_ids = tf.gather(ids, rows)
+            return row_ids.flat_values, row_ids.row_lengths(), rows
 
         def cut() -> tuple[tf.Tensor, ...]:
             long_rows = tf.where(is_long)[:, 0]
@@ -197,7 +197,7 @@ class Pipeline:
             all_ids = self._source_tokenizer.tokenize(tf.gather(all_texts, order))
             return all_ids.flat_values, all_ids.row_lengths(), tf.gather(rows, order)
 
-        flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
+        flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, encode_whole)
         sentences = _with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths))
         begins = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
         return Parts(sentences, tf.cast(rows, tf.int32), tf.fill(tf.shape(rows), " "), begins)
@@ -207,22 +207,22 @@ class Pipeline:
 
         Each line stays in one piece. An assertion in the graph rejects lines of more than `MAX_LINE_TOKENS`.
         """
-        return self._sentences(self._repaired(lines), "text", self._source_tokenizer)
+        return self._sentences(self._repair(lines), "text", self._source_tokenizer)
 
     def targets(self, sources: tf.Tensor, lines: tf.Tensor) -> Sentences:
         """Encodes the texts that the model writes for the inputs "text" and "target"; the limits of `sources` apply."""
-        texts = self._task.target_in_graph(self._repaired(sources), self._repaired_output(lines))
-        return self._sentences(self._truecased(texts), "target", self._target_tokenizer)
+        texts = self._task.target_in_graph(self._repair(sources), self._repair_output(lines))
+        return self._sentences(self._truecase(texts), "target", self._target_tokenizer)
 
-    def _repaired(self, lines: tf.Tensor) -> tf.Tensor:
+    def _repair(self, lines: tf.Tensor) -> tf.Tensor:
         """Computes `RequestEncoder.repaired` for tensors."""
         return repaired(lines, self.data.lowercases_sources)
 
-    def _repaired_output(self, texts: tf.Tensor) -> tf.Tensor:
+    def _repair_output(self, texts: tf.Tensor) -> tf.Tensor:
         """Computes `RequestEncoder.repaired_output` for tensors."""
         return repaired(texts, self.data.lowercases_targets)
 
-    def _truecased(self, texts: tf.Tensor) -> tf.Tensor:
+    def _truecase(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the beginnings of outputs as the model writes them."""
         return self.truecaser.truecased(texts) if self.truecaser else texts
 
@@ -256,19 +256,19 @@ class Pipeline:
             The state, the best hypotheses so far, and the sentences whose hypotheses are final, bool [sentences].
         """
         with self._weights.in_use():
-            state, found, done = self._searcher.advance(sentences.ids, state, steps)
-        return state, Found(*found), done
+            state, result, done = self._searcher.advance(sentences.ids, state, steps)
+        return state, Found(*result), done
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
-        return self._sentences(self._truecased(self._repaired_output(lines)), "prefix", self._target_tokenizer)
+        return self._sentences(self._truecase(self._repair_output(lines)), "prefix", self._target_tokenizer)
 
-    def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
+    def next_tokens(self, sources: Sentences, beginnings: Sentences, count: int) -> tf.Tensor:
         """Finds the most probable next tokens that begin a word.
 
         Args:
             sources: the sources.
-            begun: the beginnings of their targets; the end symbol of each stands in the place of the next token.
+            beginnings: the beginnings of their targets; the end symbol of each stands in the place of the next token.
             count: the number of tokens per sentence.
 
         Returns:
@@ -279,35 +279,35 @@ class Pipeline:
         begins[[*range(UNK_ID + 1), *self._within_words]] = False
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            target = begun.chosen(rows)
-            hidden = self._hidden(sources.chosen(rows).ids, target.ids)
+            target = beginnings.select(rows)
+            hidden = self._hidden(sources.select(rows).ids, target.ids)
             places = tf.stack([tf.range(tf.size(rows)), target.lengths - 1], axis=1)
             last = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)
             logits = tf.cast(self._model.logits(last), tf.float32)
             values, tokens = tf.math.top_k(tf.where(begins, logits, tf.float32.min), count)
             return [tf.where(values > tf.float32.min, tokens, PAD_ID)]
 
-        lengths = tf.maximum(sources.lengths, begun.lengths)
+        lengths = tf.maximum(sources.lengths, beginnings.lengths)
         with self._weights.in_use():
             results = [tf.TensorSpec([None, count], tf.int32)]
             (tokens,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return tokens
 
-    def search_for(self, sentences: Sentences, **asked: tf.Tensor) -> Found:
+    def search_for(self, sentences: Sentences, **options: tf.Tensor) -> Found:
         """Finds the best hypothesis of each sentence under restrictions.
 
         Args:
             sentences: the sentences.
-            **asked: options of `Searcher`, one row per sentence: `prefix`, int32 [sentences, length], or
+            **options: options of `Searcher`, one row per sentence: `prefix`, int32 [sentences, length], or
                 `constraints`; see `search_with`.
         """
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
-            own = {name: tf.gather(values, rows) for name, values in asked.items()}
-            return list(self._searcher(ids, only_best=True, **own))
+            row_options = {name: tf.gather(values, rows) for name, values in options.items()}
+            return list(self._searcher(ids, only_best=True, **row_options))
 
         with self._weights.in_use():
-            return self._found(sentences, search, 1)
+            return self._search_batches(sentences, search, 1)
 
     def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> Found:
         """Finds the best hypothesis of each sentence that contains a phrase of each of its constraints.
@@ -327,8 +327,8 @@ class Pipeline:
         """Returns the log-probability of each target, end symbol included: float32 [sentences]."""
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            target = targets.chosen(rows).ids
-            log_probs = hidden_log_probs(self._model, self._hidden(sources.chosen(rows).ids, target), target)
+            target = targets.select(rows).ids
+            log_probs = hidden_log_probs(self._model, self._hidden(sources.select(rows).ids, target), target)
             return [tf.cast(tf.reduce_sum(tf.cast(log_probs, tf.float64), axis=1), tf.float32)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
@@ -343,7 +343,7 @@ class Pipeline:
         sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            inputs = {"source": sources.chosen(rows).ids, "target": targets.chosen(rows).ids}
+            inputs = {"source": sources.select(rows).ids, "target": targets.select(rows).ids}
             return [widened(attention_views(self._model).alignment_attention(inputs), sizes)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
@@ -360,7 +360,7 @@ class Pipeline:
         inputs = {"source": source_ids, "target": target_ids}
         return attention_views(self._model).logits_and_attention(inputs)[1]
 
-    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
+    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, selection: Choice) -> tf.Tensor:
         """Returns the attention of the kind and the layer that each pair asks for.
 
         Returns:
@@ -374,14 +374,16 @@ class Pipeline:
             length = tf.identity(longest(lengths))
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            own = Choice(*(tf.gather(values, rows) for values in asked))
-            weights = chosen(self._all_attention(sources.chosen(rows).ids, targets.chosen(rows).ids), own)
+            row_selection = Choice(*(tf.gather(values, rows) for values in selection))
+            weights = select_attention(
+                self._all_attention(sources.select(rows).ids, targets.select(rows).ids), row_selection
+            )
             return [widened(weights, [length, length])]
 
         results = [tf.TensorSpec([None, heads, None, None], tf.float32)]
         (weights,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         source_mask, target_mask = (tf.sequence_mask(side.lengths, length) for side in (sources, targets))
-        queries, keys = queries_and_keys(asked.kinds, source_mask, target_mask, inputs=target_mask)
+        queries, keys = queries_and_keys(selection.kinds, source_mask, target_mask, inputs=target_mask)
         return tf.where((queries[:, :, tf.newaxis] & keys[:, tf.newaxis, :])[:, tf.newaxis], weights, 0.0)
 
     def hypotheses(self, lines: tf.Tensor, parts: Parts, result: Found, values: tf.Tensor) -> Hypotheses:
@@ -394,13 +396,13 @@ class Pipeline:
             values: float32 [parts, k], scores or log-probabilities of the hypotheses, which are summed over the parts
                 of a line.
         """
-        join = self._joined[result.lengths.shape[1]]
-        found = join(parts.rows, parts.before, parts.begins, tf.size(lines), result.token_ids, values, result.lengths)
-        return found._replace(texts=self._finished(lines, *found)) if self._finished else found
+        join = self._join[result.lengths.shape[1]]
+        output = join(parts.rows, parts.before, parts.begins, tf.size(lines), result.token_ids, values, result.lengths)
+        return output._replace(texts=self._finish(lines, *output)) if self._finish else output
 
     def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Applies the task's post-processing to the model's outputs, string [lines, k]; unused slots stay empty."""
-        sources = tf.repeat(self._repaired(lines), tf.shape(texts)[1])
+        sources = tf.repeat(self._repair(lines), tf.shape(texts)[1])
         finished = tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
         return tf.where(values > LOWEST, finished, "")
 
@@ -429,12 +431,12 @@ class Pipeline:
 
     def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes token ids, int32 [parts, k, length], to texts, string [parts, k]."""
-        inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
+        is_before_end = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
         k = token_ids.shape[1]
         parts, _, length = tf.unstack(tf.shape(token_ids))
         flat = tf.reshape(token_ids, [parts * k, length])  # -1 would be k where there are no parts
-        kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
-        texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
+        is_text = tf.reshape(is_before_end & (token_ids != PAD_ID), tf.shape(flat))
+        texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, is_text))
         return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break
 
     def source_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
@@ -448,7 +450,7 @@ class Pipeline:
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
         return self._source_tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
-    def _found(
+    def _search_batches(
         self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int | tf.Tensor
     ) -> Found:
         """Runs a search in batches of sentences of similar length.
@@ -463,7 +465,7 @@ class Pipeline:
             lengths = tf.identity(sentences.lengths)
 
         def compute(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            token_ids, *numbers = search(sentences.chosen(rows).ids, rows)
+            token_ids, *numbers = search(sentences.select(rows).ids, rows)
             return widened(token_ids, [width]), *numbers
 
         size = k if isinstance(k, int) else None

@@ -45,35 +45,37 @@ def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSen
     """
     texts = stripped(printable(texts))
     is_candidate = tf.strings.regex_full_match(texts, f"(?s:.*)(?:{re2(CANDIDATE.pattern)})(?s:.*)")
-    others = tf.where(~is_candidate & (texts != ""))[:, 0]
+    single = tf.where(~is_candidate & (texts != ""))[:, 0]
 
     def with_candidates() -> tuple[tf.Tensor, ...]:
         candidates = tf.where(is_candidate)[:, 0]
-        several = _several(tf.gather(texts, candidates), language, blank)
-        rows = tf.concat([others, tf.gather(candidates, several.rows)], axis=0)
+        splits = _split_sentences(tf.gather(texts, candidates), language, blank)
+        rows = tf.concat([single, tf.gather(candidates, splits.rows)], axis=0)
         order = tf.argsort(rows, stable=True)
-        merged = (tf.concat(pair, axis=0) for pair in zip(_single(texts, others), several, strict=True))
-        sentences, before, _, is_first = (tf.gather(values, order) for values in merged)
+        columns = (tf.concat(pair, axis=0) for pair in zip(_single_sentences(texts, single), splits, strict=True))
+        sentences, before, _, is_first = (tf.gather(values, order) for values in columns)
         return sentences, before, tf.gather(rows, order), is_first
 
-    return FoundSentences(*tf.cond(tf.reduce_any(is_candidate), with_candidates, lambda: tuple(_single(texts, others))))
+    return FoundSentences(
+        *tf.cond(tf.reduce_any(is_candidate), with_candidates, lambda: tuple(_single_sentences(texts, single)))
+    )
 
 
-def _single(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
+def _single_sentences(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
     """Returns the texts at `rows` as one sentence each."""
     return FoundSentences(tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True))
 
 
-def _several(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
+def _split_sentences(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
     """Splits texts that have neither invisible characters nor surrounding white space."""
     for pattern, replacement in rules(language):
         texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
     pieces = tf.strings.split(texts, BOUNDARY)  # --> [texts, ragged]
-    kept = tf.where(pieces.flat_values != "")[:, 0]
-    rows = tf.gather(pieces.value_rowids(), kept)
+    places = tf.where(pieces.flat_values != "")[:, 0]
+    rows = tf.gather(pieces.value_rowids(), places)
     is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
     before, sentences = (
-        tf.strings.regex_replace(tf.gather(pieces.flat_values, kept), f"^({re2(WHITE_SPACE)}*)((?s:.*))$", group)
+        tf.strings.regex_replace(tf.gather(pieces.flat_values, places), f"^({re2(WHITE_SPACE)}*)((?s:.*))$", group)
         for group in ("\\1", "\\2")
     )
     before = tf.where((before == "") & ~is_first, blank, before)

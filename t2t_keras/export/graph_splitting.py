@@ -34,14 +34,14 @@ def split_contexts(texts: tf.Tensor, head_end: str, fits: Callable[[tf.Tensor], 
     has_context = halves.row_lengths() > 1
     halves = halves.to_tensor("", shape=[None, 2])  # --> [texts, 2]
     heads, rests = tf.unstack(halves, axis=1)
-    kept = has_context & fits(tf.strings.join([heads, heads], " "))
-    heads = tf.where(kept, tf.strings.join([heads, " "]), "")
-    rests = tf.where(kept, rests, texts)
+    has_head = has_context & fits(tf.strings.join([heads, heads], " "))
+    heads = tf.where(has_head, tf.strings.join([heads, " "]), "")
+    rests = tf.where(has_head, rests, texts)
     pieces = split_texts(rests, fits, heads)
-    without = tf.where(kept & (stripped(rests) == ""))[:, 0]
-    rows = tf.concat([pieces.rows, without], axis=0)
+    blank_rows = tf.where(has_head & (stripped(rests) == ""))[:, 0]
+    rows = tf.concat([pieces.rows, blank_rows], axis=0)
     order = tf.argsort(rows, stable=True)
-    all_texts = tf.concat([pieces.texts, stripped(tf.gather(texts, without))], axis=0)
+    all_texts = tf.concat([pieces.texts, stripped(tf.gather(texts, blank_rows))], axis=0)
     return Pieces(tf.gather(all_texts, order), tf.gather(rows, order))
 
 
@@ -54,11 +54,11 @@ def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor], heads:
         heads: string [texts], put in front of every piece of a text before `fits` sees it; None means no heads.
     """
 
-    def whole(texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    def add_heads(texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         return texts if heads is None else tf.strings.join([tf.gather(heads, rows), texts])
 
     def is_settled(texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        return (tf.strings.length(texts, unit="UTF8_CHAR") < 2) | fits(whole(texts, rows))
+        return (tf.strings.length(texts, unit="UTF8_CHAR") < 2) | fits(add_heads(texts, rows))
 
     def body(texts: tf.Tensor, rows: tf.Tensor, settled: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         open_pieces = tf.where(~settled)  # --> [open, 1]
@@ -70,13 +70,13 @@ def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor], heads:
         pairs = tf.stack([texts, tf.zeros_like(texts)], axis=1)  # --> [pieces, 2]
         pairs = tf.tensor_scatter_nd_update(pairs, open_pieces, stripped(tf.stack(halves, axis=1)))
         texts = tf.reshape(pairs, [-1])  # --> [2 * pieces]
-        kept = tf.where(texts != "")[:, 0]
+        nonblank = tf.where(texts != "")[:, 0]
         texts, rows, settled = (
-            tf.gather(values, kept) for values in (texts, tf.repeat(rows, 2), tf.repeat(settled, 2))
+            tf.gather(values, nonblank) for values in (texts, tf.repeat(rows, 2), tf.repeat(settled, 2))
         )
-        fresh = tf.where(~settled)
-        unsettled = (tf.gather(values, fresh[:, 0]) for values in (texts, rows))
-        settled = tf.tensor_scatter_nd_update(settled, fresh, is_settled(*unsettled))
+        open_places = tf.where(~settled)
+        open_values = (tf.gather(values, open_places[:, 0]) for values in (texts, rows))
+        settled = tf.tensor_scatter_nd_update(settled, open_places, is_settled(*open_values))
         return texts, rows, settled
 
     texts = stripped(texts)
@@ -85,7 +85,7 @@ def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor], heads:
     state = (texts, rows, is_settled(texts, rows))
     shapes = tuple(tf.TensorShape([None]) for _ in state)
     texts, rows, _ = tf.while_loop(lambda *state: tf.reduce_any(~state[-1]), body, state, shape_invariants=shapes)
-    return Pieces(whole(texts, rows), rows)
+    return Pieces(add_heads(texts, rows), rows)
 
 
 def _cuts(texts: tf.Tensor) -> tf.Tensor:
@@ -97,15 +97,15 @@ def _cuts(texts: tf.Tensor) -> tf.Tensor:
     start, length, middle = (tf.gather(values, rows) for values in (starts, lengths, middles))
     first, last = start + length // 4, start + length - length // 4
     place = tf.range(tf.size(characters.flat_values, out_type=tf.int64))
-    inside = (place >= first) & (place < last)
+    is_central = (place >= first) & (place < last)
     nearest = []
-    for is_end, behind in (
+    for is_end, next_start in (
         _sentence_ends(characters.flat_values, last),
         (characters.flat_values == ord(" "), place + 1),
     ):
-        distance = behind - start - middle
-        allowed = inside & is_end & (behind < start + length)
-        rank = tf.where(allowed, 2 * tf.abs(distance) + tf.cast(distance > 0, tf.int64), _NOWHERE)
+        distance = next_start - start - middle
+        is_allowed = is_central & is_end & (next_start < start + length)
+        rank = tf.where(is_allowed, 2 * tf.abs(distance) + tf.cast(distance > 0, tf.int64), _NOWHERE)
         nearest.append(tf.math.unsorted_segment_min(rank, rows, tf.size(texts)))  # --> [texts]
     sentence, word = nearest
     rank = tf.where(sentence < _NOWHERE, sentence, tf.where(word < _NOWHERE, word, 0))
@@ -125,16 +125,16 @@ def _sentence_ends(characters: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, t
     """
     total = tf.size(characters, out_type=tf.int64)
     is_other = ~_is_one_of(characters, CLOSING_CHARACTERS)
-    others = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
-    # `others` lists the positions of characters that do not close a sentence. The number of these up to and including a
-    # character is the index in `others` of the next one after it.
-    behind = tf.minimum(tf.gather(others, tf.cumsum(tf.cast(is_other, tf.int64))), last)
-    next_character = tf.gather(tf.concat([characters, [0]], axis=0), behind)
-    has_blank = (behind < last) & (next_character == ord(" "))
+    other_positions = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
+    # `other_positions` lists the positions of characters that do not close a sentence. The number of these up to and
+    # including a character is the index in `other_positions` of the next one after it.
+    next_start = tf.minimum(tf.gather(other_positions, tf.cumsum(tf.cast(is_other, tf.int64))), last)
+    next_character = tf.gather(tf.concat([characters, [0]], axis=0), next_start)
+    has_blank = (next_start < last) & (next_character == ord(" "))
     is_end = _is_one_of(characters, ENDINGS_ALONE) | (_is_one_of(characters, ENDINGS_BEFORE_BLANKS) & has_blank)
-    return is_end, behind + tf.cast(has_blank, tf.int64)
+    return is_end, next_start + tf.cast(has_blank, tf.int64)
 
 
-def _is_one_of(characters: tf.Tensor, wanted: str) -> tf.Tensor:
-    codes = tf.constant([ord(character) for character in wanted], tf.int32)
+def _is_one_of(characters: tf.Tensor, choices: str) -> tf.Tensor:
+    codes = tf.constant([ord(character) for character in choices], tf.int32)
     return tf.reduce_any(characters[:, tf.newaxis] == codes, axis=1)

@@ -35,21 +35,21 @@ def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.Gen
     first = begin.get_concrete_function().structured_outputs
     shapes = tf.nest.flatten(tf.nest.map_structure(lambda tensor: tensor.shape, first.parts))
     shapes += tf.nest.flatten(shapes_of(first.search))
-    named = {
+    specs = {
         f"state_{number:03}": tf.TensorSpec(shape, tensor.dtype, f"state_{number:03}")
         for number, (shape, tensor) in enumerate(zip(shapes, tf.nest.flatten(first), strict=True))
     }
 
     def stream_begin(text: tf.Tensor) -> Outputs:
-        return dict(zip(named, tf.nest.flatten(begin(text)), strict=True))
+        return dict(zip(specs, tf.nest.flatten(begin(text)), strict=True))
 
     def stream_advance(steps: tf.Tensor, *state: tf.Tensor) -> Outputs:
         stream, outputs = _advance(pipeline, tf.nest.pack_sequence_as(first, state), steps)
-        return {**dict(zip(named, tf.nest.flatten(stream), strict=True)), **outputs}
+        return {**dict(zip(specs, tf.nest.flatten(stream), strict=True)), **outputs}
 
     return {
         "stream_begin": tf.function(stream_begin, input_signature=[text], autograph=False),
-        "stream_advance": tf.function(stream_advance, input_signature=[_STEPS, *named.values()], autograph=False),
+        "stream_advance": tf.function(stream_advance, input_signature=[_STEPS, *specs.values()], autograph=False),
     }
 
 
@@ -70,11 +70,11 @@ def _advance(pipeline: Pipeline, stream: _Stream, steps: tf.Tensor) -> tuple[_St
     """Returns the state after some steps, and the outputs, which show a part once all parts before it are final."""
     # The number of steps is bounded, so that a call ends even with an invalid state.
     steps = tf.clip_by_value(steps, 0, MAX_LINE_TOKENS)
-    search, found, done = pipeline.advance(stream.parts.sentences, stream.search, steps)
+    search, result, done = pipeline.advance(stream.parts.sentences, stream.search, steps)
     is_shown = tf.cumsum(tf.cast(~done, tf.int32), exclusive=True) == 0
-    shown = found._replace(token_ids=tf.where(is_shown[:, tf.newaxis, tf.newaxis], found.token_ids, PAD_ID))
+    visible = result._replace(token_ids=tf.where(is_shown[:, tf.newaxis, tf.newaxis], result.token_ids, PAD_ID))
     parts = stream.parts._replace(before=tf.where(is_shown, stream.parts.before, ""))
-    best = pipeline.hypotheses(tf.constant([""]), parts, shown, shown.scores)
+    best = pipeline.hypotheses(tf.constant([""]), parts, visible, visible.scores)
     text, score = (tf.ensure_shape(values[:, 0], [1]) for values in best)
     outputs = {"translation": text, "score": score, "done": tf.reduce_all(done)}
     return _Stream(stream.parts, search), outputs

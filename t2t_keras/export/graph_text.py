@@ -58,8 +58,8 @@ def with_characters(texts: tf.Tensor, replacement: Callable[[str], str]) -> tf.T
     codes = tf.strings.unicode_decode(tf.reshape(texts, [-1]), "UTF-8")  # --> [texts, ragged]
     places = tf.minimum(tf.searchsorted(old, codes.flat_values), tf.size(old) - 1)
     is_replaced = tf.gather(old, places) == codes.flat_values
-    changed = tf.where(is_replaced, tf.gather(new, places), codes.flat_values)
-    return tf.reshape(tf.strings.unicode_encode(codes.with_flat_values(changed), "UTF-8"), tf.shape(texts))
+    new_codes = tf.where(is_replaced, tf.gather(new, places), codes.flat_values)
+    return tf.reshape(tf.strings.unicode_encode(codes.with_flat_values(new_codes), "UTF-8"), tf.shape(texts))
 
 
 @functools.cache
@@ -74,8 +74,8 @@ def _pairs(replacement: Callable[[str], str]) -> tuple[np.ndarray, np.ndarray]:
 
     Both arrays are int32; the first is in ascending order.
     """
-    replaced = [(code, replacement(chr(code))) for code in range(sys.maxunicode + 1)]
-    pairs = [(code, ord(new)) for code, new in replaced if len(new) == 1 and new != chr(code)]
+    replacements = [(code, replacement(chr(code))) for code in range(sys.maxunicode + 1)]
+    pairs = [(code, ord(new)) for code, new in replacements if len(new) == 1 and new != chr(code)]
     old, new = np.array(pairs, np.int32).T
     return old, new
 

@@ -19,15 +19,15 @@ class GraphTruecaser(tf.Module):
 
     def truecased(self, texts: tf.Tensor) -> tf.Tensor:
         """Truecases valid UTF-8 of any shape."""
-        front, first, rest, others = _parts(texts)
+        front, first, rest, remainder = _parts(texts)
         word = tf.strings.join([with_characters(first, small), rest])
-        return tf.where(self._words.lookup(word) > 0, tf.strings.join([front, word, others]), texts)
+        return tf.where(self._words.lookup(word) > 0, tf.strings.join([front, word, remainder]), texts)
 
 
 def capitalised(texts: tf.Tensor) -> tf.Tensor:
     """Applies `t2t_keras.text.truecase.capitalised` to valid UTF-8 of any shape."""
-    front, first, rest, others = _parts(texts)
-    return tf.strings.join([front, with_characters(first, capital), rest, others])
+    front, first, rest, remainder = _parts(texts)
+    return tf.strings.join([front, with_characters(first, capital), rest, remainder])
 
 
 def _parts(texts: tf.Tensor) -> list[tf.Tensor]:

@@ -25,7 +25,7 @@ class Hypotheses(NamedTuple):
 
 
 def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer: str) -> tf.Tensor:
-    """Selects the parts whose best translation is an answer; in lines without an answer, all parts. See `chosen_list`.
+    """Selects the parts whose best translation is an answer; in lines without an answer, all parts. See `best_answers`.
 
     Args:
         rows: as for `joined`.
@@ -48,7 +48,7 @@ def joined(
     texts: tf.Tensor,
     values: tf.Tensor,
     exists: tf.Tensor,
-    how: Joining,
+    mode: Joining,
 ) -> Hypotheses:
     """Joins the translations of parts into those of lines, [num_lines, k].
 
@@ -60,20 +60,20 @@ def joined(
         texts: string [parts, k], the translations of each part.
         values: float32 [parts, k], scores or log-probabilities.
         exists: bool [parts, k], which slots hold a translation.
-        how: "sums" joins the combinations of parts with the largest sums of values, "ranks" joins translations of equal
-            rank, and "best" takes the best translations of any single part.
+        mode: "sums" joins the combinations of parts with the largest sums of values, "ranks" joins translations of
+            equal rank, and "best" takes the best translations of any single part.
 
     Returns:
         The translations of the lines. Except with "best", values are summed over the parts of a line.
     """
     k = texts.shape[1]
-    texts, values = _packed(texts, tf.cast(values, tf.float64), exists)
+    texts, values = _pack(texts, tf.cast(values, tf.float64), exists)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, num_lines)  # --> [num_lines]
     firsts = tf.cumsum(counts, exclusive=True)
     no_text = tf.fill([num_lines, k], "")
-    start = tf.constant([0.0] + [0.0 if how == "ranks" else -float("inf")] * (k - 1), tf.float64)
+    start = tf.constant([0.0] + [0.0 if mode == "ranks" else -float("inf")] * (k - 1), tf.float64)
     totals = tf.broadcast_to(start, [num_lines, k])
-    if how == "best":  # only lines without parts have the empty translation
+    if mode == "best":  # only lines without parts have the empty translation
         totals = tf.where((counts > 0)[:, tf.newaxis], tf.constant(-float("inf"), tf.float64), totals)
 
     def add_part(part: tf.Tensor, line_texts: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -81,8 +81,8 @@ def joined(
         places = tf.minimum(firsts + part, tf.size(rows) - 1)
         part_translations = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
         blanks = tf.gather(before, places)[:, tf.newaxis]
-        longer, sums = _COMBINE[how]((line_texts, totals), part_translations, blanks)
-        return part + 1, tf.where(has_part, longer, line_texts), tf.where(has_part, sums, totals)
+        joined_texts, sums = _COMBINE[mode]((line_texts, totals), part_translations, blanks)
+        return part + 1, tf.where(has_part, joined_texts, line_texts), tf.where(has_part, sums, totals)
 
     most = tf.maximum(tf.reduce_max(counts), 0)
     slots = tf.TensorShape([None, k])
@@ -92,57 +92,57 @@ def joined(
         (tf.constant(0), no_text, totals),
         shape_invariants=(tf.TensorShape([]), slots, slots),
     )
-    if how == "ranks":  # a blank line has one translation, unlike other lines with k samples
+    if mode == "ranks":  # a blank line has one translation, unlike other lines with k samples
         has_slot = (counts > 0)[:, tf.newaxis] | (tf.range(k) == 0)
         totals = tf.where(has_slot, totals, -float("inf"))
     values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), LOWEST)
     return Hypotheses(tf.where(totals > -float("inf"), texts, ""), values)
 
 
-def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _pack(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Moves unused slots to the end, with value -inf; a part without translations gets `_MISSING` in its first slot."""
     order = tf.argsort(tf.cast(~exists, tf.int32), axis=1, stable=True)
     values = tf.where(exists, values, -float("inf"))
     texts, values = (tf.gather(part, order, batch_dims=1) for part in (tf.where(exists, texts, ""), values))
     first = tf.range(texts.shape[1]) == 0
-    none = ~tf.reduce_any(exists, axis=1, keepdims=True)
-    return texts, tf.where(none & first, tf.constant(_MISSING, values.dtype), values)
+    is_missing = ~tf.reduce_any(exists, axis=1, keepdims=True)
+    return texts, tf.where(is_missing & first, tf.constant(_MISSING, values.dtype), values)
 
 
 _Slots = tuple[tf.Tensor, tf.Tensor]  # texts and values, [num_lines, k] each
 
 
-def _best_combinations(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+def _combine_sums(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     """Returns the best combinations of the lines so far with the next part; ties keep their order."""
     k = part[0].shape[1]
     sums = lines[1][:, :, tf.newaxis] + part[1][:, tf.newaxis, :]
-    sums, chosen = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
-    texts = (tf.gather(lines[0], chosen // k, batch_dims=1), tf.gather(part[0], chosen % k, batch_dims=1))
-    return _spaced(texts[0], before, texts[1]), _bounded(sums)
+    sums, choices = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
+    texts = (tf.gather(lines[0], choices // k, batch_dims=1), tf.gather(part[0], choices % k, batch_dims=1))
+    return _join_texts(texts[0], before, texts[1]), _bound(sums)
 
 
-def _in_turn(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+def _combine_ranks(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     """Joins each translation of the lines so far with the next part's translation of the same rank."""
-    return _spaced(lines[0], before, part[0]), _bounded(lines[1] + part[1])
+    return _join_texts(lines[0], before, part[0]), _bound(lines[1] + part[1])
 
 
-def _best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
+def _combine_best(lines: _Slots, part: _Slots, before: tf.Tensor) -> _Slots:
     """Returns the best translations among the lines so far and the next part; ties keep their order."""
     del before
     texts, values = (tf.concat(pair, axis=1) for pair in zip(lines, part, strict=True))  # --> [num_lines, 2 k]
-    values, chosen = tf.math.top_k(values, lines[0].shape[1])
-    return tf.gather(texts, chosen, batch_dims=1), values
+    values, choices = tf.math.top_k(values, lines[0].shape[1])
+    return tf.gather(texts, choices, batch_dims=1), values
 
 
-_COMBINE = {"sums": _best_combinations, "ranks": _in_turn, "best": _best}
+_COMBINE = {"sums": _combine_sums, "ranks": _combine_ranks, "best": _combine_best}
 
 
-def _bounded(sums: tf.Tensor) -> tf.Tensor:
+def _bound(sums: tf.Tensor) -> tf.Tensor:
     """Makes all sums that include a missing part equal, as if its value were minus infinity."""
     return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
 
 
-def _spaced(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
+def _join_texts(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
     """Joins two texts with white space, which is dropped if it is a single blank and one of the texts is empty."""
     is_left_out = (before == " ") & ((text == "") | (behind == ""))
     return tf.strings.join([text, tf.where(is_left_out, "", before), behind])

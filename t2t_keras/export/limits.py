@@ -28,20 +28,20 @@ def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int 
 def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects inputs with different numbers of lines; make the computation depend on it."""
     lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
-    same = tf.reduce_all(lines == lines[0])
-    return tf.debugging.Assert(same, [f"{' and '.join(inputs)} must have as many lines", lines])
+    is_same = tf.reduce_all(lines == lines[0])
+    return tf.debugging.Assert(is_same, [f"{' and '.join(inputs)} must have as many lines", lines])
 
 
-def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
+def assert_size(subject: str, *dimensions: int | tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects an array of more than `MAX_ELEMENTS`; make the computation depend on it.
 
     Args:
-        what: describes the array in the error message.
+        subject: describes the array in the error message.
         *dimensions: int scalars, upper bounds of the array's sizes, because the array is not computed yet.
     """
     shape = tf.stack([tf.cast(size, tf.int64) for size in dimensions])
     message = tf.strings.format(
-        f"{what} would be of shape {{}}, which is more than {MAX_ELEMENTS} elements: send fewer or shorter lines",
+        f"{subject} would be of shape {{}}, which is more than {MAX_ELEMENTS} elements: send fewer or shorter lines",
         shape,
         summarize=-1,
     )

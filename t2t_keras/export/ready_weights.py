@@ -18,27 +18,27 @@ class KeptWeights(ReadyWeights):
 
     def __init__(self, in_use: Callable[[], AbstractContextManager[None]]) -> None:
         self._in_use = in_use
-        self._kept: dict[str, Any] = {}
+        self._tensors: dict[str, Any] = {}
         self._makers: dict[str, Callable[[], Any]] = {}
 
     def keep(self, name: str, make: Callable[[], Any]) -> Any:
-        if name not in self._kept:
+        if name not in self._tensors:
             with tf.init_scope(), self._in_use():
-                self._kept[name] = tf.nest.map_structure(lambda value: _unstored(value, name), make())
+                self._tensors[name] = tf.nest.map_structure(lambda value: _make_unstored(value, name), make())
             self._makers[name] = make
-        return self._kept[name]
+        return self._tensors[name]
 
     def trackable(self) -> dict[str, Any]:
         """Returns the objects that a `tf.Module` must hold to be saved with these variables.
 
         Call it after all functions that read the variables are traced.
         """
-        return {"variables": tf.nest.flatten(self._kept), "maker": _Maker(self._make_all)}
+        return {"variables": tf.nest.flatten(self._tensors), "maker": _Maker(self._make_all)}
 
     def _make_all(self) -> None:
         with self._in_use():
             for name, make in self._makers.items():
-                for variable, value in zip(tf.nest.flatten(self._kept[name]), tf.nest.flatten(make()), strict=True):
+                for variable, value in zip(tf.nest.flatten(self._tensors[name]), tf.nest.flatten(make()), strict=True):
                     if variable is not None:
                         variable.assign(value)
 
@@ -57,7 +57,7 @@ class _Maker(tf.saved_model.experimental.TrackableResource):
         self._make()
 
 
-def _unstored(value: tf.Tensor | None, name: str) -> tf.Variable | None:
+def _make_unstored(value: tf.Tensor | None, name: str) -> tf.Variable | None:
     """Makes a variable that `tf.saved_model.save` leaves out of the checkpoint."""
     if value is None:
         return None

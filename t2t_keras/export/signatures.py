@@ -55,20 +55,20 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         with tf.control_dependencies([assert_as_many_lines(text=text, seed=seed)]):
             parts = pipeline.parts(tf.identity(text))
         samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
-        drawn = pipeline.hypotheses(text, parts, samples, samples.log_probs)
-        return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
+        outputs = pipeline.hypotheses(text, parts, samples, samples.log_probs)
+        return {"translation": outputs.texts[:, 0], "log_probability": outputs.values[:, 0]}
 
     views = {}
     if pipeline.has_attention:
-        views["align"] = _traced(functools.partial(_alignment, pipeline), text=text)
-        views["attention"] = _traced(
+        views["align"] = _trace(functools.partial(_alignment, pipeline), text=text)
+        views["attention"] = _trace(
             functools.partial(_attention, pipeline), text=text, target=text, kind=text, layer=([None], tf.int32)
         )
     return {
-        "serving_default": _traced(serving_default, text=text),
-        "nbest": _traced(nbest, text=text),
-        "sample": _traced(sample, text=text, seed=([None], tf.int64)),
-        "score": _traced(functools.partial(_score, pipeline), text=text, target=text),
+        "serving_default": _trace(serving_default, text=text),
+        "nbest": _trace(nbest, text=text),
+        "sample": _trace(sample, text=text, seed=([None], tf.int64)),
+        "score": _trace(functools.partial(_score, pipeline), text=text, target=text),
         **_signatures_of_tokens(pipeline),
         **views,
         **alternatives_signature(pipeline),
@@ -83,14 +83,14 @@ def _signatures_of_tokens(pipeline: Pipeline) -> dict[str, tf.types.experimental
         return _translated_tokens(pipeline, source_ids, source_length, None)
 
     inputs = {"source_ids": ([None, None], tf.int32), "source_length": ([None], tf.int32)}
-    functions = {"tokens": _traced(tokens, **inputs)}
+    functions = {"tokens": _trace(tokens, **inputs)}
     if pipeline.may_be_required:
         constrained = functools.partial(_translated_tokens, pipeline)
-        functions["constrained"] = _traced(constrained, **inputs, constraints=([None] * 4, tf.int32))
+        functions["constrained"] = _trace(constrained, **inputs, constraints=([None] * 4, tf.int32))
     return functions
 
 
-def _traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
+def _trace(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
     """Makes a `tf.function` whose named inputs have the given shapes and dtypes."""
     specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
     return tf.function(function, input_signature=specs, autograph=False)
@@ -112,12 +112,12 @@ def _translated_tokens(
     pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor, constraints: tf.Tensor | None
 ) -> Outputs:
     """Finds the best translations as token ids, under constraints if given; empty for a sentence of length 0."""
-    given = {} if constraints is None else {"constraints": constraints}
+    inputs = {} if constraints is None else {"constraints": constraints}
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
     lengths = tf.clip_by_value(source_length, 0, width)
     checks = [
-        assert_as_many_lines(source_ids=source_ids, source_length=source_length, **given),
+        assert_as_many_lines(source_ids=source_ids, source_length=source_length, **inputs),
         assert_line_lengths("source_ids", lengths, "translated", limit),
     ]
     with tf.control_dependencies(checks):
@@ -166,17 +166,17 @@ def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.
     """Returns the attention of given translations; lines are not split. A kind without layers gets weights of 0."""
     inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
     with tf.control_dependencies([assert_as_many_lines(**inputs)]):
-        asked = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
+        selection = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
         sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
-    weights = pipeline.chosen_attention(sources, targets, asked)
+    weights = pipeline.chosen_attention(sources, targets, selection)
     source_pieces = _lines_of_pieces(pipeline.source_pieces, sources, sources.lengths)
     target_pieces = _lines_of_pieces(pipeline.target_pieces, targets, targets.lengths)
-    queries, keys = pieces_of_queries_and_keys(asked.kinds, source_pieces, target_pieces, targets.lengths)
+    queries, keys = pieces_of_queries_and_keys(selection.kinds, source_pieces, target_pieces, targets.lengths)
     return {
         "query_pieces": queries,
         "key_pieces": keys,
         "attention": weights[:, :, : tf.shape(queries)[1], : tf.shape(keys)[1]],
-        "num_layers": tf.gather(tf.constant(pipeline.attention_sizes.layers), asked.kinds),
+        "num_layers": tf.gather(tf.constant(pipeline.attention_sizes.layers), selection.kinds),
     }
 
 
@@ -223,8 +223,8 @@ def _lines_of_attention(
         shape: the shape of the result, [num_lines, target_len, source_len].
     """
     masks = [tf.sequence_mask(side.lengths, tf.shape(side.ids)[1]) for side in (targets, sources)]
-    inside = masks[0][:, :, tf.newaxis] & masks[1][:, tf.newaxis, :]
-    places = tf.cast(tf.where(inside), tf.int32)  # --> [weights, 3]
+    is_weight = masks[0][:, :, tf.newaxis] & masks[1][:, tf.newaxis, :]
+    places = tf.cast(tf.where(is_weight), tf.int32)  # --> [weights, 3]
     part = places[:, 0]
     line_places = [tf.gather(rows, part), *(tf.gather(firsts[side], part) + places[:, side + 1] for side in (0, 1))]
-    return tf.scatter_nd(tf.stack(line_places, axis=1), tf.boolean_mask(attention, inside), shape)
+    return tf.scatter_nd(tf.stack(line_places, axis=1), tf.boolean_mask(attention, is_weight), shape)

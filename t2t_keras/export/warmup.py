@@ -27,11 +27,11 @@ def warmup_records(model_name: str, has_attention: bool, context: str = "") -> l
     """
     missing = "exporting needs the messages of TensorFlow Serving: pip install '.[serve]'"
     optional_module("tensorflow_serving.apis", missing)
-    left_out = () if has_attention else ("align", "attention")
+    exclusions = () if has_attention else ("align", "attention")
     return [
         _record(model_name, signature, {name: tf.make_tensor_proto(*value) for name, value in inputs.items()})
         for signature, inputs in _requests(context)
-        if signature not in left_out
+        if signature not in exclusions
     ]
 
 
@@ -57,8 +57,8 @@ def _stream_records(model_name: str, functions: Mapping[str, Callable[..., dict[
     state = {name: tensor.numpy() for name, tensor in functions["stream_begin"](tf.constant(_LINES[:1])).items()}
     inputs = [{"text": np.array(_LINES[:1], object)}, {"steps": np.int32(1), **state}]
     return [
-        _record(model_name, signature, {name: tf.make_tensor_proto(value) for name, value in given.items()})
-        for signature, given in zip(("stream_begin", "stream_advance"), inputs, strict=True)
+        _record(model_name, signature, {name: tf.make_tensor_proto(value) for name, value in values.items()})
+        for signature, values in zip(("stream_begin", "stream_advance"), inputs, strict=True)
     ]
 
 

@@ -73,7 +73,7 @@ def export_translator(
         with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as writer:
             for record in warmup:
                 writer.write(record)
-        return _published(temporary, export_dir)
+        return _publish(temporary, export_dir)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -97,9 +97,9 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
         # Without gradients, which would be a third of the graph: a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         functions = signatures(pipeline)
-        traced = {name: function.get_concrete_function() for name, function in functions.items()}
+        graphs = {name: function.get_concrete_function() for name, function in functions.items()}
         module.ready = weights.ready.trackable()
-        tf.saved_model.save(module, str(path), traced, options)
+        tf.saved_model.save(module, str(path), graphs, options)
     return functions
 
 
@@ -109,14 +109,14 @@ def _checksums(path: pathlib.Path) -> dict[str, str]:
     return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 
-def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
+def _publish(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
     """Renames a complete directory to the next free version number."""
     for path in temporary.rglob("*"):
         if path.is_file():
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-    taken = [int(entry.name) for entry in export_dir.iterdir() if entry.name.isdecimal()]
-    version = max(taken, default=0) + 1
+    numbers = [int(entry.name) for entry in export_dir.iterdir() if entry.name.isdecimal()]
+    version = max(numbers, default=0) + 1
     while True:
         path = export_dir / str(version)
         try:

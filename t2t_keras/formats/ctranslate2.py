@@ -50,7 +50,7 @@ def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarra
     """Converts weights, as returned by `with_positions`, to CTranslate2's names and layout."""
     table = weights["target_embedding/table"]
     head = "output_embedding" if "output_embedding/table" in weights else "target_embedding"
-    found = {
+    tensors = {
         **tensors_of(weights, list(LAYERS.entries(config))),
         "encoder/embeddings_0/weight": weights.get("source_embedding/table", table),
         "decoder/embeddings/weight": table,
@@ -61,7 +61,7 @@ def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarra
     # CTranslate2's search could write padding, which this project's searches never write.
     bias = np.array(weights.get(f"{head}/bias", np.zeros(len(table))), np.float32)
     bias[0] = _NEVER
-    return {**found, "decoder/projection/bias": bias}
+    return {**tensors, "decoder/projection/bias": bias}
 
 
 def write_spec(
@@ -131,10 +131,10 @@ def with_positions(weights: Arrays, config: TransformerConfig, count: int) -> di
     from t2t_keras.layers.position import sinusoids
 
     layout = "interleaved" if config.position_encoding == "sinusoidal" else "halves"
-    computed = np.asarray(sinusoids(np.arange(count), config.d_model, layout))
+    sinusoid_table = np.asarray(sinusoids(np.arange(count), config.d_model, layout))
     tables = {}
     for name in ("source_positions/table", "target_positions/table"):
         # This project's models use the last row of a learned table for all later positions.
-        table = weights.get(name, computed)
+        table = weights.get(name, sinusoid_table)
         tables[name] = np.pad(table, ((0, max(0, count - len(table))), (0, 0)), mode="edge")
     return {**weights, **tables}

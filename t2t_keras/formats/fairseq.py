@@ -35,7 +35,11 @@ _POSITION_OFFSET = _PAD + 1  # fairseq's position of the first token
 _STACKS = ("encoder", "decoder")
 _TABLES = tuple(f"{stack}.embed_tokens.weight" for stack in _STACKS)
 _OUTPUTS = ("decoder.output_projection.weight", "decoder.embed_out")
-_OTHERS = (*_TABLES, *_OUTPUTS, *(f"{stack}.{name}" for stack in _STACKS for name in ("version", "embed_positions.")))
+_OTHER_TENSORS = (
+    *_TABLES,
+    *_OUTPUTS,
+    *(f"{stack}.{name}" for stack in _STACKS for name in ("version", "embed_positions.")),
+)
 _EXPECTED = {
     "no_token_positional_embeddings": False,
     "layernorm_embedding": False,
@@ -78,12 +82,12 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     )
     for stack in _STACKS:
         tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_embed_dim"])
-    weights = assembled(path, tensors, model, tables, LAYERS, _OTHERS)
+    weights = assembled(path, tensors, model, tables, LAYERS, _OTHER_TENSORS)
     positions = [_positions(path, tensors, stack, model.d_model) for stack in _STACKS]
     positions[1][0] += start  # fairseq's decoder starts with the end symbol
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
-    facts: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
-    data = DataConfig(max_length=512, **facts)
+    data_settings: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
+    data = DataConfig(max_length=512, **data_settings)
     notes = ("a text must come as tokens between blanks, prepared and cut as the model's training text was",)
     config = Config(model=model, data=data, decode=_SEARCH)
     return PortableModel(config, weights, vocabulary.tokenizer, () if list(folder.glob("*.model")) else notes)
@@ -103,17 +107,17 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             raise InputError(
                 f"{path}: the tensor {name} must have rows for queries, keys and values, got {list(array.shape)}"
             )
-        tensors |= _renamed(name.removeprefix("model."), array)
+        tensors |= _rename(name.removeprefix("model."), array)
     return settings, tensors
 
 
 def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings: "args" in old checkpoints; in newer ones, the task's and the model's in "cfg"."""
     place = "args" if checkpoint.get("args") else "cfg"
-    found = checkpoint.get(place) or {}
-    parts = [found]
-    if place == "cfg" and isinstance(found, dict):
-        parts = [found.get(name) or {} for name in ("task", "model")]
+    values = checkpoint.get(place) or {}
+    parts = [values]
+    if place == "cfg" and isinstance(values, dict):
+        parts = [values.get(name) or {} for name in ("task", "model")]
     if not all(isinstance(part, dict) for part in parts):
         raise InputError(f"{path}: {place!r} holds objects of another package; save it as plain dicts and values")
     settings = {name: value for part in parts for name, value in part.items()}
@@ -122,7 +126,7 @@ def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]
     return settings
 
 
-def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def _rename(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """Returns a tensor under its current names; until 2019, queries, keys and values shared one tensor."""
     place, _, kind = name.rpartition(".in_proj_")
     if place:
@@ -178,13 +182,13 @@ def _tables(path: Path, tensors: Arrays) -> Tables:
 
 def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndarray:
     """Returns the position encodings from the first token on, float32 [_MAX_POSITIONS, d_model]."""
-    learned = tensors.get(f"{stack}.embed_positions.weight")
-    if learned is None:
+    stored = tensors.get(f"{stack}.embed_positions.weight")
+    if stored is None:
         return np.array(sinusoids(np.arange(_MAX_POSITIONS) + _POSITION_OFFSET, d_model, "halves"))
-    found = np.array(learned[_POSITION_OFFSET:][:_MAX_POSITIONS] if learned.ndim else learned, np.float32)
-    if found.shape != (_MAX_POSITIONS, d_model):
+    table = np.array(stored[_POSITION_OFFSET:][:_MAX_POSITIONS] if stored.ndim else stored, np.float32)
+    if table.shape != (_MAX_POSITIONS, d_model):
         raise InputError(f"{path}: {stack}.embed_positions.weight must have at least {_MAX_POSITIONS + 2} rows")
-    return found
+    return table
 
 
 def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple[NamedIds, NamedIds]:
@@ -217,11 +221,11 @@ def _dictionary(path: Path, size: int) -> list[str]:
     return names + [""] * (size - len(names))
 
 
-def _languages(path: Path, settings: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+def _languages(path: Path, settings: Mapping[str, Any], fallbacks: Mapping[str, str]) -> dict[str, str]:
     """Returns the languages in the settings or, where those are missing, the given ones."""
     names = {f"{side}_language": f"{side}_lang" for side in ("source", "target")}
-    found = {ours: settings.get(theirs) or given.get(ours) for ours, theirs in names.items()}
-    languages = {name: language for name, language in found.items() if language}
+    choices = {setting: settings.get(key) or fallbacks.get(setting) for setting, key in names.items()}
+    languages = {name: language for name, language in choices.items() if language}
     if len(languages) < 2:
         raise InputError(
             f"{path} does not say which language is the source: there is no source_lang or target_lang; give "

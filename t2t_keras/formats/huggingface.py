@@ -86,7 +86,7 @@ _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 # Search settings that are not imported, with the values that need no note.
-_NOT_TAKEN = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
+_UNSUPPORTED = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
 _MAX_POSITIONS = 512
 _ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of the tables of positions
 
@@ -106,8 +106,8 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     for stack in ("encoder", "decoder"):
         tensors = with_wider_layers(tensors, f"model.{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_dim"])
     _check_positions(path, tensors)
-    known = (_SHARED, _SOURCE, _TARGET, _HEAD, _BIAS, *_POSITIONS)
-    weights = assembled(path, tensors, model, tables, LAYERS, known)
+    names = (_SHARED, _SOURCE, _TARGET, _HEAD, _BIAS, *_POSITIONS)
+    weights = assembled(path, tensors, model, tables, LAYERS, names)
     if np.any(start):
         weights |= _positions(start)
     data, knows_languages = _data_config(folder, vocabulary.tokenizer, languages or {})
@@ -163,22 +163,22 @@ def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str,
 
 def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays) -> Tables:
     """Returns the embedding and output matrices, scaled as in this project, with rows in the model's own id order."""
-    shared = tensors.get(_SHARED)
-    decoder = tensors.get(_TARGET, tensors.get(_HEAD) if shared is None else shared)
-    source = tensors.get(_SOURCE, decoder if shared is None else shared)
+    shared_table = tensors.get(_SHARED)
+    decoder = tensors.get(_TARGET, tensors.get(_HEAD) if shared_table is None else shared_table)
+    source = tensors.get(_SOURCE, decoder if shared_table is None else shared_table)
     if source is None or decoder is None:
         raise InputError(f"{path}: there is no tensor {_SHARED}")
     output, bias = tensors.get(_HEAD, decoder), tensors.get(_BIAS)
-    found = [np.asarray(array, np.float32) for array in (source, decoder, output)]
-    for array, name in zip(found, (_SOURCE, _TARGET, _HEAD), strict=True):
+    arrays = [np.asarray(array, np.float32) for array in (source, decoder, output)]
+    for array, name in zip(arrays, (_SOURCE, _TARGET, _HEAD), strict=True):
         if array.ndim != 2 or array.shape[1] != settings["d_model"]:
             raise InputError(
                 f"{path}: the tensor {name} must have rows of {settings['d_model']}, got {list(array.shape)}"
             )
     if not settings.get("scale_embedding", False):
-        found[:2] = [array / np.float32(settings["d_model"] ** 0.5) for array in found[:2]]
+        arrays[:2] = [array / np.float32(settings["d_model"] ** 0.5) for array in arrays[:2]]
     has_bias = bias is not None and np.any(bias)
-    source, decoder, output = found
+    source, decoder, output = arrays
     return Tables(source, decoder, output, np.asarray(bias, np.float32).reshape(-1) if has_bias else None)
 
 
@@ -221,12 +221,12 @@ def _check_positions(path: Path, tensors: Arrays) -> None:
     """Checks stored tables of positions, which old files have: the paper's positions, with all sines first."""
     for name in _POSITIONS:
         if name in tensors:
-            found = np.asarray(tensors[name], np.float32)
-            if found.ndim != 2 or found.shape[1] % 2:
-                raise InputError(f"{path}: the tensor {name} holds no positions, got {list(found.shape)}")
-            interleaved = _sinusoids(*found.shape)
+            table = np.asarray(tensors[name], np.float32)
+            if table.ndim != 2 or table.shape[1] % 2:
+                raise InputError(f"{path}: the tensor {name} holds no positions, got {list(table.shape)}")
+            interleaved = _sinusoids(*table.shape)
             rounding = 1e-4 if tensors[name].dtype.itemsize > 2 else 5e-3  # 16 bits: at most 2^-8 near 1
-            if not np.allclose(found, interleaved[:, np.argsort(from_halves(found.shape[1]))], atol=rounding):
+            if not np.allclose(table, interleaved[:, np.argsort(from_halves(table.shape[1]))], atol=rounding):
                 raise InputError(f"{path}: the tensor {name} has other positions than transformers computes")
 
 
@@ -236,14 +236,14 @@ def _sinusoids(count: int, width: int) -> np.ndarray:
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(count, width)
 
 
-def _data_config(folder: Path, tokenizer: Tokenizer, given: Mapping[str, str]) -> tuple[DataConfig, bool]:
+def _data_config(folder: Path, tokenizer: Tokenizer, overrides: Mapping[str, str]) -> tuple[DataConfig, bool]:
     """Returns the settings of the data, and whether its languages are known."""
     path = folder / "tokenizer_config.json"
     settings = read_json(path) if path.exists() else {}
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
-    known = {name: language for name, language in languages.items() if language} | dict(given)
+    codes = {name: language for name, language in languages.items() if language} | dict(overrides)
     sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
-    return DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **known, **sizes), len(known) == 2
+    return DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **codes, **sizes), len(codes) == 2
 
 
 def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, tuple[str, ...]]:
@@ -254,9 +254,9 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     exponent = 0.0
     if generation.get("length_penalty", 1.0) is not None:
         exponent = float(number_setting(path, generation, "length_penalty", 1.0))
-    given = {name: value for name, value in generation.items() if value is not None}
+    values = {name: value for name, value in generation.items() if value is not None}
     # `min_length` counts the start token, `min_new_tokens` does not.
-    fewest = whole_setting(path, given, "min_length", 0) - 1, whole_setting(path, given, "min_new_tokens", 0)
+    fewest = whole_setting(path, values, "min_length", 0) - 1, whole_setting(path, values, "min_new_tokens", 0)
     decode = DecodeConfig(
         beam_size=whole_setting(path, generation, "num_beams", 1),
         min_length=max(fewest),
@@ -264,8 +264,10 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
         ends_within_beam=True,
         **normalization(exponent),
     )
-    left_out = [f"{name}={given[name]}" for name, usual in _NOT_TAKEN.items() if given.get(name, usual[0]) not in usual]
-    notes = (f"{path.name} says {', '.join(left_out)}, which is not taken over",) if left_out else ()
+    omissions = [
+        f"{name}={values[name]}" for name, usual in _UNSUPPORTED.items() if values.get(name, usual[0]) not in usual
+    ]
+    notes = (f"{path.name} says {', '.join(omissions)}, which is not taken over",) if omissions else ()
     return decode, penalty_notes(exponent) + notes
 
 
@@ -311,19 +313,19 @@ def _tensors_of_tables(tables: Tables, config: TransformerConfig) -> dict[str, n
     bias = np.zeros(config.vocab_size, np.float32) if tables.bias is None else tables.bias.copy()
     if np.any(tables.output[PAD_ID]):
         bias[PAD_ID] = BARRED  # this project's searches never write padding, whatever its logit
-    found = []
+    arrays = []
     for table in (tables.source, tables.target, tables.output):
         order = _order(config, len(table))
-        ordered = table[order]
-        ordered[order.index(PAD_ID)] = 0
-        found.append(np.pad(ordered, ((0, _rows(config) - len(ordered)), (0, 0))))
+        rows = table[order]
+        rows[order.index(PAD_ID)] = 0
+        arrays.append(np.pad(rows, ((0, _rows(config) - len(rows)), (0, 0))))
     missing = _rows(config) - len(bias)
     bias = np.pad(bias[_order(config, len(bias))], (0, missing), constant_values=BARRED)
     tensors = {_BIAS: bias[np.newaxis]}
     if config.tie_embeddings and config.source_vocab_size is None:
-        return {_SHARED: found[0], **tensors}
-    tensors |= {_SOURCE: found[0], _TARGET: found[1]}
-    return tensors if config.tie_embeddings else {_HEAD: found[2], **tensors}
+        return {_SHARED: arrays[0], **tensors}
+    tensors |= {_SOURCE: arrays[0], _TARGET: arrays[1]}
+    return tensors if config.tie_embeddings else {_HEAD: arrays[2], **tensors}
 
 
 def _rows(config: TransformerConfig) -> int:
@@ -334,7 +336,7 @@ def _rows(config: TransformerConfig) -> int:
 def _ids(tokenizer: Tokenizer, config: TransformerConfig) -> dict[str, int]:
     """Returns the Marian id of each piece; additional rows get names that occur in no text."""
     names = [name.removeprefix(BLANK) if is_language(name.removeprefix(BLANK)) else name for name in tokenizer.entries]
-    ids = {names[ours]: number for number, ours in enumerate(_order(config, len(names)))}
+    ids = {names[entry]: number for number, entry in enumerate(_order(config, len(names)))}
     return ids | {f"<no piece {number}>": number for number in range(len(names), _rows(config))}
 
 

@@ -46,7 +46,7 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
 }
 _POSITIONS = "Wpos"
 _HEAD = "decoder_ff_logit_out"
-_NOT_OF_LAYERS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
+_OTHER_TENSORS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
 # Settings that must have these values if they are present.
 _EXPECTED = {
     "type": "transformer",
@@ -70,10 +70,10 @@ def layers(norm_position: str) -> LayerNames:
     """Returns Marian's names of the weights of layers; matrices are [in, out]."""
     attention_norm, feed_forward_norm = _NORMS[norm_position]
     parts = {}
-    for ours, theirs in (("self", "self"), ("cross", "context")):
+    for kind, marian_kind in (("self", "self"), ("cross", "context")):
         for name in ("query", "key", "value", "output"):
-            parts[f"{ours}_attention/{name}"] = f"{theirs}_{{}}{name[0]}"
-        parts[f"{ours}_attention_residual/norm"] = f"{theirs}_Wo_{attention_norm}"
+            parts[f"{kind}_attention/{name}"] = f"{marian_kind}_{{}}{name[0]}"
+        parts[f"{kind}_attention_residual/norm"] = f"{marian_kind}_Wo_{attention_norm}"
     return LayerNames(
         parts={
             **parts,
@@ -96,7 +96,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     if _SETTINGS not in tensors:
         raise InputError(f"{path} has no {_SETTINGS}: it is no model of Marian, or one of before 2018")
     settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), f"{path}, {_SETTINGS}")
-    norm_position = _checked(f"{path}, {_SETTINGS}", settings)
+    norm_position = _norm_position(f"{path}, {_SETTINGS}", settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
     search = _search(folder)
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
@@ -106,14 +106,14 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         bias[UNK_ID] = BARRED
         tables = tables._replace(bias=bias)
     activation, factor = _ACTIVATIONS[settings["transformer-ffn-activation"]]
-    learned = tensors.get(_POSITIONS)
-    if learned is not None and (learned.ndim != 2 or learned.shape[1] != settings["dim-emb"]):
+    position_table = tensors.get(_POSITIONS)
+    if position_table is not None and (position_table.ndim != 2 or position_table.shape[1] != settings["dim-emb"]):
         raise InputError(
-            f"{path}: the tensor {_POSITIONS} must have rows of {settings['dim-emb']}, got {list(learned.shape)}"
+            f"{path}: the tensor {_POSITIONS} must have rows of {settings['dim-emb']}, got {list(position_table.shape)}"
         )
     positions: dict[str, Any] = {"position_encoding": "sinusoidal_halves"}
-    if learned is not None:
-        positions = {"position_encoding": "learned", "max_positions": len(learned)}
+    if position_table is not None:
+        positions = {"position_encoding": "learned", "max_positions": len(position_table)}
     model = TransformerConfig(
         **tables.settings(vocabulary.tokenizer.has_one_id_space),
         **positions,
@@ -126,35 +126,35 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         layer_norm_epsilon=_EPSILON,
         activation=activation,
     )
-    weights = assembled(path, tensors, model, tables, layers(norm_position), _NOT_OF_LAYERS)
-    if learned is not None:
-        weights |= {f"{side}_positions/table": np.asarray(learned, np.float32) for side in ("source", "target")}
+    weights = assembled(path, tensors, model, tables, layers(norm_position), _OTHER_TENSORS)
+    if position_table is not None:
+        weights |= {f"{side}_positions/table": np.asarray(position_table, np.float32) for side in ("source", "target")}
     sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
-    known: dict[str, Any] = dict(languages or {})
-    data = DataConfig(vocab_type="unigram", **known, **sizes)
+    codes: dict[str, Any] = dict(languages or {})
+    data = DataConfig(vocab_type="unigram", **codes, **sizes)
     exponent = float(search.get("normalize", 0.0))
     decode = DecodeConfig(beam_size=search.get("beam-size") or 12, ends_within_beam=True, **normalization(exponent))
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
     for name in ("word-penalty", "max-length-factor"):
         if value := search.get(name):
             notes += (f"{name}={value} has no name here: some translations differ",)
-    return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(known) == 2)
+    return PortableModel(config, _scale(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)
 
 
 def _search(folder: Path) -> dict[str, Any]:
     """Reads the settings of decoding from decoder.yml or, as Marian names it, MODEL.npz.decoder.yml."""
-    found = [path for path in (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml"))) if path.exists()]
-    search = parsed_yaml(read_bytes(found[0]), str(found[0])) if found else {}
+    paths = [path for path in (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml"))) if path.exists()]
+    search = parsed_yaml(read_bytes(paths[0]), str(paths[0])) if paths else {}
     vocabs = search.get("vocabs", ["vocab.yml"])
     if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
-        raise InputError(f"{found[0]}: vocabs must be names of files, got {vocabs!r}")
-    if found:
-        number_setting(found[0], search, "normalize", 0.0)
-        whole_setting(found[0], search, "beam-size", 12)
+        raise InputError(f"{paths[0]}: vocabs must be names of files, got {vocabs!r}")
+    if paths:
+        number_setting(paths[0], search, "normalize", 0.0)
+        whole_setting(paths[0], search, "beam-size", 12)
     return search
 
 
-def _checked(path: str, settings: Mapping[str, Any]) -> NormPosition:
+def _norm_position(path: str, settings: Mapping[str, Any]) -> NormPosition:
     """Returns the position of the layer normalisations; rejects networks that this project cannot express."""
     check_settings(path, settings, _EXPECTED)
     check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"transformer-ffn-activation": str})
@@ -174,8 +174,8 @@ def _checked(path: str, settings: Mapping[str, Any]) -> NormPosition:
 
 def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
     """Returns the embedding and output matrices, with rows in the model's own id order."""
-    shared = tensors.get("Wemb")
-    source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
+    shared_table = tensors.get("Wemb")
+    source, target = (tensors.get(f"{stack}_Wemb", shared_table) for stack in ("encoder", "decoder"))
     if source is None or target is None:
         raise InputError(f"{path}: there is no tensor Wemb")
     for table in (source, target):
@@ -193,7 +193,7 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
     return Tables(source, target, output, None if bias is None else np.asarray(bias, np.float32))
 
 
-def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
+def _scale(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
     """Scales the inner values of feed-forward networks by `factor`, and their outer kernels by its inverse."""
     factors = {"inner_kernel": factor, "inner_bias": factor, "outer_kernel": 1 / factor}
     return {
@@ -211,8 +211,8 @@ def _sides(folder: Path, search: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]
             raise InputError(f"{folder} has {', '.join(names)}, but no decoder.yml says whose vocabulary each is")
     if not names:
         raise InputError(f"{folder} has no vocabulary: neither decoder.yml names one nor is there a vocab.yml")
-    of_sources, of_targets = folder / names[0], folder / names[-1]
-    return _side(of_targets, folder / "target.spm"), _side(of_sources, folder / "source.spm")
+    source_path, target_path = folder / names[0], folder / names[-1]
+    return _side(target_path, folder / "target.spm"), _side(source_path, folder / "source.spm")
 
 
 def _side(path: Path, model: Path) -> NamedIds:
@@ -254,19 +254,19 @@ def read_vocabulary(path: Path) -> list[str]:
         if not value.strip().isdecimal():
             raise InputError(f"{path}, line {number}: expected 'piece: id', got {line!r}")
         try:
-            found, piece = int(value), _unquoted(key)
+            entry_id, piece = int(value), _unquote(key)
         except (OverflowError, ValueError):
             raise InputError(f"{path}, line {number}: {key} names a character that there is not") from None
-        if found in ids:
-            raise InputError(f"{path}, line {number}: the id {found} was there before")
-        ids[found] = piece
+        if entry_id in ids:
+            raise InputError(f"{path}, line {number}: the id {entry_id} was there before")
+        ids[entry_id] = piece
         key = None
     if sorted(ids) != list(range(len(ids))):
         raise InputError(f"{path}: the ids are not 0 to {len(ids) - 1}, each once")
     return [ids[number] for number in range(len(ids))]
 
 
-def _unquoted(key: str) -> str:
+def _unquote(key: str) -> str:
     quote = key[0] if len(key) > 1 and key[0] == key[-1] else ""
     if quote == "'":
         return key[1:-1].replace("''", "'")

@@ -64,17 +64,17 @@ def penalty_notes(exponent: float) -> tuple[str, ...]:
     return (f"scores are divided by length^{exponent:g} there, by another formula here: some translations differ",)
 
 
-def search_notes(decode: DecodeConfig, kept: Sequence[str], engine: str) -> tuple[str, ...]:
+def search_notes(decode: DecodeConfig, supported: Sequence[str], engine: str) -> tuple[str, ...]:
     """Returns a note that lists the search settings that differ from the defaults and that `engine` ignores.
 
-    `kept` are the names of the settings that the engine supports.
+    `supported` are the names of the settings that the engine supports.
     """
-    left_out = [
+    omissions = [
         f"decode.{field.name}={getattr(decode, field.name)}"
         for field in dataclasses.fields(decode)
-        if field.name not in (*kept, *_WITHOUT_EFFECT) and getattr(decode, field.name) != field.default
+        if field.name not in (*supported, *_WITHOUT_EFFECT) and getattr(decode, field.name) != field.default
     ]
-    return (f"the search of {engine} does without {', '.join(left_out)}",) if left_out else ()
+    return (f"the search of {engine} does without {', '.join(omissions)}",) if omissions else ()
 
 
 def task_notes(task: str, engine: str) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def assembled(
-    path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerNames, others: Sequence[str]
+    path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerNames, ignored: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Converts a format's tensors to this project's weights.
 
@@ -118,7 +118,7 @@ def assembled(
         config: the settings of the model.
         tables: the embedding and output matrices, with rows in the order of this project's token ids.
         layers: the format's names of the tensors of layers.
-        others: prefixes of the names of tensors that do not belong to layers: those in `tables`, and optional ones.
+        ignored: prefixes of the names of tensors that do not belong to layers: those in `tables`, and optional ones.
 
     Raises:
         InputError: a tensor is missing, unknown, or has the wrong shape; names `path` and the tensor.
@@ -128,7 +128,7 @@ def assembled(
         if table.shape[-1] not in (config.d_model, config.vocab_size):
             raise InputError(f"{path}: a matrix of tokens is {table.shape[-1]} wide, but states are {config.d_model}")
     with named(path):
-        check_all_known(tensors, entries, others)
+        check_all_known(tensors, entries, ignored)
         return {**weights_of(tensors, entries, weight_shapes(config)), **tables.weights(config)}
 
 
@@ -142,32 +142,32 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
     with named(path):
         Config.from_dict(model.config.to_dict())
     expected = weight_shapes(model.sizes)
-    found = {name: tuple(array.shape) for name, array in model.weights.items()}
-    for name in sorted(expected.keys() | found.keys()):
-        if found.get(name) != expected.get(name):
-            shapes = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (found, expected))
+    shapes_found = {name: tuple(array.shape) for name, array in model.weights.items()}
+    for name in sorted(expected.keys() | shapes_found.keys()):
+        if shapes_found.get(name) != expected.get(name):
+            shapes = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (shapes_found, expected))
             raise InputError(f"{path}: {name} is {shapes}")
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
             raise InputError(f"{path}: {name} has values that are infinite or no numbers; nothing can be computed")
 
 
-def with_wider_layers(tensors: Arrays, start: str, more: int) -> dict[str, np.ndarray]:
-    """Adds `more` hidden units to the feed-forward networks of layers whose names begin with `start`.
+def with_wider_layers(tensors: Arrays, start: str, increase: int) -> dict[str, np.ndarray]:
+    """Adds `increase` hidden units to the feed-forward networks of layers whose names begin with `start`.
 
     All weights of the new units are 0. They output 0 for any input, because relu, swish and gelu of 0 are 0, so the
     networks compute the same function as before.
     """
     axes = {"fc1.weight": 0, "fc1.bias": 0, "fc2.weight": 1}
-    found = dict(tensors)
+    result = dict(tensors)
     for name, array in tensors.items():
         axis = next((axis for end, axis in axes.items() if name.startswith(start) and name.endswith(end)), None)
         if axis is not None and axis < array.ndim:
-            found[name] = np.pad(array, [(0, more * (place == axis)) for place in range(array.ndim)])
-    return found
+            result[name] = np.pad(array, [(0, increase * (place == axis)) for place in range(array.ndim)])
+    return result
 
 
-def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> None:
+def check_expressible(config: TransformerConfig, format: str, **requirements: Any) -> None:
     """Checks that a format can express a Transformer.
 
     All formats require keys and values of width d_model / num_heads, scaled dot-product attention without a window, and
@@ -176,22 +176,22 @@ def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> 
     Args:
         config: the settings of the model.
         format: the name of the format, for error messages.
-        **needed: names of further fields of `config`, with the values that the format requires.
+        **requirements: names of further fields of `config`, with the values that the format requires.
 
     Raises:
         InputError: the format cannot express a setting; names the format and all such settings.
     """
     d_head = config.d_model // config.num_heads
     common = {"num_experts": 0, "attention_score": "scaled_dot", "attention_window": None}
-    odd = [
+    violations = [
         f"model.{name}={getattr(config, name)}"
-        for name, value in {**common, **needed}.items()
+        for name, value in {**common, **requirements}.items()
         if (getattr(config, name) or value) != value
     ]
-    odd += [
+    violations += [
         f"model.{name}={width}"
         for name, width in zip(("d_key", "d_value"), config.head_widths(), strict=True)
         if width != d_head
     ]
-    if odd:
-        raise InputError(f"{format} cannot have {', '.join(odd)}")
+    if violations:
+        raise InputError(f"{format} cannot have {', '.join(violations)}")

@@ -70,7 +70,7 @@ _EXPECTED = {
 }
 _MATRICES = re.compile(r"symbol_modality_\d+_\d+/(shared|input_emb|target_emb|softmax)/weights_(\d+)$")
 _PROBLEM = re.compile(r"translate_([a-z]{2})([a-z]{2})_(?:\w*?_(rev)\b)?")
-_OF_TRAINING = ("losses_avg/", "train_stats/")
+_TRAINING_VARIABLES = ("losses_avg/", "train_stats/")
 _SPACE = "target_space_embedding/kernel"
 
 
@@ -84,12 +84,12 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     is_oldest = not vocabulary.name.startswith("vocab.translate_") and _SINCE_1_5_3 not in settings
     space = _TARGET_SPACES.get(target, 0) if is_oldest else 0
     tables, tokenizer = _tables(path, tensors, space, vocabulary)
-    usual = {"preprocess": "n", "postprocess": "da"}
-    given = [str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in usual.items()]
-    order = tuple("" if letters == "none" else letters for letters in given)
+    defaults = {"preprocess": "n", "postprocess": "da"}
+    sequences = [str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in defaults.items()]
+    order = tuple("" if letters == "none" else letters for letters in sequences)
     if order not in _ORDERS:
         raise InputError(
-            f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {' and '.join(given)}; "
+            f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {' and '.join(sequences)}; "
             "supported: n and da, none and dan"
         )
     model = TransformerConfig(
@@ -123,17 +123,17 @@ def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
         names = [
             name
             for name in reader.get_variable_to_shape_map()
-            if "training/" not in name and "/" in name and not name.startswith(_OF_TRAINING)
+            if "training/" not in name and "/" in name and not name.startswith(_TRAINING_VARIABLES)
         ]
         tensors: dict[str, np.ndarray] = {}
         for name in names:
-            tensors |= _renamed(name, reader.get_tensor(name))
+            tensors |= _rename(name, reader.get_tensor(name))
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
         raise InputError(f"{path} cannot be read as a checkpoint: {' '.join(str(error).split())}") from error
     return tensors
 
 
-def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def _rename(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """Returns a tensor under its current names.
 
     Until version 1.2, projections were convolutions, and one convolution could hold several projections.
@@ -183,14 +183,14 @@ def _head_width(folder: Path, settings: Mapping[str, Any], kind: str) -> int | N
 
 
 def _languages(
-    folder: Path, vocabulary: Path, settings: Mapping[str, Any], given: Mapping[str, str]
+    folder: Path, vocabulary: Path, settings: Mapping[str, Any], overrides: Mapping[str, str]
 ) -> tuple[str, str]:
     """Returns the languages of sources and of targets: the given ones, or those in the problem's name.
 
     A name that ends with "_rev" has the target language first.
     """
-    if len(given) == 2:
-        return given["source_language"], given["target_language"]
+    if len(overrides) == 2:
+        return overrides["source_language"], overrides["target_language"]
     for name in (str(settings.get("problem", "")), str(settings.get("problems", "")), folder.name, vocabulary.name):
         if match := _PROBLEM.search(name):
             return (match[2], match[1]) if match[3] else (match[1], match[2])
@@ -206,13 +206,13 @@ def _read_subwords(path: Path) -> list[str]:
         lines = read_bytes(path).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid UTF-8: {error}") from None
-    subwords = [_unquoted(line.rstrip("\r")) for line in lines if line]
+    subwords = [_unquote(line.rstrip("\r")) for line in lines if line]
     if len(subwords) < _FIRST_SUBWORD or not subwords[0].startswith("<pad>") or not subwords[1].startswith("<EOS>"):
         raise InputError(f"{path}: the first lines must be <pad> and <EOS>")
     return subwords[_FIRST_SUBWORD:]
 
 
-def _unquoted(line: str) -> str:
+def _unquote(line: str) -> str:
     is_quoted = len(line) > 1 and line[0] == line[-1] and line[0] in "'\""
     return line[1:-1] if is_quoted else line
 
@@ -234,16 +234,16 @@ def _tables(path: Path, tensors: Arrays, space: int, vocabulary: Path) -> tuple[
         matrices = dict.fromkeys(("input_emb", "target_emb", "softmax"), matrices["shared"]) | matrices
     if missing := [name for name in ("input_emb", "target_emb", "softmax") if name not in matrices]:
         raise InputError(f"{path} has no matrix of tokens: neither shared nor {missing[0]} of a symbol_modality")
-    found = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
-    rows = len(found[1])
-    if {array.shape for array in found} != {found[1].shape}:
+    tables = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
+    rows = len(tables[1])
+    if {array.shape for array in tables} != {tables[1].shape}:
         raise InputError(f"{path}: input_emb, target_emb and softmax differ in shape; one vocabulary is supported")
     check_covered(vocabulary, _FIRST_SUBWORD + len(subwords), rows)
     # Rows that pad a matrix take part in the softmax too, so they need entries. A token ends with its underscore, so
     # these names never occur in a text.
     unnamed = [f"_;{number}" for number in range(_FIRST_SUBWORD + len(subwords), rows)]
     # This project's third id is an unknown token, which tensor2tensor does not have.
-    source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in found)
+    source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in tables)
     if (spaces := tensors.get(_SPACE)) is not None:
         if spaces.ndim != 2 or len(spaces) <= space or spaces.shape[1] != source.shape[1]:
             raise InputError(

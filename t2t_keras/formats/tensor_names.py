@@ -68,8 +68,8 @@ class LayerNames(NamedTuple):
         for kind in _NORM if is_norm else _NUMBERS:
             if kind == "bias" and "attention" in place and not config.use_attention_bias:
                 continue
-            joined = f"/{kind}" if is_norm else f"_{kind}"
-            ours = tuple(f"{place}/{name}{joined}" for name in names.split("+"))
+            suffix = f"/{kind}" if is_norm else f"_{kind}"
+            ours = tuple(f"{place}/{name}{suffix}" for name in names.split("+"))
             yield Entry(theirs.replace("{}", self.kinds[kind]), ours, self.transposed and kind == "kernel")
 
 
@@ -110,8 +110,8 @@ def check_all_known(tensors: Arrays, entries: Sequence[Entry], ignored: Sequence
     Raises:
         InputError: there are other tensors; names them.
     """
-    known = {entry.theirs for entry in entries}
-    unknown = [name for name in tensors if name not in known and not name.startswith(tuple(ignored))]
+    names = {entry.theirs for entry in entries}
+    unknown = [name for name in tensors if name not in names and not name.startswith(tuple(ignored))]
     if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise InputError(f"there are tensors that have no place in a Transformer: {', '.join(unknown[:5])}{more}")
+        remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise InputError(f"there are tensors that have no place in a Transformer: {', '.join(unknown[:5])}{remainder}")

@@ -66,10 +66,10 @@ class IdMap(NamedTuple):
             if table is not None and len(table) != size:
                 raise InputError(f"{path}: the {name} has {len(table)} rows, the vocabulary {size} entries")
         bias = None if old.bias is None else _rows(old.bias, self.target_rows)
-        barred = [*self.unnamed, *(number for number, row in enumerate(self.target_rows) if row is None)]
-        if barred:
+        barred_rows = [*self.unnamed, *(number for number, row in enumerate(self.target_rows) if row is None)]
+        if barred_rows:
             bias = np.zeros(len(self.target_rows), np.float32) if bias is None else bias
-            bias[barred] = BARRED
+            bias[barred_rows] = BARRED
         source, target = _rows(old.source, self.source_rows), _rows(old.target, self.target_rows)
         return Tables(source, target, _rows(old.output, self.target_rows), bias)
 
@@ -97,35 +97,35 @@ def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap
         InputError: a model is not a SentencePiece model, or two ids have the same name; names the folder.
     """
     try:
-        return _mapped(target, source)
+        return _map_ids(target, source)
     except ValueError as error:
         raise InputError(f"{folder}: the vocabulary cannot be used: {error}") from error
 
 
-def _mapped(target: NamedIds, source: NamedIds) -> IdMap:
+def _map_ids(target: NamedIds, source: NamedIds) -> IdMap:
     sizes = (len(target.names), len(source.names))
     if list(target.names) == list(source.names):
         entries, rows, unnamed = _entries(target, [*pieces_of(target.model), *pieces_of(source.model)])
-        cut = [tokenizer_of(entries, side.model, _languages(entries)) for side in (target, source)]
-        is_same = cut[0].serialized == cut[1].serialized
-        tokenizer = cut[0] if is_same else Tokenizer(cut[0].serialized, cut[1])
+        tokenizers = [tokenizer_of(entries, side.model, _languages(entries)) for side in (target, source)]
+        is_same = tokenizers[0].serialized == tokenizers[1].serialized
+        tokenizer = tokenizers[0] if is_same else Tokenizer(tokenizers[0].serialized, tokenizers[1])
         return IdMap(tokenizer, rows, rows, sizes, unnamed)
     entries, rows, unnamed = _entries(target, pieces_of(target.model))
     source_entries, source_rows, _ = _entries(source, pieces_of(source.model))
-    of_sources = tokenizer_of(source_entries, source.model, _languages(source_entries))
+    source_tokenizer = tokenizer_of(source_entries, source.model, _languages(source_entries))
     tokenizer = tokenizer_of(entries, target.model, _languages(entries))
-    return IdMap(Tokenizer(tokenizer.serialized, of_sources), rows, source_rows, sizes, unnamed)
+    return IdMap(Tokenizer(tokenizer.serialized, source_tokenizer), rows, source_rows, sizes, unnamed)
 
 
 def _entries(side: NamedIds, pieces: Sequence[str]) -> tuple[list[str], list[int | None], list[int]]:
     """Returns the new entries, the old id of each, and the new ids of pieces that had none."""
-    others = [number for number in range(len(side.names)) if number not in (side.pad, side.eos, side.unk)]
-    names = [side.names[number] or f"<row {number}>" for number in others]
-    known = set(names)
-    further = [piece for piece in dict.fromkeys(pieces) if piece not in known]
-    entries = [*SPECIAL, *names, *further]
-    rows = [side.pad, side.eos, side.unk, *others, *[side.unk] * len(further)]
-    return entries, rows, list(range(len(entries) - len(further), len(entries)))
+    numbers = [number for number in range(len(side.names)) if number not in (side.pad, side.eos, side.unk)]
+    names = [side.names[number] or f"<row {number}>" for number in numbers]
+    known_names = set(names)
+    additions = [piece for piece in dict.fromkeys(pieces) if piece not in known_names]
+    entries = [*SPECIAL, *names, *additions]
+    rows = [side.pad, side.eos, side.unk, *numbers, *[side.unk] * len(additions)]
+    return entries, rows, list(range(len(entries) - len(additions), len(entries)))
 
 
 def _languages(entries: Sequence[str]) -> list[str]:
@@ -139,6 +139,6 @@ def is_language(entry: str) -> bool:
 
 def _rows(array: np.ndarray, rows: Sequence[int | None]) -> np.ndarray:
     """Returns a copy of the given rows, with zeros for None."""
-    found = array[[row or 0 for row in rows]]
-    found[[row is None for row in rows]] = 0
-    return found
+    result = array[[row or 0 for row in rows]]
+    result[[row is None for row in rows]] = 0
+    return result

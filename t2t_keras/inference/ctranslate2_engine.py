@@ -32,7 +32,7 @@ from t2t_keras.search.searcher import output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL
 
 # Settings that CTranslate2 does not support, with their values when they are off.
-_OFF = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}
+_UNSUPPORTED = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}
 # A length exponent too small to change any ranking. With an exponent of 0, CTranslate2 stops by a rule other than its
 # patience.
 _NO_EXPONENT = 1e-6
@@ -48,10 +48,12 @@ def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: For
         check_expressible(sizes, "CTranslate2")
     except InputError as error:
         return str(error).removeprefix("CTranslate2 cannot have ")
-    odd = [f"decode.{name}={getattr(config, name)}" for name, off in _OFF.items() if getattr(config, name) != off]
-    odd += ["excluded words"] if excluded else []
-    odd += ["a task whose outputs are labels"] if form else []
-    return ", ".join(odd)
+    features = [
+        f"decode.{name}={getattr(config, name)}" for name, off in _UNSUPPORTED.items() if getattr(config, name) != off
+    ]
+    features += ["excluded words"] if excluded else []
+    features += ["a task whose outputs are labels"] if form else []
+    return ", ".join(features)
 
 
 def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
@@ -63,8 +65,8 @@ def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
     package = optional_module("ctranslate2", MISSING)
     device = "cuda" if package.get_cuda_device_count() else "cpu"
     if compute_type not in (types := package.get_supported_compute_types(device)):
-        known = ", ".join(sorted(types))
-        raise InputError(f"--compute_type={compute_type}: CTranslate2 computes {known} on this {device}")
+        valid = ", ".join(sorted(types))
+        raise InputError(f"--compute_type={compute_type}: CTranslate2 computes {valid} on this {device}")
     return package, device
 
 
@@ -101,8 +103,8 @@ class CTranslate2Engine:
         Raises:
             InputError: the package is missing, or CTranslate2 does not support a setting; names it.
         """
-        if what := refusal(model, config, excluded, form):
-            raise InputError(f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does")
+        if reason := refusal(model, config, excluded, form):
+            raise InputError(f"the engine ctranslate2 does not search with {reason}; --engine=tensorflow does")
         package, device = package_and_device(self._compute_type)
         sizes = model.config
         longest_output = int(output_limits([self._longest_source], config)[0])
@@ -124,7 +126,7 @@ def _names(size: int) -> list[str]:
     return [*SPECIAL, *map(str, range(len(SPECIAL), size))]
 
 
-def _named(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[list[str]]:
+def _to_names(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[list[str]]:
     return [[names[token] for token in row] for row in rows]
 
 
@@ -154,7 +156,7 @@ class _Hypothesis(NamedTuple):
     log_prob: float
 
 
-def _ended(hypotheses: list[_Hypothesis], limit: int) -> list[_Hypothesis]:
+def _select_finished(hypotheses: list[_Hypothesis], limit: int) -> list[_Hypothesis]:
     """Returns the hypotheses that ended within a length limit."""
     return [one for one in hypotheses if len(one.ids) <= limit and one.ids[-1:] == [EOS_ID]]
 
@@ -190,7 +192,7 @@ class CTranslate2Searcher:
         self._penalties = length_penalty(
             np.maximum(lengths, 1), config.length_penalty, config.length_normalization
         ).numpy()
-        self._bars = config.min_length > 1 or config.no_repeat_ngram_size > 0
+        self._bars_tokens = config.min_length > 1 or config.no_repeat_ngram_size > 0
         self._source_names, self._target_names = source_names, target_names
         self._ids = {name: number for number, name in enumerate(target_names)}
 
@@ -203,11 +205,13 @@ class CTranslate2Searcher:
             _Sentence(row[: length - 1], [token for token in begin if token != PAD_ID], limit)
             for row, length, begin, limit in zip(rows.tolist(), lengths.tolist(), prefixes, limits, strict=True)
         ]
-        wanted = 1 if only_best else self._config.beam_size
+        num_best = 1 if only_best else self._config.beam_size
         scored = scored or (self._config.beam_size > 1 and not self._config.sampling)
-        return self._result(self._within_limits(sentences, wanted, scored), wanted)
+        return self._result(self._search_within_limits(sentences, num_best, scored), num_best)
 
-    def _within_limits(self, sentences: Sequence[_Sentence], wanted: int, scored: bool) -> list[list[_Hypothesis]]:
+    def _search_within_limits(
+        self, sentences: Sequence[_Sentence], num_best: int, scored: bool
+    ) -> list[list[_Hypothesis]]:
         """Finds the hypotheses of each sentence under its own length limit, in any order.
 
         CTranslate2 has one length limit per batch. The first search uses the largest limit of all sentences: the
@@ -215,23 +219,27 @@ class CTranslate2Searcher:
         without such hypotheses are searched again under their own limit.
         """
         longest = max((sentence.limit for sentence in sentences), default=0)
-        found = self._searched(sentences, longest, wanted, scored)
-        if self._settings(wanted)["beam_size"] == 1:  # the next token does not depend on the limit
-            cut = [[_cut(one, sentence.limit) for one in row] for sentence, row in zip(sentences, found, strict=True)]
-            return self._with_own_log_probs(sentences, cut, scored)
-        found = [_ended(row, sentence.limit) for sentence, row in zip(sentences, found, strict=True)]
-        again: dict[int, list[int]] = {}
+        hypotheses = self._search(sentences, longest, num_best, scored)
+        if self._settings(num_best)["beam_size"] == 1:  # the next token does not depend on the limit
+            cuts = [
+                [_cut(one, sentence.limit) for one in row] for sentence, row in zip(sentences, hypotheses, strict=True)
+            ]
+            return self._correct_log_probs(sentences, cuts, scored)
+        hypotheses = [
+            _select_finished(row, sentence.limit) for sentence, row in zip(sentences, hypotheses, strict=True)
+        ]
+        retries: dict[int, list[int]] = {}
         for number, sentence in enumerate(sentences):
-            if not found[number]:
-                again.setdefault(sentence.limit, []).append(number)
-        for limit, numbers in again.items():
-            batch = self._searched([sentences[number] for number in numbers], limit, wanted, scored, to_limit=True)
+            if not hypotheses[number]:
+                retries.setdefault(sentence.limit, []).append(number)
+        for limit, numbers in retries.items():
+            batch = self._search([sentences[number] for number in numbers], limit, num_best, scored, to_limit=True)
             for number, row in zip(numbers, batch, strict=True):
-                found[number] = _ended(row, limit) or row
-        return self._with_own_log_probs(sentences, found, scored)
+                hypotheses[number] = _select_finished(row, limit) or row
+        return self._correct_log_probs(sentences, hypotheses, scored)
 
-    def _searched(
-        self, sentences: Sequence[_Sentence], limit: int, wanted: int, scored: bool, to_limit: bool = False
+    def _search(
+        self, sentences: Sequence[_Sentence], limit: int, num_best: int, scored: bool, to_limit: bool = False
     ) -> list[list[_Hypothesis]]:
         """Runs CTranslate2's search with one limit of the output's length for all sentences.
 
@@ -242,34 +250,34 @@ class CTranslate2Searcher:
         Args:
             sentences: the sentences.
             limit: most tokens of an output, end symbol included.
-            wanted: hypotheses per sentence.
+            num_best: hypotheses per sentence.
             scored: whether log-probabilities are needed.
             to_limit: whether the search is expected to reach the limit. It then returns more hypotheses, so that
                 finished ones are not displaced by unfinished ones.
         """
-        least = self._config.min_length if self._bars else 0
-        found = self._searched_with(sentences, limit, least, wanted, scored, to_limit)
-        if self._bars or not self._config.min_length:
-            return found
-        numbers = [number for number, row in enumerate(found) if any(one.ids == [EOS_ID] for one in row)]
-        again = [sentences[number] for number in numbers]
-        for number, row in zip(numbers, self._searched_with(again, limit, 1, wanted, False, to_limit), strict=True):
-            found[number] = row
-        return found
+        least = self._config.min_length if self._bars_tokens else 0
+        hypotheses = self._run_search(sentences, limit, least, num_best, scored, to_limit)
+        if self._bars_tokens or not self._config.min_length:
+            return hypotheses
+        numbers = [number for number, row in enumerate(hypotheses) if any(one.ids == [EOS_ID] for one in row)]
+        retries = [sentences[number] for number in numbers]
+        for number, row in zip(numbers, self._run_search(retries, limit, 1, num_best, False, to_limit), strict=True):
+            hypotheses[number] = row
+        return hypotheses
 
-    def _searched_with(
-        self, sentences: Sequence[_Sentence], limit: int, least: int, wanted: int, scored: bool, to_limit: bool
+    def _run_search(
+        self, sentences: Sequence[_Sentence], limit: int, least: int, num_best: int, scored: bool, to_limit: bool
     ) -> list[list[_Hypothesis]]:
-        """Runs CTranslate2's search like `_searched`, with outputs of at least `least` tokens."""
+        """Runs CTranslate2's search like `_search`, with outputs of at least `least` tokens."""
         if not sentences:
             return []
-        settings = self._settings(wanted)
+        settings = self._settings(num_best)
         if to_limit:
             settings["num_hypotheses"] += settings["beam_size"]
             settings["patience"] = settings.get("patience", 1) + 1
         results = self._translator.translate_batch(
-            _named(self._source_names, [sentence.source for sentence in sentences]),
-            _named(self._target_names, [sentence.prefix for sentence in sentences]),
+            _to_names(self._source_names, [sentence.source for sentence in sentences]),
+            _to_names(self._target_names, [sentence.prefix for sentence in sentences]),
             max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=min(least, limit),
@@ -278,22 +286,22 @@ class CTranslate2Searcher:
             return_scores=scored,
             **settings,
         )
-        found = []
+        output = []
         for sentence, result in zip(sentences, results, strict=True):
             rows = [[self._ids[name] for name in names] for names in result.hypotheses]
             scores = result.scores or [math.nan] * len(rows)
             pairs = [pair for pair in zip(rows, scores, strict=True) if not pair[1] < _LEAST_SCORE]
             hypotheses = [_Hypothesis(ids, score * len(ids) ** settings["length_penalty"]) for ids, score in pairs]
-            found.append(self._as_drawn(sentence, hypotheses) if self._config.sampling else hypotheses)
-        return found
+            output.append(self._shuffle(sentence, hypotheses) if self._config.sampling else hypotheses)
+        return output
 
-    def _settings(self, wanted: int) -> dict[str, Any]:
-        """Returns CTranslate2's options for beam search or sampling with `wanted` results per sentence."""
+    def _settings(self, num_best: int) -> dict[str, Any]:
+        """Returns CTranslate2's options for beam search or sampling with `num_best` results per sentence."""
         config = self._config
         if config.sampling:
             return {
                 "beam_size": 1,
-                "num_hypotheses": 1 if config.top_k == 1 else wanted,  # CTranslate2 rejects several identical samples
+                "num_hypotheses": 1 if config.top_k == 1 else num_best,  # CTranslate2 rejects several identical samples
                 "length_penalty": 0.0,
                 "sampling_topk": min(config.top_k, len(self._target_names)),
                 "sampling_topp": config.top_p,
@@ -301,48 +309,50 @@ class CTranslate2Searcher:
             }
         exponent = {"gnmt": config.length_penalty, "average": 1.0, "none": 0.0}[config.length_normalization]
         # Where CTranslate2's ranking may differ from ours, the whole beam is needed to choose from.
-        found = wanted if exponent == 0 and not self._bars and not config.min_length else config.beam_size
-        settings = {"beam_size": config.beam_size, "num_hypotheses": found, "length_penalty": 0.0}
+        num_results = (
+            num_best if exponent == 0 and not self._bars_tokens and not config.min_length else config.beam_size
+        )
+        settings = {"beam_size": config.beam_size, "num_hypotheses": num_results, "length_penalty": 0.0}
         if config.patience and config.beam_size > 1:
-            ended = math.ceil(config.patience * config.beam_size)
-            settings["num_hypotheses"] = min(found, ended)
+            num_finished = math.ceil(config.patience * config.beam_size)
+            settings["num_hypotheses"] = min(num_results, num_finished)
             # CTranslate2 multiplies this by the beam size and rounds it; the margin covers rounding errors.
-            settings["patience"] = ended / config.beam_size + 1e-4
+            settings["patience"] = num_finished / config.beam_size + 1e-4
             settings["length_penalty"] = exponent or _NO_EXPONENT
         return settings
 
-    def _as_drawn(self, sentence: _Sentence, samples: list[_Hypothesis]) -> list[_Hypothesis]:
+    def _shuffle(self, sentence: _Sentence, samples: list[_Hypothesis]) -> list[_Hypothesis]:
         """Shuffles samples, which CTranslate2 sorts by score, into an order that does not depend on their scores."""
         seeds = [self._config.seed % 2**32, *sentence.source]
         return [samples[place] for place in np.random.default_rng(seeds).permutation(len(samples))]
 
-    def _with_own_log_probs(
-        self, sentences: Sequence[_Sentence], found: list[list[_Hypothesis]], scored: bool
+    def _correct_log_probs(
+        self, sentences: Sequence[_Sentence], hypotheses: list[list[_Hypothesis]], scored: bool
     ) -> list[list[_Hypothesis]]:
         """Replaces log-probabilities by those of forced decoding where CTranslate2's search gives different ones.
 
         The log-probabilities of its search leave out barred tokens and the prefix, and those of a truncated output are
         unknown.
         """
-        others = self._bars or any(sentence.prefix for sentence in sentences)
-        others = others or any(math.isnan(one.log_prob) for row in found for one in row)
-        if not scored or not others:
-            return found
-        pairs = [(sentence, one.ids) for sentence, row in zip(sentences, found, strict=True) for one in row]
+        is_different = self._bars_tokens or any(sentence.prefix for sentence in sentences)
+        is_different = is_different or any(math.isnan(one.log_prob) for row in hypotheses for one in row)
+        if not scored or not is_different:
+            return hypotheses
+        pairs = [(sentence, one.ids) for sentence, row in zip(sentences, hypotheses, strict=True) for one in row]
         results = self._translator.score_batch(
-            _named(self._source_names, [sentence.source for sentence, _ in pairs]),
-            _named(self._target_names, [[token for token in ids if token != EOS_ID] for _, ids in pairs]),
+            _to_names(self._source_names, [sentence.source for sentence, _ in pairs]),
+            _to_names(self._target_names, [[token for token in ids if token != EOS_ID] for _, ids in pairs]),
             max_input_length=0,
             max_batch_size=len(sentences),
         )
         # `score_batch` adds an end symbol, which an output that reached its limit does not have.
         totals = iter(sum(result.log_probs[: len(ids)]) for result, (_, ids) in zip(results, pairs, strict=True))
-        return [[_Hypothesis(one.ids, next(totals)) for one in row] for row in found]
+        return [[_Hypothesis(one.ids, next(totals)) for one in row] for row in hypotheses]
 
-    def _result(self, found: list[list[_Hypothesis]], wanted: int) -> SearchResult:
+    def _result(self, hypotheses: list[list[_Hypothesis]], num_best: int) -> SearchResult:
         """Returns the best hypotheses by this project's scores or, when sampling, the samples in their order."""
-        count = max((len(row) for row in found), default=0) or 1
-        rows = [[*row, *[_Hypothesis([], -math.inf)] * (count - len(row))] for row in found]
+        count = max((len(row) for row in hypotheses), default=0) or 1
+        rows = [[*row, *[_Hypothesis([], -math.inf)] * (count - len(row))] for row in hypotheses]
         flat = padded([one.ids for row in rows for one in row])  # --> [batch * count, length]
         token_ids = flat.reshape(len(rows), count, flat.shape[1])
         lengths = np.array([[len(one.ids) for one in row] for row in rows], np.int32).reshape(len(rows), count)
@@ -351,7 +361,7 @@ class CTranslate2Searcher:
         order = np.argsort(-scores, axis=1, kind="stable")
         if self._config.sampling:
             order = np.broadcast_to(np.arange(count), order.shape)
-        order = order[:, :wanted]
+        order = order[:, :num_best]
         token_ids = np.take_along_axis(token_ids, order[:, :, np.newaxis], axis=1)
-        others = (np.take_along_axis(values, order, axis=1) for values in (scores, log_probs, lengths))
-        return SearchResult(*map(tf.constant, (token_ids, *others)))
+        sorted_values = (np.take_along_axis(values, order, axis=1) for values in (scores, log_probs, lengths))
+        return SearchResult(*map(tf.constant, (token_ids, *sorted_values)))

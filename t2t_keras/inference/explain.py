@@ -59,9 +59,9 @@ class Explanation:
         source_len, target_len = len(source_pieces), len(target_pieces)
         sizes = Attentions((source_len, source_len), (target_len, target_len), (target_len, source_len))
         # Copied, because a view would keep the whole batch in memory.
-        cut = [kind[:, :, :rows, :columns].copy() for kind, (rows, columns) in zip(attention, sizes, strict=True)]
+        copies = [kind[:, :, :rows, :columns].copy() for kind, (rows, columns) in zip(attention, sizes, strict=True)]
         token_log_probs = tuple(map(float, log_probs[:target_len]))
-        return cls(tuple(source_pieces), tuple(target_pieces), token_log_probs, Attentions(*cut))
+        return cls(tuple(source_pieces), tuple(target_pieces), token_log_probs, Attentions(*copies))
 
     def view(self, kind: Kind) -> View:
         """Returns one kind of attention with the tokens of its rows and columns.
@@ -128,7 +128,7 @@ class Explanation:
         layer = max(num_layers - 2, 0) if layer is None else layer
         if not -num_layers <= layer < num_layers:
             raise ValueError(f"layer must be in [{-num_layers}, {num_layers}), got {layer}")
-        return _inside(attention[layer].mean(axis=0), self.target_pieces, self.source_pieces)
+        return _remove_padding(attention[layer].mean(axis=0), self.target_pieces, self.source_pieces)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +148,7 @@ class WordAlignment:
     @classmethod
     def of(cls, source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray) -> "WordAlignment":
         """Aligns words by their tokens' attention, float [target_len, source_len], possibly with padding at the end."""
-        weights = _inside(weights, target_pieces, source_pieces)
+        weights = _remove_padding(weights, target_pieces, source_pieces)
         counts = []
         for axis, pieces in enumerate((target_pieces, source_pieces)):
             starts = word_starts(pieces[: weights.shape[axis]])
@@ -167,7 +167,7 @@ def token_links(
 
     End symbols are not linked; `weights` may have padding at the end.
     """
-    return _links(_inside(weights, target_pieces, source_pieces))
+    return _links(_remove_padding(weights, target_pieces, source_pieces))
 
 
 def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
@@ -197,7 +197,7 @@ def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray
     )
 
 
-def _inside(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:
+def _remove_padding(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:
     """Removes padding and end symbols from attention: float [target_len, source_len]."""
     target_len, source_len = (len(pieces) - (pieces[-1:] == (END,)) for pieces in (target_pieces, source_pieces))
     return weights[:target_len, :source_len]

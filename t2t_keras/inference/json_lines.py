@@ -147,8 +147,8 @@ def _value(translator: "Translator", translation: Translation, details: _Details
         value["sentences"] = []
     start = 0
     for each in translation.sentences:
-        own = details.part(start, start := start + len(each.translation.token_ids))
-        value["sentences"].append({"source": each.source, **_value(translator, each.translation, own)})
+        sentence_details = details.part(start, start := start + len(each.translation.token_ids))
+        value["sentences"].append({"source": each.source, **_value(translator, each.translation, sentence_details)})
     return value
 
 

@@ -85,8 +85,8 @@ def load_ensemble(
     ensemble = Ensemble([member.model for member in loaded], combination)
     names = [os.fspath(member[0]) for member in members]
     for name, member in zip(names, loaded, strict=True):
-        ours, theirs = loaded[0].tokenizer, member.tokenizer
-        if difference := _vocabulary_difference(ours, theirs) or _vocabulary_difference(ours.source, theirs.source):
+        first, other = loaded[0].tokenizer, member.tokenizer
+        if difference := _vocabulary_difference(first, other) or _vocabulary_difference(first.source, other.source):
             raise InputError(f"{names[0]} and {name} have different vocabularies: {difference}")
         for setting in ("lowercase", "truecase"):
             cases = [getattr(each.config.data, setting) for each in (loaded[0], member)]

@@ -27,21 +27,23 @@ def translate_marked(
     """
     translator.link_tokens([], [])  # raises before any search starts
     texts = [segment.text for document in documents for segment in document.segments]
-    found = translator.translate(texts, scored=False)
+    segment_translations = translator.translate(texts, scored=False)
     links = iter(
         translator.link_tokens(
-            [ids for translation in found for ids in translation.source_ids],
-            [ids for translation in found for ids in translation.token_ids],
+            [ids for translation in segment_translations for ids in translation.source_ids],
+            [ids for translation in segment_translations for ids in translation.token_ids],
         )
     )
     texts_with_links = []
-    for text, translation in zip(texts, found, strict=True):
-        own = [next(links) for _ in translation.source_ids]
+    for text, translation in zip(texts, segment_translations, strict=True):
+        part_links = [next(links) for _ in translation.source_ids]
         sources = [translator.tokenizer.source.pieces(ids) for ids in translation.source_ids]
         targets = [translator.tokenizer.pieces(ids) for ids in translation.token_ids]
-        both = aligned(text, translation.text, sources, targets, own) if translation.exists else unchanged(text)
-        texts_with_links.append(both)
-    rows, translations = iter(texts_with_links), iter(found)
+        linked_text = (
+            aligned(text, translation.text, sources, targets, part_links) if translation.exists else unchanged(text)
+        )
+        texts_with_links.append(linked_text)
+    rows, translations = iter(texts_with_links), iter(segment_translations)
     results = [document.filled([next(rows) for _ in document.segments]) for document in documents]
     return results, [[next(translations) for _ in document.segments] for document in documents]
 
@@ -63,11 +65,11 @@ def aligned(
         links: the links (source position, target position) of each part's tokens.
     """
     source_places, target_places = _places(sources, text), _places(targets, translation)
-    found = []
+    text_links = []
     for part, part_links in enumerate(links):
         for source, target in part_links:
-            found.append((*target_places[part][target], *source_places[part][source]))
-    return AlignedText(translation, tuple(found))
+            text_links.append((*target_places[part][target], *source_places[part][source]))
+    return AlignedText(translation, tuple(text_links))
 
 
 def unchanged(text: str) -> AlignedText:

@@ -146,19 +146,19 @@ class RequestEncoder:
 
     def repaired(self, line: str) -> str:
         """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
-        line = _encodable(line)
+        line = _replace_surrogates(line)
         return repair(lowercased(line) if self._data.lowercases_sources else line)
 
     def repaired_output(self, text: str) -> str:
         """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
-        text = _encodable(text)
+        text = _replace_surrogates(text)
         return repair(lowercased(text) if self._data.lowercases_targets else text)
 
     def target(self, source: str, output: str) -> str:
         """Returns the text that the model writes for a source with this output."""
-        return self._truecased(self.task.target(self.repaired(source), self.repaired_output(output)))
+        return self._truecase(self.task.target(self.repaired(source), self.repaired_output(output)))
 
-    def _truecased(self, text: str) -> str:
+    def _truecase(self, text: str) -> str:
         """Returns the beginning of an output as the model writes it."""
         truecaser = self._tokenizer.truecaser
         return truecaser.truecased(text) if truecaser else text
@@ -183,8 +183,8 @@ class RequestEncoder:
         texts = [self._texts(each) for each in sentences]
         ids = iter(self._source_tokenizer.encode_batch(list(itertools.chain.from_iterable(texts))))
         return [
-            self._encoded(line, own, [(text, next(ids)) for text in own_texts])
-            for line, own, own_texts in zip(lines, sentences, texts, strict=True)
+            self._encode_line(line, line_sentences, [(text, next(ids)) for text in line_texts])
+            for line, line_sentences, line_texts in zip(lines, sentences, texts, strict=True)
         ]
 
     def encode(self, request: Request) -> EncodedRequest:
@@ -201,8 +201,8 @@ class RequestEncoder:
         sentences = [Sentence("", request.text)] if is_whole else self._sentences(request.text)
         texts = self._texts(sentences)
         encoded = dataclasses.replace(
-            self._encoded(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
-            prefix=self.phrase("prefix", self._truecased(self.repaired_output(request.prefix)))
+            self._encode_line(request.text, sentences, [(text, self._source_tokenizer.encode(text)) for text in texts]),
+            prefix=self.phrase("prefix", self._truecase(self.repaired_output(request.prefix)))
             if request.prefix
             else (),
             constraints=tuple(self._alternatives(constraint) for constraint in request.constraints),
@@ -215,9 +215,9 @@ class RequestEncoder:
         """Splits a line into its sentences, or returns it as a single one; the texts are not repaired yet."""
         if not self.has_sentences:
             return [Sentence("", line)]
-        found = find_sentences(_encodable(line), self._data.source_language)
+        sentences = find_sentences(_replace_surrogates(line), self._data.source_language)
         blank = blank_between(self._data.target_language)
-        return [*found[:1], *(sentence._replace(before=sentence.before or blank) for sentence in found[1:])]
+        return [*sentences[:1], *(sentence._replace(before=sentence.before or blank) for sentence in sentences[1:])]
 
     def _texts(self, sentences: Sequence[Sentence]) -> list[str]:
         """Returns the repaired sentences; the head of the first one is put in front of the others."""
@@ -226,15 +226,15 @@ class RequestEncoder:
             texts[1:] = [f"{head[0]} {text}" for text in texts[1:]]
         return texts
 
-    def _encoded(
+    def _encode_line(
         self, line: str, sentences: Sequence[Sentence], texts: Sequence[tuple[str, Sequence[int]]]
     ) -> EncodedRequest:
         """Encodes a line without restrictions; `texts` are its repaired sentences with their token ids."""
         parts = [self._parts(*pair) for pair in texts]
-        counted = tuple((sentence, len(own)) for sentence, own in zip(sentences, parts, strict=True))
+        counts = tuple((sentence, len(pieces)) for sentence, pieces in zip(sentences, parts, strict=True))
         text = texts[0][0] if len(texts) == 1 else self.repaired(line)
         return EncodedRequest(
-            tuple(itertools.chain.from_iterable(parts)), text, sentences=counted if len(counted) > 1 else ()
+            tuple(itertools.chain.from_iterable(parts)), text, sentences=counts if len(counts) > 1 else ()
         )
 
     def _parts(self, text: str, ids: Sequence[int]) -> tuple[Ids, ...]:
@@ -291,9 +291,9 @@ class RequestEncoder:
             if self._writes_labels:
                 continue
             text = self.repaired_output(phrase)
-            anywhere = not text[:1].isalnum()
+            in_words = not text[:1].isalnum()
             text = text.replace(" ", BLANK)
-            for start in (BLANK, "") if anywhere else (BLANK,):
+            for start in (BLANK, "") if in_words else (BLANK,):
                 spellings.update(dict.fromkeys(self._spellings(start + text)))
         return tuple(spellings)
 
@@ -308,8 +308,8 @@ class RequestEncoder:
         spellings: list[list[Ids]] = [[()]]  # spellings of the first 0, 1, 2, ... characters
         for end in range(1, len(text) + 1):
             last = ((start, self._ids_of(text[start:end])) for start in range(max(0, end - longest), end))
-            ways = [(*way, *ids) for start, ids in last if ids for way in spellings[start]]
-            spellings.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
+            segmentations = [(*segmentation, *ids) for start, ids in last if ids for segmentation in spellings[start]]
+            spellings.append(sorted(segmentations, key=len)[:_MAX_SPELLINGS])
         return spellings[-1]
 
     def _ids_of(self, text: str) -> Ids:
@@ -324,8 +324,8 @@ class RequestEncoder:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
         first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
         if restrictions and first_parts != 1:
-            why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
-            raise InputError(f"{restrictions[0]}: cannot be met, since the text {why}")
+            reason = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
+            raise InputError(f"{restrictions[0]}: cannot be met, since the text {reason}")
         for name, value, off in (
             ("sampling", self._config.sampling, False),
             ("num_groups", self._config.num_groups, 1),
@@ -415,7 +415,7 @@ def _num_phrase_tokens(request: EncodedRequest) -> int:
     return sum(len(phrase) for phrases in request.constraints for phrase in phrases)
 
 
-def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
+def option_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
     """Returns the options of `Searcher` for a batch of requests, which must have the same kinds of restrictions."""
     arrays = {
         "prefix": padded([request.prefix for request in batch]),
@@ -443,7 +443,7 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
         yield encoded
 
 
-def _encodable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replaces lone surrogates, which come from bytes that were not UTF-8, by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 

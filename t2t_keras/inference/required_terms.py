@@ -54,42 +54,44 @@ class RequiredTerms:
             phrases = {text: self._encoder.phrase("form", text) for text in map(self._encoder.repaired_output, texts)}
         excluded = {text: self._encoder.exclusion(ids) for text, ids in phrases.items()}
         if all(excluded.values()):
-            form, what = next(iter(excluded.items()))
-            raise InputError(f"{term.place}: {form!r} has {what!r}, which is excluded")
+            form, phrase = next(iter(excluded.items()))
+            raise InputError(f"{term.place}: {form!r} has {phrase!r}, which is excluded")
         return {text: ids for text, ids in phrases.items() if not excluded[text]}
 
-    def translations(self, parts: Sequence[EncodedRequest], first: Search, again: Search) -> list[list[Translation]]:
+    def translations(
+        self, parts: Sequence[EncodedRequest], search: Search, constrained_search: Search
+    ) -> list[list[Translation]]:
         """Translates parts with the terms of the glossary.
 
         Args:
             parts: requests of one part each.
-            first: the search without constraints.
-            again: the search with constraints.
+            search: the search without constraints.
+            constrained_search: the search with constraints.
 
         Returns:
             The translations of each part with their `terms`. No translation lacks more terms than the first one of its
             part.
         """
-        plain = first(parts)
-        asked = self.asked_again(parts, plain)
-        forced = again(list(asked.values())) if asked else []
-        return self.chosen(parts, plain, dict(zip(asked, forced, strict=True)))
+        plain = search(parts)
+        requests = self.constrained_requests(parts, plain)
+        forced = constrained_search(list(requests.values())) if requests else []
+        return self.choose(parts, plain, dict(zip(requests, forced, strict=True)))
 
-    def asked_again(
+    def constrained_requests(
         self, parts: Sequence[EncodedRequest], plain: Sequence[Sequence[Translation]]
     ) -> dict[int, EncodedRequest]:
         """Returns the constrained requests of the parts that must be translated again, by index of the part.
 
         These are the parts whose best unconstrained translation, in `plain`, lacks a term for which there is room.
         """
-        asked = {}
+        requests = {}
         for row, (part, translations) in enumerate(zip(parts, plain, strict=True)):
             terms = self._terms_of(part)
-            if self._missing(translations[0], terms) and (longer := self._constrained(part, terms)) != part:
-                asked[row] = longer
-        return asked
+            if self._missing(translations[0], terms) and (extension := self._constrain(part, terms)) != part:
+                requests[row] = extension
+        return requests
 
-    def chosen(
+    def choose(
         self,
         parts: Sequence[EncodedRequest],
         plain: Sequence[Sequence[Translation]],
@@ -105,33 +107,33 @@ class RequiredTerms:
         Returns:
             The translations of each part with their `terms`.
         """
-        return [self._chosen(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
+        return [self._choose(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
 
     def _terms_of(self, part: EncodedRequest) -> list[Term]:
-        return self._glossary.found_in(self._source_text(part.parts[0]))
+        return self._glossary.terms_in(self._source_text(part.parts[0]))
 
-    def _constrained(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
+    def _constrain(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
         """Adds the terms to a request as constraints, as far as there is room for them."""
         for term in terms:
             phrases = tuple(dict.fromkeys(self._phrases[term.place].values()))
-            longer = dataclasses.replace(part, constraints=(*part.constraints, phrases))
-            if self._encoder.num_needed(longer) <= self._encoder.limit(longer):
-                part = longer
+            extension = dataclasses.replace(part, constraints=(*part.constraints, phrases))
+            if self._encoder.num_needed(extension) <= self._encoder.limit(extension):
+                part = extension
         return part
 
-    def _chosen(
+    def _choose(
         self, plain: Sequence[Translation], forced: Sequence[Translation], terms: Sequence[Term]
     ) -> list[Translation]:
         missing = self._missing(plain[0], terms)
         is_better = bool(forced) and len(self._missing(forced[0], terms)) < len(missing)
-        chosen = forced if is_better else plain
-        most = len(self._missing(chosen[0], terms))
+        choice = forced if is_better else plain
+        most = len(self._missing(choice[0], terms))
         return [
             dataclasses.replace(
                 one,
                 terms=tuple(self._use(one, term, is_better and term in missing) for term in terms),
             )
-            for one in chosen
+            for one in choice
             if len(self._missing(one, terms)) <= most
         ]
 

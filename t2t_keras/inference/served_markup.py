@@ -40,11 +40,11 @@ class ServedDocuments:
 
         `outputs` are the outputs of `align` for each text, each with a batch of one.
         """
-        rows = iter([_aligned(text, found) for text, found in zip(self.texts, outputs, strict=True)])
+        rows = iter([_align(text, output) for text, output in zip(self.texts, outputs, strict=True)])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 
 
-def _aligned(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
+def _align(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
     """Returns a translation with its word links, or the text itself if there is no translation."""
     source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
     if not target:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, asked_arrays, numbered, request_batches
+from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line
 from t2t_keras.runs.run import Run
@@ -77,7 +77,7 @@ class TextsWithTerms:
         self._lines = list(numbered(texts, served.encoder))
         self._parts = [part for line in self._lines for part in line.of_parts()]
         self._plain: list[list[Translation]] = []
-        self._asked: dict[int, EncodedRequest] = {}
+        self._requests: dict[int, EncodedRequest] = {}
         self.first = self._calls(self._parts)
 
     def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays]:
@@ -85,9 +85,9 @@ class TextsWithTerms:
 
         `outputs` are the outputs of the calls of `tokens` with the inputs in `first`.
         """
-        self._plain = self._found(self._parts, outputs)
-        self._asked = self._terms.asked_again(self._parts, self._plain)
-        return self._calls(list(self._asked.values()))
+        self._plain = self._best_translations(self._parts, outputs)
+        self._requests = self._terms.constrained_requests(self._parts, self._plain)
+        return self._calls(list(self._requests.values()))
 
     def answer(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
         """Returns the translations, given the outputs of the calls of `constrained`.
@@ -96,21 +96,23 @@ class TextsWithTerms:
             By name: translation, string [texts]; score, float32 [texts]; and missing_terms, string [texts, terms], the
             terms of which the translation contains no form, padded with "".
         """
-        forced = dict(zip(self._asked, self._found(list(self._asked.values()), outputs), strict=True))
+        forced = dict(zip(self._requests, self._best_translations(list(self._requests.values()), outputs), strict=True))
         capitalises = self._served.tokenizer.truecaser is not None
-        parts = iter(self._terms.chosen(self._parts, self._plain, forced))
-        found = []
+        parts = iter(self._terms.choose(self._parts, self._plain, forced))
+        translations = []
         for line in self._lines:
-            own = [next(parts) for _ in line.parts]
-            found += translations_of_line(self._served.task, line, own, 1, by_score=True, capitalises=capitalises)
-        missing = [[use.source.encode() for use in each.terms if not use.form] for each in found]
+            line_parts = [next(parts) for _ in line.parts]
+            translations += translations_of_line(
+                self._served.task, line, line_parts, 1, by_score=True, capitalises=capitalises
+            )
+        missing = [[use.source.encode() for use in each.terms if not use.form] for each in translations]
         width = max(map(len, missing))
         names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)
-        scores = [max(translation.score, _LOWEST) for translation in found]
+        scores = [max(translation.score, _LOWEST) for translation in translations]
         return {
-            "translation": np.array([translation.text.encode() for translation in found], object),
+            "translation": np.array([translation.text.encode() for translation in translations], object),
             "score": np.array(scores, np.float32),
-            "missing_terms": names.reshape(len(found), width),
+            "missing_terms": names.reshape(len(translations), width),
         }
 
     def _batches(self, parts: Sequence[EncodedRequest]) -> list[list[int]]:
@@ -124,20 +126,20 @@ class TextsWithTerms:
         for batch in self._batches(parts):
             sources = [_source(parts[row]) for row in batch]
             lengths = np.array([len(source) for source in sources], np.int32)
-            asked = asked_arrays([parts[row] for row in batch])
-            calls.append({"source_ids": padded(sources), "source_length": lengths, **asked})
+            options = option_arrays([parts[row] for row in batch])
+            calls.append({"source_ids": padded(sources), "source_length": lengths, **options})
         return calls
 
-    def _found(
+    def _best_translations(
         self, parts: Sequence[EncodedRequest], outputs: Sequence[Mapping[str, np.ndarray]]
     ) -> list[list[Translation]]:
         """Returns the best translation of each part, given the outputs of the calls from `_calls(parts)`."""
-        found: list[list[Translation]] = [[]] * len(parts)
+        translations: list[list[Translation]] = [[]] * len(parts)
         for batch, arrays in zip(self._batches(parts), outputs, strict=True):
             rows = (arrays[name] for name in ("translation_ids", "translation_length", "score"))
             for row, ids, length, score in zip(batch, *rows, strict=True):
-                found[row] = [self._translation(_source(parts[row]), tuple(ids[:length].tolist()), float(score))]
-        return found
+                translations[row] = [self._translation(_source(parts[row]), tuple(ids[:length].tolist()), float(score))]
+        return translations
 
     def _translation(self, source: Ids, ids: Ids, score: float) -> Translation:
         if not ids:

@@ -101,7 +101,7 @@ class TranslatedSentence(NamedTuple):
     translation: Translation
 
 
-def found_translations(
+def translations_of_result(
     result: "SearchResult", sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
 ) -> list[list[Translation]]:
     """Converts a search's result to translations.
@@ -157,15 +157,15 @@ def translations_of_line(
         capitalises: whether the translation of each sentence gets a capital first letter.
     """
     if task.context and len(parts) > 1:
-        found = chosen_list(parts, num_best, task.no_answer)
+        results = best_answers(parts, num_best, task.no_answer)
     else:
         if capitalises:
-            parts = _capitalised(request, parts)
-        found = [_line(request, combination) for combination in combinations(parts, num_best, by_score)]
-    return [_finished(task, request.text, translation) for translation in found]
+            parts = _capitalise(request, parts)
+        results = [_line(request, combination) for combination in combinations(parts, num_best, by_score)]
+    return [_finish(task, request.text, translation) for translation in results]
 
 
-def _capitalised(request: "EncodedRequest", parts: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
+def _capitalise(request: "EncodedRequest", parts: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
     """Capitalises the translations of the parts with which the sentences of a line begin."""
     counts = [count for _, count in request.sentences]  # empty if the line is a single sentence
     firsts = {0, *itertools.accumulate(counts)}
@@ -188,7 +188,7 @@ def _line(request: "EncodedRequest", parts: Sequence[Translation]) -> Translatio
     return dataclasses.replace(joined(parts, between), sentences=sentences)
 
 
-def _finished(task: Task, source: str, translation: Translation) -> Translation:
+def _finish(task: Task, source: str, translation: Translation) -> Translation:
     text = task.finish(source, translation.text) if translation.exists else translation.text
     return translation if text == translation.text else dataclasses.replace(translation, text=text)
 
@@ -217,13 +217,13 @@ def joined(parts: Sequence[Translation], between: Sequence[str] = ()) -> Transla
     )
 
 
-def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer: str) -> list[Translation]:
+def best_answers(parts: Sequence[Sequence[Translation]], num_best: int, no_answer: str) -> list[Translation]:
     """Returns the `num_best` best of all translations of a line's parts, or an empty translation without parts.
 
     Parts whose best translation is `no_answer` are ignored, unless this is true of all parts.
     """
-    answering = [part for part in parts if part[0].text != no_answer] or parts
-    candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answering for each in part]
+    answers = [part for part in parts if part[0].text != no_answer] or parts
+    candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answers for each in part]
     return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [joined([])]
 
 
@@ -242,6 +242,6 @@ def combinations(
         return list(zip(*parts, strict=False)) or [()]
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     for part in parts:
-        longer = [(total + t.score, (*places, place)) for total, places in best for place, t in enumerate(part)]
-        best = sorted(longer, key=lambda item: -item[0])[:num_best]  # stable: equal sums keep their order
+        sums = [(total + t.score, (*places, place)) for total, places in best for place, t in enumerate(part)]
+        best = sorted(sums, key=lambda item: -item[0])[:num_best]  # stable: equal sums keep their order
     return [tuple(part[place] for part, place in zip(parts, places, strict=True)) for _, places in best]

@@ -27,12 +27,12 @@ from t2t_keras.inference.request import (
     Ids,
     Request,
     RequestEncoder,
-    asked_arrays,
     numbered,
+    option_arrays,
     request_batches,
 )
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
-from t2t_keras.inference.translation import Translation, found_translations, translations_of_line
+from t2t_keras.inference.translation import Translation, translations_of_line, translations_of_result
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.search.batches import Progress, padded
@@ -111,10 +111,10 @@ class Translator:
         if glossary is not None:
             check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
             self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
-        given = self._encoder.excluded, form, tokenizer.continuations
-        self._searcher = engine.searcher(model, self.config, *given)
+        options = self._encoder.excluded, form, tokenizer.continuations
+        self._searcher = engine.searcher(model, self.config, *options)
         self._token_log_probs = token_log_probs_function(model)
-        self._explained = explanation_function(model)
+        self._explain = explanation_function(model)
         self._alignment_attention = alignment_function(model)
 
     @property
@@ -155,8 +155,8 @@ class Translator:
                 engine does not support a setting.
         """
         loaded = loading.load_run(model_dir, checkpoint)
-        made = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
-        return cls._of(loaded, config, excluded, made, glossary)
+        instance = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
+        return cls._create(loaded, config, excluded, instance, glossary)
 
     @classmethod
     def load_ensemble(
@@ -181,10 +181,10 @@ class Translator:
                 different case.
             ValueError: there is no member, or the combination is unknown.
         """
-        return cls._of(loading.load_ensemble(members, combination), config, excluded, None, glossary)
+        return cls._create(loading.load_ensemble(members, combination), config, excluded, None, glossary)
 
     @classmethod
-    def _of(
+    def _create(
         cls,
         loaded: loading.Loaded,
         config: DecodeConfig | None,
@@ -215,7 +215,7 @@ class Translator:
             InputError: a line is not a valid source of the task, or a request cannot be satisfied. The message names
                 the line.
         """
-        encoded = list(numbered(list(_several(lines)), self._encoder))
+        encoded = list(numbered(list(_check_lines(lines)), self._encoder))
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
 
     def translate_nbest(
@@ -231,7 +231,9 @@ class Translator:
         """
         if not 1 <= num_best <= self.config.beam_size:
             raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
-        return self._translations(list(numbered(list(_several(lines)), self._encoder)), num_best, on_progress, scored)
+        return self._translations(
+            list(numbered(list(_check_lines(lines)), self._encoder)), num_best, on_progress, scored
+        )
 
     def check(self, request: str | Request) -> None:
         """Checks a line without translating it.
@@ -257,7 +259,7 @@ class Translator:
         """
         if chunk_lines < 1:
             raise ValueError(f"chunk_lines must be positive, got {chunk_lines}")
-        remaining = iter(_several(lines))
+        remaining = iter(_check_lines(lines))
         while chunk := list(itertools.islice(remaining, chunk_lines)):
             yield from self.translate(chunk)
 
@@ -287,7 +289,7 @@ class Translator:
             score = float(normalised_score(total, len(target), *settings))
             return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
 
-        return self._each_pair(self._token_log_probs, finish, sources, targets)
+        return self._map_pairs(self._token_log_probs, finish, sources, targets)
 
     def explain(self, lines: Sequence[str], translations: Sequence[str]) -> list[Explanation]:
         """Explains given translations, one per line: attention, word alignment, and the probabilities of `score`.
@@ -310,10 +312,10 @@ class Translator:
         """
         attention_views(self.model)  # raises if the model does not offer it
 
-        def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
-            return Explanation.of(*self._pieces(source, target), *found)
+        def finish(source: Ids, target: Ids, details: tuple[np.ndarray, Attentions]) -> Explanation:
+            return Explanation.of(*self._pieces(source, target), *details)
 
-        return self._each_pair(self._explained, finish, sources, targets)
+        return self._map_pairs(self._explain, finish, sources, targets)
 
     def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
         """Aligns tokens as `Explanation.alignment` does, without keeping the attention of all layers in memory.
@@ -329,7 +331,7 @@ class Translator:
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
             return token_links(*self._pieces(source, target), weights)
 
-        return self._each_pair(self._alignment_attention, finish, sources, targets)
+        return self._map_pairs(self._alignment_attention, finish, sources, targets)
 
     def align_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[WordAlignment]:
         """Aligns words as `Explanation.word_alignment` does, without keeping the attention of all layers in memory.
@@ -344,9 +346,9 @@ class Translator:
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:
             return WordAlignment.of(*self._pieces(source, target), weights)
 
-        return self._each_pair(self._alignment_attention, finish, sources, targets)
+        return self._map_pairs(self._alignment_attention, finish, sources, targets)
 
-    def _each_pair(
+    def _map_pairs(
         self,
         compute: Callable[[np.ndarray, np.ndarray], Any],
         finish: Callable[[Ids, Ids, Any], _Result],
@@ -358,8 +360,8 @@ class Translator:
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch):
             values = tf.nest.map_structure(lambda value: value.numpy(), compute(*batch))
             for place, row in enumerate(rows):
-                found = tf.nest.map_structure(lambda value, place=place: value[place], values)
-                results[row] = finish(sources[row], targets[row], found)
+                result = tf.nest.map_structure(lambda value, place=place: value[place], values)
+                results[row] = finish(sources[row], targets[row], result)
         return [results[row] for row in range(len(sources))]
 
     def encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
@@ -408,18 +410,18 @@ class Translator:
         scored = scored or (self.task.context is not None and any(len(request.parts) > 1 for request in encoded))
         parts = [part for request in encoded for part in request.of_parts()]
         if self._terms is None:
-            found = self._translate_parts(parts, num_best, on_progress, scored)
+            translations = self._translate_parts(parts, num_best, on_progress, scored)
         else:
-            found = self._terms.translations(
+            translations = self._terms.translations(
                 parts,
-                lambda first: self._translate_parts(first, num_best, on_progress, scored),
-                lambda again: self._translate_parts(again, num_best, None, scored),
+                lambda requests: self._translate_parts(requests, num_best, on_progress, scored),
+                lambda requests_with_terms: self._translate_parts(requests_with_terms, num_best, None, scored),
             )
-        part_translations = iter(found)
+        part_translations = iter(translations)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
-        how = {"by_score": not self.config.sampling, "capitalises": self.tokenizer.truecaser is not None}
+        options = {"by_score": not self.config.sampling, "capitalises": self.tokenizer.truecaser is not None}
         return [
-            translations_of_line(self.task, request, line, num_best, **how)
+            translations_of_line(self.task, request, line, num_best, **options)
             for request, line in zip(encoded, lines, strict=True)
         ]
 
@@ -443,11 +445,11 @@ class Translator:
     def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int, scored: bool) -> list[list[Translation]]:
         """Translates one batch of requests of one part each, which all have the same kinds of restrictions."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
-        result = self._searcher(padded(sources), num_best == 1, scored, **asked_arrays(parts))
-        return found_translations(result, sources, self.tokenizer, num_best)
+        result = self._searcher(padded(sources), num_best == 1, scored, **option_arrays(parts))
+        return translations_of_result(result, sources, self.tokenizer, num_best)
 
 
-def _several(lines: Iterable[str | Request]) -> Iterable[str | Request]:
+def _check_lines(lines: Iterable[str | Request]) -> Iterable[str | Request]:
     """Returns the lines; raises a TypeError for a single string, whose characters would be taken for lines."""
     if isinstance(lines, str):
         raise TypeError("`lines` must be several texts, such as a list of one, not a text itself")

@@ -51,8 +51,8 @@ class ApiKeys:
         """Returns whether an `Authorization` header "Bearer KEY" holds one of the keys, in constant time."""
         scheme, _, key = authorization.partition(" ")
         digest = _digest(key.strip().encode("utf-8", "surrogateescape"))
-        found = [hmac.compare_digest(digest, known) for known in self._digests]
-        return scheme.lower() == "bearer" and any(found)
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return scheme.lower() == "bearer" and any(matches)
 
 
 def _digest(key: bytes) -> bytes:

@@ -43,7 +43,7 @@ class AnswerCache:
         on_rows: called for each cacheable request with the numbers of rows that were found and not found.
     """
 
-    def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda found, missing: None) -> None:
+    def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda hits, misses: None) -> None:
         self._limit = limit
         self._on_rows = on_rows
         self._lock = threading.Lock()
@@ -72,15 +72,15 @@ class AnswerCache:
             return run(inputs, rows)
         by_row = signature.mergeable
         keys = _keys(signature, inputs, rows if by_row else 1, by_row)
-        found = self._find(keys)
-        missing = [number for number, outputs in enumerate(found) if outputs is None]
+        entries = self._find(keys)
+        missing = [number for number, outputs in enumerate(entries) if outputs is None]
         if missing:
-            some = {name: array[missing] for name, array in inputs.items()} if len(missing) < len(keys) else inputs
-            rest = run(some, len(missing) if by_row else rows)
-            future = self._completed(keys, found, rest, by_row)
+            subset = {name: array[missing] for name, array in inputs.items()} if len(missing) < len(keys) else inputs
+            remainder = run(subset, len(missing) if by_row else rows)
+            future = self._combine(keys, entries, remainder, by_row)
         else:
             future = Future()
-            future.set_result(concatenated([outputs for outputs in found if outputs is not None]))
+            future.set_result(concatenated([outputs for outputs in entries if outputs is not None]))
         num_missing = len(missing) if by_row else rows * len(missing)
         self._on_rows(rows - num_missing, num_missing)
         return future
@@ -93,8 +93,8 @@ class AnswerCache:
         """
         if not self._may_keep(signatures):
             return None
-        found = self._find([_keys(signature, inputs, 1, True)[0] for signature in signatures])
-        outputs = next((outputs for outputs in found if outputs is not None), None)
+        entries = self._find([_keys(signature, inputs, 1, True)[0] for signature in signatures])
+        outputs = next((outputs for outputs in entries if outputs is not None), None)
         self._on_rows(int(outputs is not None), int(outputs is None))
         return outputs
 
@@ -120,33 +120,33 @@ class AnswerCache:
 
     def _find(self, keys: Sequence[_Key]) -> list[Arrays | None]:
         """Returns the cached outputs for each key, or None, and marks the entries found as most recently used."""
-        found: list[Arrays | None] = []
+        result: list[Arrays | None] = []
         with self._lock:
             for key in keys:
                 entry = self._entries.get(key)
                 if entry:
                     self._entries.move_to_end(key)
-                found.append(entry[0] if entry else None)
-        return found
+                result.append(entry[0] if entry else None)
+        return result
 
-    def _completed(
-        self, keys: Sequence[_Key], found: Sequence[Arrays | None], rest: Future[Arrays], by_row: bool
+    def _combine(
+        self, keys: Sequence[_Key], entries: Sequence[Arrays | None], remainder: Future[Arrays], by_row: bool
     ) -> Future[Arrays]:
-        """Returns a future of all outputs that completes once the missing ones have arrived from `rest`.
+        """Returns a future of all outputs that completes once the missing ones have arrived from `remainder`.
 
         The missing outputs are added to the cache.
         """
         future: Future[Arrays] = Future()
-        new = [key for key, outputs in zip(keys, found, strict=True) if outputs is None]
+        missing = [key for key, outputs in zip(keys, entries, strict=True) if outputs is None]
 
         def complete(done: Future[Arrays]) -> None:
             try:
                 answer = done.result()
-                self._keep(new, answer, by_row)
-                if len(new) < len(keys):
-                    check_rows(answer, len(new))
-                    rows = (rows_of(answer, row, row + 1) for row in range(len(new)))
-                    answer = concatenated([next(rows) if outputs is None else outputs for outputs in found])
+                self._keep(missing, answer, by_row)
+                if len(missing) < len(keys):
+                    check_rows(answer, len(missing))
+                    rows = (rows_of(answer, row, row + 1) for row in range(len(missing)))
+                    answer = concatenated([next(rows) if outputs is None else outputs for outputs in entries])
             except Exception as error:
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(serving_error(error))
@@ -155,13 +155,13 @@ class AnswerCache:
                     future.set_result(answer)
 
         def cancel(done: Future[Arrays]) -> None:
-            if done.cancelled() and (called := running()):
-                called.cancel()
+            if done.cancelled() and (call := running()):
+                call.cancel()
 
         # A weak reference, because a cycle of the two futures would keep the outputs until the garbage collector runs.
-        running = weakref.ref(rest)
+        running = weakref.ref(remainder)
         future.add_done_callback(cancel)
-        rest.add_done_callback(complete)
+        remainder.add_done_callback(complete)
         return future
 
     def _keep(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
@@ -211,32 +211,32 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
     `seed` are excluded, because samples are not requested twice.
     """
     functions = {function.signature.name: function.node_def for function in graph.graph_def.library.function}
-    everywhere = {node.op for some in (graph.graph_def.node, *functions.values()) for node in some}
-    known = _READING | _without_state(everywhere - functions.keys())
+    operations = {node.op for node_defs in (graph.graph_def.node, *functions.values()) for node in node_defs}
+    stateless = _READING | _without_state(operations - functions.keys())
     nodes = {node.name: node for node in graph.graph_def.node}
 
-    def look(some: Iterable[Any]) -> tuple[bool, set[str]]:
+    def look(node_defs: Iterable[Any]) -> tuple[bool, set[str]]:
         """Returns whether all nodes are known to be stateless, and the names of the functions that they call."""
-        fine, called = True, set()
-        for node in some:
+        is_stateless, calls = True, set()
+        for node in node_defs:
             names = {node.op} & functions.keys()
             for value in node.attr.values():
                 names |= {value.func.name} if value.HasField("func") else {func.name for func in value.list.func}
-            fine &= node.op in known or node.op in functions
-            called |= names & functions.keys()
-        return fine, called
+            is_stateless &= node.op in stateless or node.op in functions
+            calls |= names & functions.keys()
+        return is_stateless, calls
 
     look_into = functools.cache(lambda name: look(functions[name]))
 
     def depends_on_inputs_alone(outputs: Collection[str]) -> bool:
-        fine, waiting = look(_reached(nodes, outputs))
-        seen: set[str] = set()
-        while fine and waiting - seen:
-            name = (waiting - seen).pop()
-            seen.add(name)
-            fine, called = look_into(name)
-            waiting |= called
-        return fine
+        is_stateless, queue = look(_dependencies(nodes, outputs))
+        visited: set[str] = set()
+        while is_stateless and queue - visited:
+            name = (queue - visited).pop()
+            visited.add(name)
+            is_stateless, calls = look_into(name)
+            queue |= calls
+        return is_stateless
 
     return {
         name
@@ -249,18 +249,18 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
 def _without_state(names: Iterable[str]) -> set[str]:
     """Returns the given operations that TensorFlow knows and marks as stateless."""
     # A SavedModel's own list lacks operations of its functions, so TensorFlow is asked to describe all of them.
-    described = tf.compat.v1.GraphDef(node=[{"name": name, "op": name} for name in names])
+    definition = tf.compat.v1.GraphDef(node=[{"name": name, "op": name} for name in names])
     with tf.Graph().as_default():
-        listed = tf.compat.v1.train.export_meta_graph(graph_def=described).meta_info_def.stripped_op_list
-    return {op.name for op in listed.op if not op.is_stateful}
+        operations = tf.compat.v1.train.export_meta_graph(graph_def=definition).meta_info_def.stripped_op_list
+    return {op.name for op in operations.op if not op.is_stateful}
 
 
-def _reached(nodes: dict[str, Any], tensors: Collection[str]) -> list[Any]:
+def _dependencies(nodes: dict[str, Any], tensors: Collection[str]) -> list[Any]:
     """Returns the nodes of a graph that the given tensors depend on."""
-    waiting, reached = list(tensors), dict[str, Any]()
-    while waiting:
-        name = waiting.pop().removeprefix("^").partition(":")[0]
-        if name in nodes and name not in reached:
-            reached[name] = nodes[name]
-            waiting += nodes[name].input
-    return list(reached.values())
+    queue, dependencies = list(tensors), dict[str, Any]()
+    while queue:
+        name = queue.pop().removeprefix("^").partition(":")[0]
+        if name in nodes and name not in dependencies:
+            dependencies[name] = nodes[name]
+            queue += nodes[name].input
+    return list(dependencies.values())

@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 # A waiter in the event loop, and the future that it waits for.
 _Waiting = tuple[asyncio.Future[None], Future[Any]]
 
-_of_thread = threading.local()
+_thread_state = threading.local()
 
 
 async def arrival(future: Future[_Result]) -> _Result:
@@ -24,11 +24,11 @@ async def arrival(future: Future[_Result]) -> _Result:
     waiter = loop.create_future()
 
     def arrived(future: Future[_Result]) -> None:
-        held = getattr(_of_thread, "held", None)
-        if held is None:
+        queues = getattr(_thread_state, "held", None)
+        if queues is None:
             _wake(loop, [(waiter, future)])
         else:
-            held.setdefault(loop, []).append((waiter, future))
+            queues.setdefault(loop, []).append((waiter, future))
 
     future.add_done_callback(arrived)
     try:
@@ -46,23 +46,23 @@ def together() -> Iterator[None]:
     Waking a loop is a system call that hands the interpreter (the GIL) to the loop's thread. If this thread woke the
     loop for each response of a batch, the loop would process all of them before the thread could start its next batch.
     """
-    held: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
-    _of_thread.held = held
+    queues: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+    _thread_state.held = queues
     try:
         yield
     finally:
-        _of_thread.held = None
-        for loop, waiting in held.items():
-            _wake(loop, waiting)
+        _thread_state.held = None
+        for loop, waiters in queues.items():
+            _wake(loop, waiters)
 
 
-def _wake(loop: asyncio.AbstractEventLoop, waiting: list[_Waiting]) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, waiters: list[_Waiting]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(_tell, waiting)
+        loop.call_soon_threadsafe(_tell, waiters)
 
 
-def _tell(waiting: list[_Waiting]) -> None:
-    for waiter, future in waiting:
+def _tell(waiters: list[_Waiting]) -> None:
+    for waiter, future in waiters:
         if waiter.done():
             continue
         if future.cancelled():

@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_BATCHES = 4
 
 # How many parts at the head of a queue are considered for a batch; those most similar to the first are taken.
-_COMPARED = 256
+_MOST_COMPARED = 256
 
 
 @dataclasses.dataclass(eq=False)
@@ -38,7 +38,7 @@ class _Batch:
     cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
 
     @property
-    def in_vain(self) -> bool:
+    def is_done(self) -> bool:
         """Whether all of its requests are already done or cancelled."""
         return all(part.request.future.done() for part in self.parts)
 
@@ -125,7 +125,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 self._abandoned |= seconds is None
-                raise _stopping()
+                raise _stop_error()
             self._check_room(request, seconds)
             for part in request.parts:
                 self._waiting += part.rows
@@ -134,8 +134,8 @@ class Batcher:
         # Only after queueing, because a future that is already cancelled calls back immediately. The reference is weak
         # because a cycle of future and request would keep the outputs in memory until the garbage collector runs.
         # Parts that wait or run keep the request alive.
-        waiting = weakref.ref(request)
-        request.future.add_done_callback(lambda future: self._drop(waiting()) if _in_vain(future) else None)
+        reference = weakref.ref(request)
+        request.future.add_done_callback(lambda future: self._drop(reference()) if _is_useless(future) else None)
         return request.future
 
     def close(self, timeout: float) -> bool:
@@ -160,11 +160,11 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            left = [part for queue in self._queues.values() for part in queue]
-            left += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
-            self._abandoned |= bool(left)
-        for part in left:
-            fail(part, _stopping())
+            parts = [part for queue in self._queues.values() for part in queue]
+            parts += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
+            self._abandoned |= bool(parts)
+        for part in parts:
+            fail(part, _stop_error())
 
     def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
         """Splits a request into parts of rows with the same cost class."""
@@ -181,10 +181,10 @@ class Batcher:
             kinds = np.full(rows, cost_class(int(costs.sum())))
             order, cuts = np.arange(rows), [(0, rows)]
         for index, (start, end) in enumerate(cuts):
-            chosen = order[start:end]
-            part_inputs = {name: array[chosen] for name, array in inputs.items()} if len(cuts) > 1 else inputs
-            key = (signature, int(kinds[chosen].max()))
-            request.parts.append(Part(request, index, part_inputs, end - start, int(costs[chosen].sum()), key))
+            part_rows = order[start:end]
+            part_inputs = {name: array[part_rows] for name, array in inputs.items()} if len(cuts) > 1 else inputs
+            key = (signature, int(kinds[part_rows].max()))
+            request.parts.append(Part(request, index, part_inputs, end - start, int(costs[part_rows].sum()), key))
         request.order = order if len(cuts) > 1 else None
         request.outputs = [None] * len(cuts)
         return request
@@ -210,18 +210,18 @@ class Batcher:
             )
         # Work of a higher cost class lets this request pass.
         number = max(part.key[1] for part in request.parts)
-        before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
-        streams = self._num_streams - (self._reserved if is_large(number) else 0)
-        expected = self.pace.seconds(before) / streams
-        if expected > seconds:
+        costs_before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
+        streams = self._num_streams - (self._num_reserved if is_large(number) else 0)
+        wait = self.pace.seconds(costs_before) / streams
+        if wait > seconds:
             raise Busy(
-                f"the queue is too long: what waits will take some {expected:.0f} s, and this request has "
+                f"the queue is too long: what waits will take some {wait:.0f} s, and this request has "
                 f"{seconds:.0f} s; try again later",
-                retry_seconds=math.ceil(expected - seconds),
+                retry_seconds=math.ceil(wait - seconds),
             )
 
     @property
-    def _reserved(self) -> int:
+    def _num_reserved(self) -> int:
         """The number of streams that are kept free of large rows."""
         return 1 if self._num_streams > 1 else 0
 
@@ -265,8 +265,8 @@ class Batcher:
                 while request.parts:
                     self._forget(request.parts.popleft())
             # Collected under the lock, because each rerun of a failed batch replaces its `Cancellation`.
-            in_vain = [batch.cancellation for batch in self._running if batch.in_vain]
-        for cancellation in in_vain:
+            cancellations = [batch.cancellation for batch in self._running if batch.is_done]
+        for cancellation in cancellations:
             cancellation.cancel()
 
     def _stream(self) -> None:
@@ -300,7 +300,7 @@ class Batcher:
     def _may_run(self, number: int) -> bool:
         """Returns whether a batch of this cost class may start now. The lock must be held."""
         large = sum(is_large(batch.key[1]) for batch in self._running)
-        return not is_large(number) or large < self._num_streams - self._reserved
+        return not is_large(number) or large < self._num_streams - self._num_reserved
 
     def _urgency(self, key: Key, now: float) -> float:
         """Returns the urgency of the part at the head of a queue. The lock must be held."""
@@ -309,12 +309,12 @@ class Batcher:
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests. The lock must be held."""
-        first, *others = itertools.islice(self._queues[key], _COMPARED)
+        first, *candidates = itertools.islice(self._queues[key], _MOST_COMPARED)
         batch = _Batch(key, [first])
-        rows, cost, own = first.rows, first.cost, first.cost / first.rows
+        rows, cost, row_cost = first.rows, first.cost, first.cost / first.rows
         # The sort is stable, so among equally similar parts the oldest comes first. Dissimilar parts wait until they
         # reach the head of the queue.
-        for part in sorted(others, key=lambda part: abs(part.cost / part.rows - own)):
+        for part in sorted(candidates, key=lambda part: abs(part.cost / part.rows - row_cost)):
             rows, cost = rows + part.rows, cost + part.cost
             if not key[0].mergeable or rows > self._max_batch_size or cost > self._max_batch_cost:
                 break
@@ -346,7 +346,7 @@ class Batcher:
         """Reruns a single part of a failed batch, unless its request is already done or cancelled."""
         with self._changed:
             batch.parts, batch.cancellation = [part], Cancellation()
-            if batch.in_vain:
+            if batch.is_done:
                 return
         try:
             _answer(batch)
@@ -367,10 +367,10 @@ def _answer(batch: _Batch) -> None:
             succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
 
 
-def _stopping() -> ServingError:
+def _stop_error() -> ServingError:
     return Busy("the server is stopping")
 
 
-def _in_vain(future: Future) -> bool:
+def _is_useless(future: Future) -> bool:
     """Returns whether a finished request was cancelled or has failed, which makes its remaining parts useless."""
     return future.cancelled() or future.exception() is not None

@@ -9,7 +9,7 @@ import threading
 
 from tensorflow.python.eager import cancellation
 
-_of_thread = threading.local()
+_thread_state = threading.local()
 
 
 class Cancellation:
@@ -27,15 +27,15 @@ class Cancellation:
         self._manager.start_cancel()
 
     def __enter__(self) -> "Cancellation":
-        _of_thread.manager = self._manager
+        _thread_state.manager = self._manager
         return self
 
     def __exit__(self, *error: object) -> None:
-        _of_thread.manager = None
+        _thread_state.manager = None
 
 
 def _manager_of_this_thread() -> cancellation.CancellationManager | None:
-    return getattr(_of_thread, "manager", None)
+    return getattr(_thread_state, "manager", None)
 
 
 # TensorFlow calls this function before each function call to get the active manager.

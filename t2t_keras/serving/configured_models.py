@@ -53,9 +53,9 @@ class ConfiguredModels:
             settings = parse_model_configs(self._text, options.model_config_file)
         else:
             settings = (ModelSettings(options.model_name, options.export_dir),)
-        self._versions = {model.name: self._made(model) for model in settings}
+        self._versions = {model.name: self._make(model) for model in settings}
         # New directories of models that are still served from their old ones, because no new version is loaded yet.
-        self._moving: dict[str, Versions] = {}
+        self._successors: dict[str, Versions] = {}
 
     @property
     def names(self) -> list[str]:
@@ -94,11 +94,11 @@ class ConfiguredModels:
     def stop(self) -> None:
         """Stops watching for changes. A load that is in progress cannot be interrupted and may still be running."""
         self._stopped.set()
-        followed = [*self._versions.values(), *self._moving.values()]
-        for versions in followed:
+        all_versions = [*self._versions.values(), *self._successors.values()]
+        for versions in all_versions:
             versions.stop()
         deadline = time.monotonic() + 1
-        for thread in [self._thread, *(versions.thread for versions in followed)]:
+        for thread in [self._thread, *(versions.thread for versions in all_versions)]:
             if thread:
                 thread.join(max(deadline - time.monotonic(), 0))
 
@@ -116,27 +116,27 @@ class ConfiguredModels:
         with self._lock:
             if self._stopped.is_set():
                 raise ServingError(Code.UNAVAILABLE, "the server is stopping")
-            before = [*self._versions.values(), *self._moving.values()]
-            after, moving, failed = dict[str, Versions](), dict[str, Versions](), []
+            previous = [*self._versions.values(), *self._successors.values()]
+            current, moving, failures = dict[str, Versions](), dict[str, Versions](), []
             for model in settings:
                 old = self._versions.get(model.name)
-                versions = self._following(model)
+                versions = self._versions_for(model)
                 if versions is not old and versions.served is None:
-                    failed.append(f"{model.name} from {versions.export_dir}")
+                    failures.append(f"{model.name} from {versions.export_dir}")
                     if old and old.served is not None:
                         versions, moving[model.name] = old, versions
-                after[model.name] = versions
-            self._versions, self._moving = after, moving
-            followed = [*after.values(), *moving.values()]
+                current[model.name] = versions
+            self._versions, self._successors = current, moving
+            all_versions = [*current.values(), *moving.values()]
             if self._stopped.is_set():  # during the loading above; `stop` did not see the new models
-                for versions in followed:
+                for versions in all_versions:
                     versions.stop()
-            for versions in before:
-                if versions not in followed:
+            for versions in previous:
+                if versions not in all_versions:
                     versions.withdraw()
-            _LOG.info("the models are now %s", ", ".join(after))
-            if failed:
-                raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failed)}; see the log")
+            _LOG.info("the models are now %s", ", ".join(current))
+            if failures:
+                raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failures)}; see the log")
 
     def look(self) -> None:
         """Checks the configuration file once and applies it if it has changed; an error is logged only once."""
@@ -158,28 +158,28 @@ class ConfiguredModels:
         except ServingError as error:
             _LOG.error("%s: %s", path, error.message)
 
-    def _following(self, model: ModelSettings) -> Versions:
+    def _versions_for(self, model: ModelSettings) -> Versions:
         """Returns the `Versions` object that watches a model's directory, updated; creates one for a new directory."""
-        for versions in (self._versions.get(model.name), self._moving.get(model.name)):
+        for versions in (self._versions.get(model.name), self._successors.get(model.name)):
             if versions and versions.export_dir == pathlib.Path(model.base_path):
                 versions.choose(model.policy, model.labels)
                 versions.poll()
                 return versions
-        versions = self._made(model)
+        versions = self._make(model)
         versions.start(self._options.poll_seconds)
         return versions
 
     def _move(self) -> None:
         """Switches models to their new directories once a version in them is loaded."""
         with self._lock:
-            for name, versions in list(self._moving.items()):
+            for name, versions in list(self._successors.items()):
                 if versions.served is not None:
                     old = self._versions[name]
-                    self._versions = self._versions | {name: self._moving.pop(name)}
+                    self._versions = self._versions | {name: self._successors.pop(name)}
                     old.withdraw()
                     _LOG.info("%s is served from %s now", name, versions.export_dir)
 
-    def _made(self, model: ModelSettings) -> Versions:
+    def _make(self, model: ModelSettings) -> Versions:
         options = self._options
         versions = Versions(
             model.base_path,

@@ -51,11 +51,11 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
         super().connection_made(cast(asyncio.Transport, self._bytes))
-        self._gone = self.loop.create_future()
-        self.app_state = {**self.app_state, "gone": self._gone}
+        self._disconnection = self.loop.create_future()
+        self.app_state = {**self.app_state, "gone": self._disconnection}
         self._waits_since = self._reads_since = self.loop.time()
         self._has_begun = True  # the first request must arrive in time; only later ones may take the keep-alive time
-        self._taken_before = 0
+        self._num_sent_before = 0
         self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
         if refusal := self._refusal():
             # Refused before it sends a request, because a client that sends nothing would occupy the connection.
@@ -79,7 +79,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._next_look.cancel()
-        self._gone.set_result(None)
+        self._disconnection.set_result(None)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -99,12 +99,12 @@ class BoundedProtocol(H11Protocol):
         if len(self.connections) > limit:
             return f"too many connections: the limit is max_connections={limit}; try again later"
         share = (limit + 1) // 2
-        own = self._address()
-        if sum(cast(BoundedProtocol, other)._address() == own for other in self.connections) <= share or not own:
+        client = self._address()
+        if sum(cast(BoundedProtocol, other)._address() == client for other in self.connections) <= share or not client:
             return ""
-        if any(ipaddress.ip_address(own) in ipaddress.ip_network(gateway) for gateway in self._gateways):
+        if any(ipaddress.ip_address(client) in ipaddress.ip_network(gateway) for gateway in self._gateways):
             return ""
-        return f"too many connections of {own}: the limit is {share}, half of max_connections={limit}"
+        return f"too many connections of {client}: the limit is {share}, half of max_connections={limit}"
 
     def _address(self) -> str:
         """Returns the client's address, without the prefix of IPv4 addresses on IPv6 sockets."""
@@ -129,19 +129,19 @@ class BoundedProtocol(H11Protocol):
     def _look(self) -> None:
         """Closes the connection if its client is too slow, else checks again later."""
         now = self.loop.time()
-        unsent = self.transport.get_write_buffer_size()
+        num_unsent = self.transport.get_write_buffer_size()
         waits = self._has_begun and (self.cycle is None or self.cycle.response_complete)
-        if self._is_stuck(now, unsent) or waits and not unsent and now - self._waits_since > _HEAD_SECONDS:
+        if self._is_stuck(now, num_unsent) or waits and not num_unsent and now - self._waits_since > _HEAD_SECONDS:
             self.transport.abort()
         else:
             self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
 
-    def _is_stuck(self, now: float, unsent: int) -> bool:
+    def _is_stuck(self, now: float, num_unsent: int) -> bool:
         """Returns whether the client has read too little since the write buffer was last empty."""
-        taken = self._bytes.written - unsent
-        if not unsent:
-            self._reads_since, self._taken_before = now, taken
-        return now - self._reads_since > seconds_to_send(taken - self._taken_before)
+        num_sent = self._bytes.written - num_unsent
+        if not num_unsent:
+            self._reads_since, self._num_sent_before = now, num_sent
+        return now - self._reads_since > seconds_to_send(num_sent - self._num_sent_before)
 
 
 class _Parser(h11.Connection):
@@ -197,8 +197,8 @@ class _CountedTransport:
 
     def _send(self) -> None:
         if self._unsent:
-            unsent, self._unsent = self._unsent, bytearray()
-            self._transport.write(unsent)
+            data, self._unsent = self._unsent, bytearray()
+            self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -208,11 +208,11 @@ class LoopErrors:
     """An event loop's exception handler that logs only once that file descriptors for new connections ran out."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._is_reported = False
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if context.get("message") != "socket.accept() out of system resource":
             loop.default_exception_handler(context)
-        elif not self._told:
-            self._told = True
+        elif not self._is_reported:
+            self._is_reported = True
             _LOG.error("no new connections for now: %s; see ulimit -n and --max_connections", context.get("exception"))

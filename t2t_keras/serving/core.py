@@ -17,7 +17,7 @@ from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.arrivals import arrival
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
-from t2t_keras.serving.growing import ADVANCE, Growing, growing_signature, known
+from t2t_keras.serving.growing import ADVANCE, Growing, complete_stream, growing_signature
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.refusals import Refusals
@@ -31,7 +31,7 @@ _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"()]+/)*(?=\w)")
 
 
 @dataclasses.dataclass(frozen=True)
-class Lent:
+class Loan:
     """A model version lent to a request, with the `Versions` object that manages it."""
 
     model: Model
@@ -99,7 +99,7 @@ class Core:
         self._batcher.abandon()
 
     @contextlib.contextmanager
-    def lend(self, name: str, version: int | str | None) -> Iterator[Lent]:
+    def lend(self, name: str, version: int | str | None) -> Iterator[Loan]:
         """Lends a model for the duration of a `with` block; see `Versions.lend`.
 
         Args:
@@ -111,18 +111,18 @@ class Core:
         """
         versions = self.models.get(name)
         if not versions:
-            wanted = f"Specific({name}, {version})" if isinstance(version, int) else f"Latest({name})"
-            raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
+            servable = f"Specific({name}, {version})" if isinstance(version, int) else f"Latest({name})"
+            raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {servable}")
         with versions.lend(version) as model:
-            yield Lent(model, versions)
+            yield Loan(model, versions)
 
     def submit(
-        self, lent: Lent, signature: Signature, inputs: Arrays, client_seconds: float | None = None
+        self, loan: Loan, signature: Signature, inputs: Arrays, client_seconds: float | None = None
     ) -> Future[Arrays]:
         """Queues a call. Must be called within the block of `lend`.
 
         Args:
-            lent: the lent model.
+            loan: the lent model.
             signature: one of the model's signatures.
             inputs: arrays by name.
             client_seconds: deadline of the client in seconds from now, if it has one.
@@ -139,53 +139,53 @@ class Core:
             seconds = min(seconds, client_seconds)
         future = self._answers.submit(
             *(signature, inputs, rows),
-            lambda some, count: self._batcher.submit(signature, some, signature.costs(some, count), seconds),
+            lambda subset, count: self._batcher.submit(signature, subset, signature.costs(subset, count), seconds),
         )
-        lent.versions.keep(lent.model)
-        future.add_done_callback(lambda future: lent.versions.release(lent.model))
+        loan.versions.keep(loan.model)
+        future.add_done_callback(lambda future: loan.versions.release(loan.model))
         return future
 
     def submit_all(
-        self, lent: Lent, signature: Signature, calls: Iterable[Arrays], client_seconds: float | None = None
+        self, loan: Loan, signature: Signature, calls: Iterable[Arrays], client_seconds: float | None = None
     ) -> list[Future[Arrays]]:
         """Queues several calls of a signature, either all or none; see `submit`."""
         futures: list[Future[Arrays]] = []
         try:
             for inputs in calls:
-                futures.append(self.submit(lent, signature, inputs, client_seconds))
+                futures.append(self.submit(loan, signature, inputs, client_seconds))
         except ServingError:
             for future in futures:
                 future.cancel()
             raise
         return futures
 
-    def grow(self, lent: Lent, inputs: Arrays) -> Growing:
+    def grow(self, loan: Loan, inputs: Arrays) -> Growing:
         """Starts to stream the output for one text. Must be called within the block of `lend`.
 
         Queues the first turn, or returns the complete output if it is cached.
 
         Args:
-            lent: the lent model. Its version stays loaded until the stream is closed.
+            loan: the lent model. Its version stays loaded until the stream is closed.
             inputs: one row of arrays by name, as for the default signature.
 
         Raises:
             ServingError: the model does not support streaming, the call is invalid or exceeds a limit, the limit of
                 concurrent streams is reached, the queue is full, or the expected wait is too long.
         """
-        signature, default = growing_signature(lent.model), lent.model.signature("")
+        signature, default = growing_signature(loan.model), loan.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but only one answer can grow in a request")
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
-        advance = lent.model.signature(ADVANCE)
-        if (kept := self._answers.find([default, advance], inputs)) is not None:
-            return known(kept)
+        advance = loan.model.signature(ADVANCE)
+        if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:
+            return complete_stream(cached_outputs)
         if not self._may_grow.acquire(blocking=False):
             raise Busy(f"the limit is max_growing={self.options.max_growing} answers at a time; try again later")
         with contextlib.ExitStack() as ends:
             ends.callback(self._may_grow.release)
             ends.enter_context(self.metrics.stream())
-            lent.versions.keep(lent.model)
-            ends.callback(lent.versions.release, lent.model)
+            loan.versions.keep(loan.model)
+            ends.callback(loan.versions.release, loan.model)
             # A turn is about as much work as a short sentence, regardless of the length of the text.
             costs = np.array([ROW_COST])
             seconds = self.options.request_seconds
@@ -229,8 +229,8 @@ class Core:
         statuses = versions.statuses() if versions else []
         matching = [status for status in statuses if number in (None, status.version)]
         if not matching:
-            what = "any versions" if number is None else f"version {number}"
-            raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
+            versions_text = "any versions" if number is None else f"version {number}"
+            raise ServingError(Code.NOT_FOUND, f"Could not find {versions_text} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for status in matching:
             _add_status(response, status, versions.export_dir if versions else pathlib.Path())
@@ -240,12 +240,12 @@ class Core:
 def _add_status(
     response: get_model_status_pb2.GetModelStatusResponse, status: VersionStatus, export_dir: pathlib.Path
 ) -> None:
-    added = response.model_version_status.add(version=status.version)
-    added.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
-    added.status.error_code = status.error.code.value[0] if status.error else 0
+    entry = response.model_version_status.add(version=status.version)
+    entry.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
+    entry.status.error_code = status.error.code.value[0] if status.error else 0
     message = status.error.message if status.error else ""
     # The status needs no API key, so it must not reveal directories of the server. The model's own directory is removed
     # first, which leaves paths that start with the version.
     for folder in (export_dir, export_dir.resolve()):
         message = message.replace(f"{folder}/", "")
-    added.status.error_message = _FOLDERS.sub("", message)
+    entry.status.error_message = _FOLDERS.sub("", message)

@@ -48,7 +48,7 @@ def growing_signature(model: Model) -> Signature:
     return Signature(ADVANCE, default.inputs, outputs, step)
 
 
-def known(outputs: Arrays) -> "Growing":
+def complete_stream(outputs: Arrays) -> "Growing":
     """Returns a stream whose only turn provides the complete, already known outputs."""
     turn: Future[Arrays] = Future()
     turn.set_result({**outputs, _DONE: np.array(True)})
@@ -67,8 +67,8 @@ class Growing:
         submit: queues the next turn.
         outputs: waits for the outputs of a turn, at most the given number of seconds.
         seconds: time limit for all turns together.
-        whole: called with the final outputs.
-        ended: called once, when the stream is closed.
+        on_complete: called with the final outputs.
+        on_close: called once, when the stream is closed.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class Growing:
         submit: Callable[[], Future[Arrays]],
         outputs: Callable[[Future[Arrays], float], Awaitable[Arrays]],
         seconds: float,
-        whole: Callable[[Arrays], None],
-        ended: Callable[[], None],
+        on_complete: Callable[[Arrays], None],
+        on_close: Callable[[], None],
     ) -> None:
         self._next: Future[Arrays] | None = first
         self._submit = submit
         self._outputs = outputs
-        self._until = time.monotonic() + seconds
-        self._whole = whole
+        self._deadline = time.monotonic() + seconds
+        self._on_complete = on_complete
         self._end = contextlib.ExitStack()
-        self._end.callback(ended)
+        self._end.callback(on_close)
 
     async def turn(self) -> tuple[Arrays, bool]:
         """Waits for the next turn. Cancelling the wait stops the turn.
@@ -98,10 +98,10 @@ class Growing:
             ServingError: the turn failed, or the time limit is exceeded.
         """
         future, self._next = self._next or self._submit(), None
-        outputs = dict(await self._outputs(future, self._until - time.monotonic()))
+        outputs = dict(await self._outputs(future, self._deadline - time.monotonic()))
         is_last = bool(outputs.pop(_DONE))
         if is_last:
-            self._whole(outputs)
+            self._on_complete(outputs)
         return outputs, is_last
 
     def close(self) -> None:

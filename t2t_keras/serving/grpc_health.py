@@ -79,26 +79,26 @@ class _HealthService:
             self._num_watching -= 1
 
     async def _changes(self, service: str) -> AsyncIterator[bytes]:
-        told = None
-        while told is None or not self._stopping.is_set():
+        last = None
+        while last is None or not self._stopping.is_set():
             health = self._health(service)
-            if health is not told:
-                told = health
+            if health is not last:
+                last = health
                 yield _response(health)
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._stopping.wait()
             except TimeoutError:
                 continue
-            if told is Health.SERVING:
+            if last is Health.SERVING:
                 yield _response(Health.NOT_SERVING)
 
     def _health(self, service: str) -> Health:
         versions = self._core.models.get(service)
         if not versions and service not in _SERVICES:
             return Health.SERVICE_UNKNOWN
-        ready = versions.served is not None if versions else self._core.models.are_served
-        return Health.SERVING if ready and not self._stopping.is_set() else Health.NOT_SERVING
+        is_ready = versions.served is not None if versions else self._core.models.are_served
+        return Health.SERVING if is_ready and not self._stopping.is_set() else Health.NOT_SERVING
 
 
 async def _service(message: bytes, context: _Context) -> str:

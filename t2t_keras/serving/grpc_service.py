@@ -54,7 +54,7 @@ _FIELDS = {
     "object": "string_val",
 }
 
-_TOGETHER = 1 << 14  # values that are copied at once
+_VALUES_AT_ONCE = 1 << 14  # values that are copied at once
 
 # Stands for grpc.aio.ServicerContext, because grpc has no type annotations.
 _Context: TypeAlias = Any
@@ -93,11 +93,11 @@ def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandl
     The methods get unparsed messages, because the errors of gRPC's own parsing do not say what is wrong.
     """
     return grpc.method_handlers_generic_handler(
-        service, {name: grpc.unary_unary_rpc_method_handler(_refusing(method)) for name, method in methods.items()}
+        service, {name: grpc.unary_unary_rpc_method_handler(_wrap_errors(method)) for name, method in methods.items()}
     )
 
 
-def _refusing(method: _Method) -> _Method:
+def _wrap_errors(method: _Method) -> _Method:
     """Wraps a method so that each `ServingError` becomes a gRPC error."""
 
     async def answer(message: bytes, context: _Context) -> bytes:
@@ -124,62 +124,62 @@ class _Services:
     def prediction_methods(self) -> dict[str, _Method]:
         """Returns the methods of PredictionService by name."""
         missing = ("Classify", "Regress", "MultiInference")
-        return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._unserved(missing)}
+        return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._refuse_methods(missing)}
 
     def model_methods(self) -> dict[str, _Method]:
         """Returns the methods of ModelService by name; only a server with a configuration file can be reconfigured."""
         if not self._core.options.model_config_file:
-            return {"GetModelStatus": self._status, **self._unserved(["HandleReloadConfigRequest"])}
+            return {"GetModelStatus": self._status, **self._refuse_methods(["HandleReloadConfigRequest"])}
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
 
     async def _predict(self, message: bytes, context: _Context) -> bytes:
         with self._core.metrics.request("grpc", "Predict") as call:
-            begun = await off_loop.run(
+            prediction = await off_loop.run(
                 *(len(message), self._begin, call, message, context.time_remaining()),
-                give_up=lambda begun: begun.future.cancel(),
+                give_up=lambda prediction: prediction.future.cancel(),
             )
             # gRPC cancels this wait, and with it the call, if the client disconnects or its deadline passes.
-            outputs = await self._core.outputs(begun.future)
+            outputs = await self._core.outputs(prediction.future)
             size = memory_of(outputs)
             if size > LARGE_BYTES:
                 self._bound(context, size)
-            return await off_loop.run(size, _response, begun.spec, outputs, begun.wanted)
+            return await off_loop.run(size, _response, prediction.spec, outputs, prediction.output_names)
 
     def _bound(self, context: _Context, size: int) -> None:
         """Counts a large response until it is sent; the time limit is that of REST (`seconds_to_send`)."""
-        context.add_done_callback(_ended(self._core.unsent.add(size)))
+        context.add_done_callback(_callback(self._core.unsent.add(size)))
         task = asyncio.current_task()
         if task:
             # gRPC sends the response in the task of the call.
             ending = asyncio.get_running_loop().call_later(seconds_to_send(size), task.cancel)
-            context.add_done_callback(_ended(ending.cancel))
+            context.add_done_callback(_callback(ending.cancel))
 
     async def _metadata(self, message: bytes, context: _Context) -> bytes:
-        request = self._parsed(get_model_metadata_pb2.GetModelMetadataRequest, message)
+        request = self._parse(get_model_metadata_pb2.GetModelMetadataRequest, message)
         with self._core.refusals.counted("grpc", context.peer()):
-            return self._described(request)
+            return self._description(request)
 
-    def _described(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> bytes:
+    def _description(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> bytes:
         """Returns the response with the signatures of a model."""
         name, version = _target(request)
         if not request.metadata_field:
             raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
         if unknown := set(request.metadata_field) - {"signature_def"}:
             raise invalid(f"Metadata field {', '.join(sorted(unknown))} is not supported")
-        with self._core.lend(name, version) as lent:
+        with self._core.lend(name, version) as loan:
             response = get_model_metadata_pb2.GetModelMetadataResponse()
             response.model_spec.name = name
-            response.model_spec.version.value = lent.model.version
-            response.metadata["signature_def"].Pack(lent.model.signature_defs)
+            response.model_spec.version.value = loan.model.version
+            response.metadata["signature_def"].Pack(loan.model.signature_defs)
             return response.SerializeToString()
 
     async def _status(self, message: bytes, context: _Context) -> bytes:
-        request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
+        request = self._parse(get_model_status_pb2.GetModelStatusRequest, message)
         with self._core.refusals.counted("grpc", context.peer()):
             return self._core.status(*_target(request)).SerializeToString()
 
     async def _reload(self, message: bytes, context: _Context) -> bytes:
-        request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
+        request = self._parse(model_management_pb2.ReloadConfigRequest, message)
         if self._configuring and not self._configuring.done():
             raise Busy("another configuration is being applied; try again later")
         # Shielded, because the configuration must be applied even if the client disconnects while models are loaded.
@@ -194,7 +194,7 @@ class _Services:
             raise invalid(str(error)) from error
         self._core.models.configure(settings)
 
-    def _unserved(self, names: Iterable[str]) -> dict[str, _Method]:
+    def _refuse_methods(self, names: Iterable[str]) -> dict[str, _Method]:
         """Returns methods, by name, that answer UNIMPLEMENTED to any message."""
 
         def method(name: str) -> _Method:
@@ -206,33 +206,33 @@ class _Services:
 
         return {name: method(name) for name in names}
 
-    def _parsed(self, message_type: Any, message: bytes) -> Any:
+    def _parse(self, message_type: Any, message: bytes) -> Any:
         """Parses a message other than a prediction request; a message that cannot be parsed is counted."""
         try:
-            return _parsed(message_type, message)
+            return _parse(message_type, message)
         except ServingError:
             with self._core.metrics.request("grpc", message_type.DESCRIPTOR.name):
                 raise
 
-    def _begin(self, call: Call, message: bytes, client_seconds: float | None) -> "_Begun":
+    def _begin(self, call: Call, message: bytes, client_seconds: float | None) -> "_Prediction":
         """Parses a prediction request and queues its call."""
-        request = _parsed(predict_pb2.PredictRequest, message)
+        request = _parse(predict_pb2.PredictRequest, message)
         name, version = _target(request)
         if self._core.models.get(name):
             call.model = name
-        with self._core.lend(name, version) as lent:
-            signature = _signature(lent.model, request.model_spec.signature_name)
+        with self._core.lend(name, version) as loan:
+            signature = _signature(loan.model, request.model_spec.signature_name)
             call.signature = signature.name
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
             signature.check_outputs(request.output_filter)
-            future = self._core.submit(lent, signature, inputs, client_seconds)
+            future = self._core.submit(loan, signature, inputs, client_seconds)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
-            spec.version.value = lent.model.version
-            return _Begun(future, spec, list(request.output_filter))
+            spec.version.value = loan.model.version
+            return _Prediction(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
-        wanted = signature.inputs[name].dtype
+        dtype = signature.inputs[name].dtype
         rank = len(proto.tensor_shape.dim)
         # Checked before the sizes are multiplied: a product of ten thousand sizes blocked the server for seconds.
         if rank > MOST_DIMENSIONS:
@@ -243,31 +243,31 @@ class _Services:
             raise invalid(f"input {name!r} has the shape {sizes}")
         if signature.in_rows:
             check_num_rows(max(sizes[:1], default=0), self._core.options.limits)
-        if proto.dtype != wanted.as_datatype_enum:
-            got = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
-            raise invalid(f"input {name!r} must be of type {wanted.name}, got {got}")
+        if proto.dtype != dtype.as_datatype_enum:
+            actual = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
+            raise invalid(f"input {name!r} must be of type {dtype.name}, got {actual}")
         try:
-            return np.asarray(tf.make_ndarray(proto), object if wanted == tf.string else None)
+            return np.asarray(tf.make_ndarray(proto), object if dtype == tf.string else None)
         except Exception as error:
             raise invalid(f"input {name!r} is not a valid tensor: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True)
-class _Begun:
+class _Prediction:
     """A queued call.
 
     Attributes:
         future: future of the outputs.
         spec: `ModelSpec` of the response.
-        wanted: names of the requested outputs; empty for all.
+        output_names: names of the requested outputs; empty for all.
     """
 
     future: Future[Arrays]
     spec: model_pb2.ModelSpec
-    wanted: list[str]
+    output_names: list[str]
 
 
-def _parsed(message_type: Any, message: bytes) -> Any:
+def _parse(message_type: Any, message: bytes) -> Any:
     """Parses a message; raises a `ServingError` if it is not of this type."""
     try:
         return message_type.FromString(message)
@@ -299,8 +299,8 @@ def _signature(model: Model, name: str) -> Signature:
         raise ServingError(Code.FAILED_PRECONDITION, error.message) from error
 
 
-def _response(spec: model_pb2.ModelSpec, outputs: Arrays, wanted: Sequence[str]) -> bytes:
-    protos = {name: _tensor_proto(outputs[name]) for name in wanted or outputs}
+def _response(spec: model_pb2.ModelSpec, outputs: Arrays, names: Sequence[str]) -> bytes:
+    protos = {name: _tensor_proto(outputs[name]) for name in names or outputs}
     return predict_pb2.PredictResponse(model_spec=spec, outputs=protos).SerializeToString()
 
 
@@ -312,10 +312,10 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
     values, flat = getattr(proto, field), array.reshape(-1)
     # In pieces, so that other threads can run in between.
-    for start in range(0, flat.size, _TOGETHER):
-        values.extend(flat[start : start + _TOGETHER].tolist())
+    for start in range(0, flat.size, _VALUES_AT_ONCE):
+        values.extend(flat[start : start + _VALUES_AT_ONCE].tolist())
     return proto
 
 
-def _ended(function: Callable[[], None]) -> Callable[[_Context], None]:
+def _callback(function: Callable[[], None]) -> Callable[[_Context], None]:
     return lambda context: function()

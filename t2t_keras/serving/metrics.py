@@ -20,9 +20,9 @@ _UNKNOWN = "unknown"
 
 
 # TensorFlow Serving's names, labels and buckets (in microseconds), so that dashboards and alerts made for it work here.
-_THEIR_REQUESTS = ":tensorflow:serving:request_count"
-_THEIR_LATENCY = ":tensorflow:serving:request_latency"
-_THEIR_MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
+_TF_SERVING_REQUESTS = ":tensorflow:serving:request_count"
+_TF_SERVING_LATENCY = ":tensorflow:serving:request_latency"
+_TF_SERVING_BUCKETS = tuple(10 * 1.8**power for power in range(33))
 
 
 class Call:
@@ -43,7 +43,7 @@ class Call:
         self.start = time.monotonic()
 
 
-class _TheirRequests(Collector):
+class _TfServingRequests(Collector):
     """Requests by outcome under TensorFlow Serving's name, which lacks the suffix `_total` of Prometheus counters."""
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class _TheirRequests(Collector):
             self._counts[model, outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
-        metric = Metric(_THEIR_REQUESTS, "Requests answered, by outcome.", "unknown")
+        metric = Metric(_TF_SERVING_REQUESTS, "Requests answered, by outcome.", "unknown")
         with self._lock:
             counts = dict(self._counts)
         for (model, outcome), count in counts.items():
-            metric.add_sample(_THEIR_REQUESTS, {"model_name": model, "status": outcome}, count)
+            metric.add_sample(_TF_SERVING_REQUESTS, {"model_name": model, "status": outcome}, count)
         yield metric
 
 
@@ -82,15 +82,15 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._their_latency = Histogram(
-            _THEIR_LATENCY,
+        self._tf_serving_latency = Histogram(
+            _TF_SERVING_LATENCY,
             "The same in microseconds.",
             ["model_name", "API", "entrypoint"],
-            buckets=_THEIR_MICROSECONDS,
+            buckets=_TF_SERVING_BUCKETS,
             registry=registry,
         )
-        self._their_requests = _TheirRequests()
-        self.registry.register(self._their_requests)
+        self._tf_serving_requests = _TfServingRequests()
+        self.registry.register(self._tf_serving_requests)
         self._batches = Histogram(
             "t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, registry=registry
         )
@@ -117,7 +117,7 @@ class Metrics:
             registry=registry,
         )
         # Cached, because looking up labels takes several times as long as updating a metric.
-        self._labelled = functools.cache(lambda metric, *labels: metric.labels(*labels))
+        self._child = functools.cache(lambda metric, *labels: metric.labels(*labels))
         self._version = Gauge(
             "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
         )
@@ -157,10 +157,10 @@ class Metrics:
         """Counts a `:stream` response as active while the block runs."""
         return self._streams.track_inprogress()
 
-    def cache(self, found: int, missing: int) -> None:
+    def cache(self, hits: int, misses: int) -> None:
         """Counts the sentences of a request that were found in the cache, and those that were missing."""
-        self._cache_hits.inc(found)
-        self._cache_misses.inc(missing)
+        self._cache_hits.inc(hits)
+        self._cache_misses.inc(misses)
 
     @contextlib.contextmanager
     def request(self, interface: str, method: str) -> Iterator[Call]:
@@ -189,11 +189,11 @@ class Metrics:
             raise
         finally:
             seconds = time.monotonic() - call.start
-            self._labelled(self._requests, interface, call.signature, outcome).inc()
-            self._their_requests.inc(call.model, outcome)
+            self._child(self._requests, interface, call.signature, outcome).inc()
+            self._tf_serving_requests.inc(call.model, outcome)
             if outcome == "OK":
-                self._labelled(self._latency, call.signature).observe(seconds)
-                self._labelled(self._their_latency, call.model, method, interface.upper()).observe(1e6 * seconds)
+                self._child(self._latency, call.signature).observe(seconds)
+                self._child(self._tf_serving_latency, call.model, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
         """Returns all metrics in the Prometheus text format."""

@@ -50,12 +50,12 @@ class ModelSettings:
     labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def parse_model_configs(text: str, where: str) -> tuple[ModelSettings, ...]:
+def parse_model_configs(text: str, place: str) -> tuple[ModelSettings, ...]:
     """Parses a `ModelServerConfig` in protobuf text format.
 
     Args:
         text: the configuration.
-        where: file that the text comes from, which begins each error message.
+        place: file that the text comes from, which begins each error message.
 
     Raises:
         InputError: the configuration is invalid.
@@ -63,56 +63,56 @@ def parse_model_configs(text: str, where: str) -> tuple[ModelSettings, ...]:
     try:
         config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     except text_format.ParseError as error:
-        raise InputError(f"{where}: {' '.join(str(error).split())}") from error
-    return model_settings(config, where)
+        raise InputError(f"{place}: {' '.join(str(error).split())}") from error
+    return model_settings(config, place)
 
 
-def model_settings(config: model_server_config_pb2.ModelServerConfig, where: str) -> tuple[ModelSettings, ...]:
+def model_settings(config: model_server_config_pb2.ModelServerConfig, place: str) -> tuple[ModelSettings, ...]:
     """Returns the models in a `ModelServerConfig`.
 
     Args:
         config: the parsed configuration.
-        where: source of the configuration, which begins each error message.
+        place: source of the configuration, which begins each error message.
 
     Raises:
         InputError: the configuration is invalid.
     """
     if config.WhichOneof("config") == "custom_model_config":
-        raise InputError(f"{where}: custom_model_config is not served, only model_config_list")
-    given = config.model_config_list.config
-    if not given:
-        raise InputError(f"{where}: model_config_list has no model")
+        raise InputError(f"{place}: custom_model_config is not served, only model_config_list")
+    entries = config.model_config_list.config
+    if not entries:
+        raise InputError(f"{place}: model_config_list has no model")
     # Limited because each model has a thread that watches its directory.
-    if len(given) > _MOST_MODELS:
-        raise InputError(f"{where}: {len(given)} models: there may be {_MOST_MODELS}")
-    models = [_settings(model, where) for model in given]
+    if len(entries) > _MOST_MODELS:
+        raise InputError(f"{place}: {len(entries)} models: there may be {_MOST_MODELS}")
+    models = [_settings(model, place) for model in entries]
     ((name, count),) = collections.Counter(model.name for model in models).most_common(1)
     if count > 1:
-        raise InputError(f"{where}: two models have the name {name!r}")
+        raise InputError(f"{place}: two models have the name {name!r}")
     return tuple(models)
 
 
-def _settings(config: model_server_config_pb2.ModelConfig, where: str) -> ModelSettings:
+def _settings(config: model_server_config_pb2.ModelConfig, place: str) -> ModelSettings:
     if not config.name:
-        raise InputError(f"{where}: a model has no name")
-    where = f"{where}: model {config.name!r}"
+        raise InputError(f"{place}: a model has no name")
+    place = f"{place}: model {config.name!r}"
     if config.model_platform not in ("", "tensorflow"):
-        raise InputError(f"{where}: model_platform must be 'tensorflow', got {config.model_platform!r}")
+        raise InputError(f"{place}: model_platform must be 'tensorflow', got {config.model_platform!r}")
     if not os.path.isabs(config.base_path):
-        raise InputError(f"{where}: base_path must be absolute, got {config.base_path!r}")
+        raise InputError(f"{place}: base_path must be absolute, got {config.base_path!r}")
     if not os.path.isdir(config.base_path):
-        raise InputError(f"{where}: base_path {config.base_path}: no such directory")
-    return ModelSettings(config.name, config.base_path, _policy(config, where), dict(config.version_labels))
+        raise InputError(f"{place}: base_path {config.base_path}: no such directory")
+    return ModelSettings(config.name, config.base_path, _policy(config, place), dict(config.version_labels))
 
 
-def _policy(config: model_server_config_pb2.ModelConfig, where: str) -> VersionPolicy:
+def _policy(config: model_server_config_pb2.ModelConfig, place: str) -> VersionPolicy:
     policy = config.model_version_policy
     match policy.WhichOneof("policy_choice"):
         case "all":
             return VersionPolicy(most=None)
         case "specific":
             if not policy.specific.versions:
-                raise InputError(f"{where}: model_version_policy: specific has no versions")
+                raise InputError(f"{place}: model_version_policy: specific has no versions")
             return VersionPolicy(most=None, specific=frozenset(policy.specific.versions))
     # As in TensorFlow Serving, an unset number means 1.
     return VersionPolicy(most=policy.latest.num_versions or 1)

@@ -14,7 +14,7 @@ _FIRST_LARGE_CLASS = 2
 _HEAD_START_SECONDS = 0.1
 
 # Weight of earlier measurements in the moving averages.
-_KEPT = 0.9
+_DECAY = 0.9
 
 
 def cost_class(cost: int) -> int:
@@ -52,8 +52,8 @@ class Pace:
 
     def measure(self, number: int, cost: int, seconds: float) -> None:
         """Records the cost and the run time in seconds of a batch of class `number`."""
-        self._seconds[number] = _KEPT * self._seconds[number] + (1 - _KEPT) * seconds
-        self._costs[number] = _KEPT * self._costs[number] + (1 - _KEPT) * cost
+        self._seconds[number] = _DECAY * self._seconds[number] + (1 - _DECAY) * seconds
+        self._costs[number] = _DECAY * self._costs[number] + (1 - _DECAY) * cost
 
     def seconds(self, costs: Mapping[int, int]) -> float:
         """Returns the expected seconds that one stream needs for work with these total costs, by class."""

@@ -36,8 +36,8 @@ class Refusals:
     def __init__(self, count: Callable[[str, str], None]) -> None:
         self._count = count
         self._lock = threading.Lock()
-        self._untold: collections.Counter[tuple[str, Reason]] = collections.Counter()
-        self._told: dict[tuple[str, Reason], float] = {}
+        self._num_unreported: collections.Counter[tuple[str, Reason]] = collections.Counter()
+        self._last_reports: dict[tuple[str, Reason], float] = {}
 
     def add(self, interface: str, reason: Reason, client: str) -> None:
         """Counts a refusal.
@@ -50,10 +50,10 @@ class Refusals:
         self._count(interface, reason.name.lower())
         kind, now = (interface, reason), time.monotonic()
         with self._lock:
-            self._untold[kind] += 1
-            if now - self._told.get(kind, -_SILENT_SECONDS) < _SILENT_SECONDS:
+            self._num_unreported[kind] += 1
+            if now - self._last_reports.get(kind, -_SILENT_SECONDS) < _SILENT_SECONDS:
                 return
-            self._told[kind], number = now, self._untold.pop(kind)
+            self._last_reports[kind], number = now, self._num_unreported.pop(kind)
         _LOG.warning("refused over %s: %s (%d, the last one of %s)", interface, reason.value, number, client)
 
     @contextlib.contextmanager

@@ -71,10 +71,10 @@ class Model:
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
         # Outputs of an export that samples are not cached, although sampling is deterministic given the text.
-        kept = set() if _section(config, "decode").get("sampling") else repeatable(graph)
-        self.about = _about(config)
+        repeatable_names = set() if _section(config, "decode").get("sampling") else repeatable(graph)
+        self.about = _description(config)
         _check_files(path, config)
-        functions = _substituted(path, substitutes)
+        functions = _substitute(path, substitutes)
         if (path / CONFIG_FILE).is_file():
             # Graph rewriting is the slowest step of loading and does not speed up exports of this project. Other
             # SavedModels may benefit from it.
@@ -83,7 +83,7 @@ class Model:
         self._loaded = _load(path)
         weakref.finalize(self, _free, _resources(self._loaded)).atexit = False
         self.signatures = {
-            name: _signature(name, function, functions.get(name), name in kept)
+            name: _signature(name, function, functions.get(name), name in repeatable_names)
             for name, function in self._loaded.signatures.items()
         }
 
@@ -189,7 +189,7 @@ def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
     raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
 
 
-def _substituted(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:
+def _substitute(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:
     try:
         return substitutes(path)
     except InputError as error:
@@ -218,8 +218,8 @@ def _load(path: pathlib.Path) -> Any:
 def _resources(loaded: Any) -> list[tf.Tensor]:
     """Returns the handles of tables and vocabularies; TensorFlow Text would keep its own in memory after the model."""
     resource = tf.saved_model.experimental.TrackableResource
-    found = tf.train.TrackableView(loaded).descendants()
-    handles = [each.resource_handle for each in found if isinstance(each, resource)]
+    trackables = tf.train.TrackableView(loaded).descendants()
+    handles = [each.resource_handle for each in trackables if isinstance(each, resource)]
     return [handle for handle in handles if handle.dtype == tf.resource]
 
 
@@ -237,11 +237,11 @@ def _config(path: pathlib.Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _about(config: dict[str, Any]) -> dict[str, str]:
+def _description(config: dict[str, Any]) -> dict[str, str]:
     """Returns the languages and the task, if the configuration has them."""
     values = _section(config, "data")
-    about = {name: values.get(name) for name in ("source_language", "target_language", "task")}
-    return {name: value for name, value in about.items() if isinstance(value, str)}
+    description = {name: values.get(name) for name in ("source_language", "target_language", "task")}
+    return {name: value for name, value in description.items() if isinstance(value, str)}
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:

@@ -99,10 +99,10 @@ class Signature:
                 raise invalid(
                     f"a row of {name!r} has {length} numbers: the limit is max_input_length={limits.max_input_length}"
                 )
-        expected = self._expected_elements(inputs, num_rows)
-        if expected > limits.max_output_elements:
+        count = self._expected_elements(inputs, num_rows)
+        if count > limits.max_output_elements:
             raise invalid(
-                f"the outputs of {self.name!r} would have some {expected} elements for {num_rows} sentences of this "
+                f"the outputs of {self.name!r} would have some {count} elements for {num_rows} sentences of this "
                 f"length: the limit is max_output_elements={limits.max_output_elements}; send fewer or shorter ones"
             )
         return num_rows
@@ -143,16 +143,18 @@ class Signature:
         unknown, missing = set(names) - set(self.inputs), set(self.inputs) - set(names)
         if unknown or missing:
             raise invalid(
-                f"the inputs of {self.name!r} are {_listed(self.inputs)}"
-                + (f"; unknown: {_listed(unknown)}" if unknown else "")
-                + (f"; missing: {_listed(missing)}" if missing else "")
+                f"the inputs of {self.name!r} are {_quote_names(self.inputs)}"
+                + (f"; unknown: {_quote_names(unknown)}" if unknown else "")
+                + (f"; missing: {_quote_names(missing)}" if missing else "")
             )
 
     def check_outputs(self, names: Sequence[str]) -> None:
         """Raises a `ServingError` if `names`, the requested outputs, contains an unknown or a duplicate name."""
         unknown = set(names) - set(self.outputs)
         if unknown:
-            raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
+            raise invalid(
+                f"the outputs of {self.name!r} are {_quote_names(self.outputs)}; unknown: {_quote_names(unknown)}"
+            )
         if len(set(names)) < len(names):
             raise invalid(f"an output is asked for twice: {', '.join(map(repr, names))}")
 
@@ -171,7 +173,7 @@ def _free_size(sizes: Iterable[int], shape: tf.TensorShape) -> int:
     """Returns the product of a row's sizes in the dimensions that the signature leaves unspecified."""
     if shape.rank is None:
         return math.prod([*sizes][1:])
-    return math.prod(size for size, known in list(zip(sizes, shape, strict=True))[1:] if known is None)
+    return math.prod(size for size, dim in list(zip(sizes, shape, strict=True))[1:] if dim is None)
 
 
 def check_num_rows(num_rows: int, limits: Limits) -> None:
@@ -181,19 +183,19 @@ def check_num_rows(num_rows: int, limits: Limits) -> None:
 
 
 def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:
-    wanted = np.dtype(object) if spec.dtype == tf.string else np.dtype(spec.dtype.as_numpy_dtype)
-    if array.dtype != wanted:
-        got = "string" if array.dtype == object else array.dtype
-        raise invalid(f"input {name!r} must be of type {spec.dtype.name}, got {got}")
-    if not _is_of(array.shape, spec.shape):
+    dtype = np.dtype(object) if spec.dtype == tf.string else np.dtype(spec.dtype.as_numpy_dtype)
+    if array.dtype != dtype:
+        actual = "string" if array.dtype == object else array.dtype
+        raise invalid(f"input {name!r} must be of type {spec.dtype.name}, got {actual}")
+    if not _is_compatible(array.shape, spec.shape):
         raise invalid(f"input {name!r} must have the shape {_shape(spec.shape)}, got {_shape(array.shape)}")
 
 
-def _is_of(sizes: Collection[int], shape: tf.TensorShape) -> bool:
+def _is_compatible(sizes: Collection[int], shape: tf.TensorShape) -> bool:
     """A faster version of `shape.is_compatible_with(sizes)`, which takes a tenth of the time of a small request."""
     if shape.rank is None:
         return True
-    return len(sizes) == shape.rank and all(known in (None, size) for size, known in zip(sizes, shape, strict=True))
+    return len(sizes) == shape.rank and all(dim in (None, size) for size, dim in zip(sizes, shape, strict=True))
 
 
 def _check_lengths(name: str, array: np.ndarray, limits: Limits) -> None:
@@ -209,5 +211,5 @@ def _shape(shape: Iterable[int | None]) -> str:
     return "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))

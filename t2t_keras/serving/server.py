@@ -73,7 +73,7 @@ class Server:
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
         self.core = Core(options, around_load, substitutes)
         self.rest_address = self.grpc_address = ""
-        self._told_to_stop = asyncio.Event()
+        self._stop_request = asyncio.Event()
         self._serves: Future[asyncio.AbstractEventLoop] = Future()
         self._thread: threading.Thread | None = None
 
@@ -110,7 +110,7 @@ class Server:
         deadline = time.monotonic() + self._options.grace_seconds
         if not self._serves.exception():
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._serves.result().call_soon_threadsafe(self._told_to_stop.set)
+                self._serves.result().call_soon_threadsafe(self._stop_request.set)
         self._thread.join(self._options.grace_seconds + _CUT_OFF_SECONDS + 1)
         return self.core.close(max(deadline - time.monotonic(), 0)) and not self._thread.is_alive()
 
@@ -127,7 +127,7 @@ class Server:
         """Runs both front ends in this event loop until the server is stopped."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(LoopErrors())
-        grpc_server = self._bound_grpc()
+        grpc_server = self._bind_grpc()
         self.rest_address = _address(self._options.host, listener.getsockname()[1])
         await grpc_server.start()
         rest_server = uvicorn.Server(self._rest_config())
@@ -142,7 +142,7 @@ class Server:
         # uvicorn was given a backlog of 1. The socket itself may queue more.
         listener.listen(_BACKLOG)
         self._serves.set_result(loop)
-        await self._told_to_stop.wait()
+        await self._stop_request.wait()
         rest_server.should_exit = True
         grace = self._options.grace_seconds
         ending = asyncio.gather(serving, grpc_server.stop(grace + _CUT_OFF_SECONDS))
@@ -151,7 +151,7 @@ class Server:
         self.core.abandon()
         await ending
 
-    def _bound_grpc(self) -> grpc.aio.Server:
+    def _bind_grpc(self) -> grpc.aio.Server:
         """Returns a gRPC server that is bound to its port but not started."""
         server = grpc.aio.server(
             interceptors=[KeyInterceptor(self._keys, self.core.refusals)] if self._keys else [],
@@ -166,17 +166,17 @@ class Server:
             maximum_concurrent_rpcs=self._options.max_connections,
         )
         add_services(server, self.core)
-        server.add_generic_rpc_handlers([health_service(self.core, self._told_to_stop), UnknownMethods(self.core)])
-        wanted = _address(self._options.host, self._options.grpc_port)
+        server.add_generic_rpc_handlers([health_service(self.core, self._stop_request), UnknownMethods(self.core)])
+        address = _address(self._options.host, self._options.grpc_port)
         try:
             if self._options.tls_certificate:
                 credentials = grpc_credentials(self._options.tls_certificate, self._options.tls_key)
-                port = server.add_secure_port(wanted, credentials)
+                port = server.add_secure_port(address, credentials)
             else:
-                port = server.add_insecure_port(wanted)
+                port = server.add_insecure_port(address)
         except RuntimeError as error:
             keys = ", or its certificate and key do not fit" if self._options.tls_certificate else ""
-            raise OSError(f"cannot listen at {wanted}{keys}: {error}") from error
+            raise OSError(f"cannot listen at {address}{keys}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
         return server
 

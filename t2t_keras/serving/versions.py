@@ -95,7 +95,7 @@ class Versions:
         self._served: dict[int, Model] = {}
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
-        self._failed: dict[int, _Failure] = {}
+        self._failures: dict[int, _Failure] = {}
         self._complaint = ""
         self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # models whose changed files were reported
         self._changed = False  # whether versions came or went since `_set_aside`
@@ -118,10 +118,10 @@ class Versions:
         A label that moves to a different version continues to refer to the old one until the new one is served.
         """
         with self._lock:
-            before = {label: self._standing_for(label) for label in self._labels}
+            previous = {label: self._resolve(label) for label in self._labels}
             self._policy, self._labels = policy, labels
             self._labels_before = {
-                label: number for label, number in before.items() if labels.get(label, number) not in self._served
+                label: number for label, number in previous.items() if labels.get(label, number) not in self._served
             }
 
     def withdraw(self) -> None:
@@ -143,16 +143,16 @@ class Versions:
             ServingError: the label is unknown.
         """
         with self._lock:
-            return self._standing_for(version)
+            return self._resolve(version)
 
-    def _standing_for(self, version: int | str | None) -> Any:
+    def _resolve(self, version: int | str | None) -> Any:
         """See `number`. The lock must be held."""
         if not isinstance(version, str):
             return version
         if version not in self._labels:
             raise invalid(f"Unrecognized servable version label: {version}")
-        before = self._labels_before.get(version)
-        return before if before in self._served else self._labels[version]
+        previous = self._labels_before.get(version)
+        return previous if previous in self._served else self._labels[version]
 
     @contextlib.contextmanager
     def lend(self, version: int | str | None = None) -> Iterator[Model]:
@@ -165,11 +165,11 @@ class Versions:
             ServingError: the label is unknown, or the version is not served.
         """
         with self._lock:
-            number = self._standing_for(version)
+            number = self._resolve(version)
             model = self._served.get(max(self._served, default=-1) if number is None else number)
             if not model:
-                wanted = f"Latest({self._name})" if number is None else f"Specific({self._name}, {number})"
-                raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
+                servable = f"Latest({self._name})" if number is None else f"Specific({self._name}, {number})"
+                raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {servable}")
             self._uses[model] += 1
         try:
             yield model
@@ -202,11 +202,11 @@ class Versions:
 
     def _poll(self) -> None:
         try:
-            directories = _found(self.export_dir)
+            directories = _find_versions(self.export_dir)
         except OSError as error:
             self._complain(f"{self.export_dir}: {error.strerror}")
             return
-        policy, kept = self._policy, set[int]()
+        policy, selection = self._policy, set[int]()
         missing = sorted((policy.specific or set()) - set(directories))
         if missing:
             self._complain(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
@@ -214,17 +214,17 @@ class Versions:
             self._complain(
                 "" if directories else f"{self.export_dir}: no version, that is no directory with a number for a name"
             )
-        self._forget_gone(directories)
-        self._warn_of_replaced(directories)
+        self._forget_missing(directories)
+        self._warn_of_replacement(directories)
         for version in policy.candidates(directories):
-            if policy.most is not None and len(kept) >= policy.most:
+            if policy.most is not None and len(selection) >= policy.most:
                 break
             if version in self._served or self._try(directories[version], version):
-                kept.add(version)
-        if kept:
+                selection.add(version)
+        if selection:
             with self._lock:  # versions that a label still refers to
-                kept |= {number for label, number in self._labels_before.items() if label in self._labels}
-            self._retire(kept)
+                selection |= {number for label, number in self._labels_before.items() if label in self._labels}
+            self._retire(selection)
 
     def _follow(self, poll_seconds: float) -> None:
         while not self._stopped.wait(poll_seconds):
@@ -240,7 +240,7 @@ class Versions:
             _LOG.warning("%s", message)
         self._complaint = message
 
-    def _warn_of_replaced(self, directories: dict[int, pathlib.Path]) -> None:
+    def _warn_of_replacement(self, directories: dict[int, pathlib.Path]) -> None:
         """Warns once if the files of a served version were replaced; as in TensorFlow Serving, it is not reloaded."""
         for version in self._served.keys() & directories.keys():
             model = self._served[version]
@@ -253,23 +253,23 @@ class Versions:
                     self._name,
                 )
 
-    def _forget_gone(self, directories: dict[int, pathlib.Path]) -> None:
+    def _forget_missing(self, directories: dict[int, pathlib.Path]) -> None:
         """Forgets versions whose directories have disappeared, except those that are still loaded."""
         with self._lock:
             for version in set(self._statuses) - set(directories):
-                self._failed.pop(version, None)
+                self._failures.pop(version, None)
                 if self._statuses[version].state == "END":
                     del self._statuses[version]
 
     def _try(self, path: pathlib.Path, version: int) -> bool:
         """Loads a version and serves it, unless a retry is not due; returns whether the version is served."""
-        look, before = _look(path), self._failed.get(version)
+        look, failure = _look(path), self._failures.get(version)
         tries = 1
-        if before and before.look == look:
-            is_due = time.monotonic() >= before.at + self._retry_seconds
-            if before.tries > self._max_retries or not is_due:
+        if failure and failure.look == look:
+            is_due = time.monotonic() >= failure.at + self._retry_seconds
+            if failure.tries > self._max_retries or not is_due:
                 return False
-            tries = before.tries + 1
+            tries = failure.tries + 1
         _LOG.info("loading version %d of %s from %s", version, self._name, path)
         start = time.monotonic()
         with self._lock:
@@ -281,18 +281,18 @@ class Versions:
             cause = serving_error(error)
             if cause.code is Code.FAILED_PRECONDITION:  # this server does not support the version, so do not retry
                 tries = self._max_retries + 1
-            self._failed[version] = _Failure(look, tries, time.monotonic())
+            self._failures[version] = _Failure(look, tries, time.monotonic())
             self._refuse(version, tries, cause)
             return False
         self._serve(model)
-        self._failed.pop(version, None)
+        self._failures.pop(version, None)
         _LOG.info("serving version %d of %s, loaded in %.1f s", version, self._name, time.monotonic() - start)
         return True
 
     def _refuse(self, version: int, tries: int, cause: ServingError) -> None:
         message = " ".join(cause.message.split())
-        again = f"in {self._retry_seconds:g} s" if tries <= self._max_retries else "when its files change"
-        _LOG.error("version %d of %s cannot be loaded: %s; to be tried again %s", version, self._name, message, again)
+        retry = f"in {self._retry_seconds:g} s" if tries <= self._max_retries else "when its files change"
+        _LOG.error("version %d of %s cannot be loaded: %s; to be tried again %s", version, self._name, message, retry)
         with self._lock:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 
@@ -302,14 +302,14 @@ class Versions:
             self._served[model.version] = model
             self._uses[model] = 0
             self._changed = True
-            came = {label for label, number in self._labels.items() if number == model.version}
-            self._labels_before = {k: v for k, v in self._labels_before.items() if k not in came}
+            new_labels = {label for label, number in self._labels.items() if number == model.version}
+            self._labels_before = {k: v for k, v in self._labels_before.items() if k not in new_labels}
             self._statuses[model.version] = VersionStatus(model.version, "AVAILABLE")
 
-    def _retire(self, kept: Collection[int]) -> None:
-        """Stops serving all versions except `kept`; each one is unloaded after its last request."""
+    def _retire(self, selection: Collection[int]) -> None:
+        """Stops serving all versions except `selection`; each one is unloaded after its last request."""
         with self._lock:
-            for version in set(self._served) - set(kept):
+            for version in set(self._served) - set(selection):
                 model = self._served.pop(version)
                 self._statuses[version] = VersionStatus(version, "UNLOADING")
                 self._forget_unused(model)
@@ -340,7 +340,7 @@ def _set_aside() -> None:
         give_back()  # about 200 MB per version of a small model
 
 
-def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
+def _find_versions(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
     """Returns the directory of each version by number; other entries are ignored."""
     entries = sorted(entry.path for entry in os.scandir(export_dir) if entry.is_dir() and _is_number(entry.name))
     return {int(os.path.basename(path)): pathlib.Path(path) for path in entries}

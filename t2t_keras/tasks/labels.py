@@ -35,8 +35,8 @@ def check_known(symbols: Iterable[str], tokenizer: Tokenizer) -> None:
     """Raises an `InputError`, which names the label, if a symbol is not in the vocabulary."""
     for symbol in symbols:
         if symbol not in tokenizer.symbols:
-            known = ", ".join(of_symbol(each) for each in tokenizer.symbols if _SYMBOL.fullmatch(each))
-            raise InputError(f"{of_symbol(symbol)!r} is no label of the model, which has {known}")
+            valid = ", ".join(of_symbol(each) for each in tokenizer.symbols if _SYMBOL.fullmatch(each))
+            raise InputError(f"{of_symbol(symbol)!r} is no label of the model, which has {valid}")
 
 
 def check_label(label: str, place: str) -> str:
@@ -57,10 +57,10 @@ def macro_f1(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     labels = {label for pair in counts for label in pair}
 
     def f1(label: str) -> float:
-        right = counts[label, label]
-        given = sum(count for (_, hypothesis), count in counts.items() if hypothesis == label)
-        wanted = sum(count for (reference, _), count in counts.items() if reference == label)
-        return 2 * right / (given + wanted)
+        num_right = counts[label, label]
+        num_given = sum(count for (_, hypothesis), count in counts.items() if hypothesis == label)
+        num_expected = sum(count for (reference, _), count in counts.items() if reference == label)
+        return 2 * num_right / (num_given + num_expected)
 
     return 100 * sum(map(f1, labels)) / len(labels)
 
@@ -70,15 +70,15 @@ def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
     counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = sorted({label for pair in counts for label in pair})
     rows = [["", *labels], *([label, *(f"{counts[label, other]:,}" for other in labels)] for label in labels)]
-    return _in_columns(rows)
+    return _format_columns(rows)
 
 
-def _in_columns(rows: Iterable[Sequence[str]]) -> str:
+def _format_columns(rows: Iterable[Sequence[str]]) -> str:
     """Formats a table as text, with the first column aligned left and the others right."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for row in cells:
-        others = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([f"{row[0]:<{widths[0]}}", *others]))
+        aligned_cells = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join([f"{row[0]:<{widths[0]}}", *aligned_cells]))
     return "".join(f"{line.rstrip()}\n" for line in lines)

@@ -40,15 +40,15 @@ class QuestionAnsweringTask(Task):
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         for number, paragraph in enumerate(_paragraphs(lines, path), start=1):
             for question in _field(paragraph, "qas", list, path):
-                asked = repair(_field(question, "question", str, f"{path}, paragraph {number}"))
-                named = f"{path}, question {question.get('id', repr(asked))}"
-                context = repair(_field(paragraph, "context", str, named))
-                given = [] if question.get("is_impossible") is True else _field(question, "answers", list, named)
-                answers = [repair(_field(answer, "text", str, named)) for answer in given]
+                question_text = repair(_field(question, "question", str, f"{path}, paragraph {number}"))
+                place = f"{path}, question {question.get('id', repr(question_text))}"
+                context = repair(_field(paragraph, "context", str, place))
+                entries = [] if question.get("is_impossible") is True else _field(question, "answers", list, place)
+                answers = [repair(_field(answer, "text", str, place)) for answer in entries]
                 for answer in answers:
                     if answer not in context or not answer:
-                        raise InputError(f"{named}: the answer {answer!r} is not in its paragraph")
-                yield f"{asked} {CONTEXT} {context}", OR.join(dict.fromkeys(answers)) or NO_ANSWER
+                        raise InputError(f"{place}: the answer {answer!r} is not in its paragraph")
+                yield f"{question_text} {CONTEXT} {context}", OR.join(dict.fromkeys(answers)) or NO_ANSWER
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
         """Reads outputs or references; see `Task.outputs`.
@@ -84,8 +84,8 @@ class QuestionAnsweringTask(Task):
         texts = [part.partition(CONTEXT)[2] for part in parts]
         # The parts that contain the answer as whole words or, if there are none, as a substring.
         words = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
-        having = [text for text in texts if words.search(text)] or [text for text in texts if answer in text]
-        return [(part, answer if text in having else NO_ANSWER) for part, text in zip(parts, texts, strict=True)]
+        matches = [text for text in texts if words.search(text)] or [text for text in texts if answer in text]
+        return [(part, answer if text in matches else NO_ANSWER) for part, text in zip(parts, texts, strict=True)]
 
     def finish(self, source: str, output: str) -> str:
         return "" if output == NO_ANSWER else output
@@ -138,8 +138,8 @@ def _right_answers(reference: str) -> list[str]:
 
 
 def _f1(hypothesis: str, answer: str) -> float:
-    found, right = _words(hypothesis), _words(answer)
-    if not found or not right:  # the absence of an answer is either correct or wrong
-        return float(found == right)
-    common = sum((collections.Counter(found) & collections.Counter(right)).values())
-    return 2 * common / (len(found) + len(right))
+    answer_words, expected_words = _words(hypothesis), _words(answer)
+    if not answer_words or not expected_words:  # the absence of an answer is either correct or wrong
+        return float(answer_words == expected_words)
+    common = sum((collections.Counter(answer_words) & collections.Counter(expected_words)).values())
+    return 2 * common / (len(answer_words) + len(expected_words))

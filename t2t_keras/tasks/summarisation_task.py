@@ -47,10 +47,10 @@ class SummarisationTask(Task):
         if base_language(language) == "en" or (not language and is_latin):
             scorer, words = package.RougeScorer(list(_NAMES), use_stemmer=True), "words of a-z and digits, stemmed"
         else:
-            words_of_any = types.SimpleNamespace(tokenize=lambda text: words_and_characters(text.casefold()))
-            scorer, words = package.RougeScorer(list(_NAMES), tokenizer=words_of_any), "words of any letters"
-        found = [scorer.score(reference, line) for line, reference in zip(hypotheses, references, strict=True)]
-        means = {kind: sum(scores[kind].fmeasure for scores in found) / len(found) for kind in _NAMES}
+            tokenizer = types.SimpleNamespace(tokenize=lambda text: words_and_characters(text.casefold()))
+            scorer, words = package.RougeScorer(list(_NAMES), tokenizer=tokenizer), "words of any letters"
+        results = [scorer.score(reference, line) for line, reference in zip(hypotheses, references, strict=True)]
+        means = {kind: sum(scores[kind].fmeasure for scores in results) / len(results) for kind in _NAMES}
         return [Score(name, 100 * means[kind], f"F measure, {words}", _COMPARABLE_TO) for kind, name in _NAMES.items()]
 
 

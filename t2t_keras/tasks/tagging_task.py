@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OUTSIDE = "O"  # the label of a word outside of all entities
 _DOCUMENT = "-DOCSTART-"
-_OF_SPAN = re.compile(f"{OUTSIDE}|[BIESLU](-.+)?")
+_SPAN_LABEL = re.compile(f"{OUTSIDE}|[BIESLU](-.+)?")
 _COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
 
 
@@ -59,15 +59,15 @@ class TaggingTask(Task):
     def _sentences(self, lines: Iterable[str], path: str) -> Iterator[tuple[list[str], list[str]]]:
         words: list[str] = []
         labels: list[str] = []
-        before = 0  # number of columns in the previous line
+        width = 0  # number of columns in the previous line
         for number, line in enumerate(itertools.chain(lines, [""]), start=1):
             columns = _columns(line)
             if columns and columns[0] != _DOCUMENT:
                 if len(columns) < 2:
                     raise InputError(f"{path}, line {number}: expected a word and its label, got {line!r}")
-                if words and len(columns) != before:
-                    raise InputError(f"{path}, line {number}: {len(columns)} columns, and {before} in the line before")
-                before = len(columns)
+                if words and len(columns) != width:
+                    raise InputError(f"{path}, line {number}: {len(columns)} columns, and {width} in the line before")
+                width = len(columns)
                 words.append(_plain(columns[0]))
                 labels.append(check_label(columns[-1], f"{path}, line {number}"))
             elif words:
@@ -99,8 +99,8 @@ class TaggingTask(Task):
         sides = [
             tf.pad(side, [[0, 0], [0, width - tf.shape(side)[1]]], constant_values="") for side in (words, symbols)
         ]
-        both = tf.reshape(tf.stack(sides, axis=2), [-1, 2 * width])  # --> [batch, words and labels in turn]
-        return tf.strings.reduce_join(tf.ragged.boolean_mask(both, both != ""), axis=-1, separator=" ")
+        tokens = tf.reshape(tf.stack(sides, axis=2), [-1, 2 * width])  # --> [batch, words and labels in turn]
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(tokens, tokens != ""), axis=-1, separator=" ")
 
     def finish(self, source: str, output: str) -> str:
         symbols = (of_symbol(word) for word in output.split(" ") if is_symbol(word))
@@ -114,9 +114,9 @@ class TaggingTask(Task):
     def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
         import tensorflow as tf
 
-        words, written = (_words_in_graph(texts) for texts in (sources, outputs))
-        looks_alike, is_label = (tf.strings.regex_full_match(texts, "<=.*>") for texts in (words, written))
-        symbols = tf.ragged.boolean_mask(written, is_label).to_tensor("")
+        words, tokens = (_words_in_graph(texts) for texts in (sources, outputs))
+        looks_alike, is_label = (tf.strings.regex_full_match(texts, "<=.*>") for texts in (words, tokens))
+        symbols = tf.ragged.boolean_mask(tokens, is_label).to_tensor("")
         places = tf.range(tf.shape(words)[1]) + tf.cumsum(tf.cast(looks_alike, tf.int32), axis=1)  # --> [batch, words]
         symbols = tf.pad(symbols, [[0, 0], [0, 1]], constant_values="")
         symbols = tf.gather(symbols, tf.minimum(places, tf.shape(symbols)[1] - 1), batch_dims=1)
@@ -125,18 +125,18 @@ class TaggingTask(Task):
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
-        found, expected = (_segmented(lines) for lines in (hypotheses, references))
-        for number, (labels, wanted) in enumerate(zip(found, expected, strict=True), start=1):
-            if len(labels) != len(wanted):
-                raise InputError(f"sentence {number}: {len(labels)} labels, {len(wanted)} words in the references")
+        outputs, expected = (_split_labels(lines) for lines in (hypotheses, references))
+        for number, (labels, reference) in enumerate(zip(outputs, expected, strict=True), start=1):
+            if len(labels) != len(reference):
+                raise InputError(f"sentence {number}: {len(labels)} labels, {len(reference)} words in the references")
         metrics = _seqeval()
         if not _are_spans(expected):
-            words = [list(itertools.chain.from_iterable(lines)) for lines in (found, expected)]
+            words = [list(itertools.chain.from_iterable(lines)) for lines in (outputs, expected)]
             return [Score("accuracy", accuracy(*words), "words", "the share of words whose label is right")]
         values = {
-            "F1": metrics.f1_score(expected, found, zero_division=0),
-            "precision": metrics.precision_score(expected, found, zero_division=0),
-            "recall": metrics.recall_score(expected, found, zero_division=0),
+            "F1": metrics.f1_score(expected, outputs, zero_division=0),
+            "precision": metrics.precision_score(expected, outputs, zero_division=0),
+            "recall": metrics.recall_score(expected, outputs, zero_division=0),
         }
         return [Score(name, 100 * float(value), "seqeval", _COMPARABLE_TO) for name, value in values.items()]
 
@@ -144,11 +144,11 @@ class TaggingTask(Task):
         _seqeval()
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        found, expected = (_segmented(lines) for lines in (hypotheses, references))
+        outputs, expected = (_split_labels(lines) for lines in (hypotheses, references))
         metrics = _seqeval()
-        if not _are_spans(expected) or not (metrics.sequence_labeling.get_entities(found + expected)):
+        if not _are_spans(expected) or not (metrics.sequence_labeling.get_entities(outputs + expected)):
             return ""
-        return f"\n{metrics.classification_report(expected, found, digits=3, zero_division=0)}"
+        return f"\n{metrics.classification_report(expected, outputs, digits=3, zero_division=0)}"
 
 
 def _words_in_graph(texts: Any) -> Any:
@@ -162,7 +162,7 @@ def _words_in_graph(texts: Any) -> Any:
 def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:
     """Returns whether most labels mark spans, such as "B-PER", "I-PER" and "O"; parts of speech do not."""
     labels = list(itertools.chain.from_iterable(sentences))
-    return 2 * sum(bool(_OF_SPAN.fullmatch(label)) for label in labels) >= len(labels)
+    return 2 * sum(bool(_SPAN_LABEL.fullmatch(label)) for label in labels) >= len(labels)
 
 
 def _columns(line: str) -> list[str]:
@@ -186,7 +186,7 @@ def _is_conll(lines: Sequence[str]) -> bool:
     return not all(map(str.strip, lines)) and width > 1 and 2 * count > len(rows)
 
 
-def _segmented(lines: Iterable[str]) -> list[list[str]]:
+def _split_labels(lines: Iterable[str]) -> list[list[str]]:
     """Splits lines into labels, and renames the prefixes "U-" and "L-" to seqeval's "S-" and "E-"."""
     return [[re.sub("^U-", "S-", re.sub("^L-", "E-", label)) for label in line.split()] for line in lines]
 

@@ -53,8 +53,8 @@ def two_columns(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
             numbers[place] += are_numbers[place] > are_numbers[1 - place]
             if numbers[place] == _NUMBERS_IN_A_ROW and number <= _NUMBERS_IN_A_ROW + 1:
                 expected = "source and target, separated by a tab, in the first two columns (if it is text: two files)"
-                found = f"column {place + 1} has numbers, such as {columns[place].strip()} in line {number}"
-                raise InputError(f"{path}: {found}; expected {expected}")
+                problem = f"column {place + 1} has numbers, such as {columns[place].strip()} in line {number}"
+                raise InputError(f"{path}: {problem}; expected {expected}")
         yield columns[0], columns[1]
 
 

@@ -67,10 +67,10 @@ def sacrebleu_scores(
     Reference: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
     """
     check_lines(hypotheses, references)
-    everyone = "sacreBLEU scores of the same signature"
+    comparable_to = "sacreBLEU scores of the same signature"
     in_words = _bleu_metric(target_language or written_in(references) or "")
     metrics = [("BLEU", in_words), ("chrF", sacrebleu.metrics.CHRF()), ("TER", sacrebleu.metrics.TER())]
-    return [_score(name, metric, hypotheses, references, "", everyone) for name, metric in metrics]
+    return [_score(name, metric, hypotheses, references, "", comparable_to) for name, metric in metrics]
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
@@ -109,8 +109,8 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     for Visual Context in Multimodal Machine Translation".
     """
     check_lines(hypotheses, references)
-    metric, others = _bleu_metric(target_language, lowercase=True), "sacreBLEU scores of the same signature"
-    lowercased = _score("BLEU lowercased", metric, hypotheses, references, "", f"{others}, not cased ones")
+    metric, comparable_to = _bleu_metric(target_language, lowercase=True), "sacreBLEU scores of the same signature"
+    lowercased = _score("BLEU lowercased", metric, hypotheses, references, "", f"{comparable_to}, not cased ones")
     if east_asian(target_language):
         return [lowercased]
     import sacremoses  # imported here because it takes a third of a second
@@ -120,8 +120,8 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     tokenised, tokenised_references = (
         [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
     )
-    before, others = f"moses:{language}+lowercase|", "multi-bleu.perl on lowercased, tokenised text"
-    sides = (tokenised, tokenised_references, before, f"{others}; not sacreBLEU scores")
+    prefix, comparable_to = f"moses:{language}+lowercase|", "multi-bleu.perl on lowercased, tokenised text"
+    sides = (tokenised, tokenised_references, prefix, f"{comparable_to}; not sacreBLEU scores")
     return [lowercased, _score("BLEU tokenised lowercased", _multi_bleu(), *sides)]
 
 
@@ -169,10 +169,10 @@ def split_compounds(line: str) -> str:
 
 
 def _score(
-    name: str, metric: Any, hypotheses: Sequence[str], references: Sequence[str], before: str, comparable_to: str
+    name: str, metric: Any, hypotheses: Sequence[str], references: Sequence[str], prefix: str, comparable_to: str
 ) -> Score:
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return Score(name, float(value), before + str(metric.get_signature()), comparable_to)
+    return Score(name, float(value), prefix + str(metric.get_signature()), comparable_to)
 
 
 def _bleu_metric(language: str, *, lowercase: bool = False, effective_order: bool = False) -> sacrebleu.metrics.BLEU:

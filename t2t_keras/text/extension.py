@@ -20,10 +20,10 @@ def with_symbols(tokenizer: Tokenizer, symbols: Sequence[str]) -> Tokenizer:
 
     Symbols that the vocabulary already has keep their ids. If there are no new ones, `tokenizer` itself is returned.
     """
-    new = [symbol for symbol in dict.fromkeys(symbols) if symbol not in tokenizer.symbols]
-    if not new:
+    new_symbols = [symbol for symbol in dict.fromkeys(symbols) if symbol not in tokenizer.symbols]
+    if not new_symbols:
         return tokenizer
-    entries = [_Entry(piece=BLANK + symbol, type=_Entry.USER_DEFINED) for symbol in new]
+    entries = [_Entry(piece=BLANK + symbol, type=_Entry.USER_DEFINED) for symbol in new_symbols]
     return _as_tokenizer(_model_of(tokenizer), entries)
 
 
@@ -52,24 +52,30 @@ def with_pieces(
     model = _model_of(tokenizer)
     # Large enough that at least `count` of the entries are new, if the text has as many.
     size = len(model.pieces) + 2 * count
-    trained = trained_tokenizer(sentences, size, lowercase, vocab_type, list(tokenizer.symbols), must_have_size=False)
-    known = {entry.piece for entry in model.pieces}
-    new = [entry for entry in _model_of(trained).pieces if entry.type == _Entry.NORMAL and entry.piece not in known]
-    new.sort(key=lambda entry: len(entry.piece) > 1)
+    text_tokenizer = trained_tokenizer(
+        sentences, size, lowercase, vocab_type, list(tokenizer.symbols), must_have_size=False
+    )
+    known_pieces = {entry.piece for entry in model.pieces}
+    new_entries = [
+        entry
+        for entry in _model_of(text_tokenizer).pieces
+        if entry.type == _Entry.NORMAL and entry.piece not in known_pieces
+    ]
+    new_entries.sort(key=lambda entry: len(entry.piece) > 1)
     if vocab_type != "unigram":  # scores of "unigram" are log-probabilities; other scores are the order of merging
         lowest = min(entry.score for entry in model.pieces)
-        for rank, entry in enumerate(new, start=1):
+        for rank, entry in enumerate(new_entries, start=1):
             entry.score = lowest - rank
-    speller = _without_first_blank(_as_tokenizer(model, new))
-    reached = [entry for entry in new if len(speller.encode(_text(entry))) == 1]
-    if len(reached) < count:
-        raise InputError(f"--extend_vocab={count}: the text has only {len(reached)} pieces that are new")
-    return _as_tokenizer(model, reached[:count])
+    speller = _without_first_blank(_as_tokenizer(model, new_entries))
+    reachable_entries = [entry for entry in new_entries if len(speller.encode(_text(entry))) == 1]
+    if len(reachable_entries) < count:
+        raise InputError(f"--extend_vocab={count}: the text has only {len(reachable_entries)} pieces that are new")
+    return _as_tokenizer(model, reachable_entries[:count])
 
 
-def with_entries_of(tokenizer: Tokenizer, grown: Tokenizer) -> Tokenizer:
-    """Adds the new entries of `grown`, a vocabulary that began with the same entries, to `tokenizer`."""
-    return _as_tokenizer(_model_of(tokenizer), _model_of(grown).pieces[tokenizer.vocab_size :])
+def with_entries_of(tokenizer: Tokenizer, extension: Tokenizer) -> Tokenizer:
+    """Adds the new entries of `extension`, a vocabulary that began with the same entries, to `tokenizer`."""
+    return _as_tokenizer(_model_of(tokenizer), _model_of(extension).pieces[tokenizer.vocab_size :])
 
 
 def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
@@ -94,12 +100,12 @@ def _model_of(tokenizer: Tokenizer) -> Any:
     return _Model.FromString(tokenizer.serialized)
 
 
-def _as_tokenizer(model: Any, further: Sequence[Any]) -> Tokenizer:
-    grown = _Model()
-    grown.CopyFrom(model)
-    grown.pieces.extend(further)
-    grown.trainer_spec.vocab_size = len(grown.pieces)
-    return Tokenizer(grown.SerializeToString(deterministic=True))
+def _as_tokenizer(model: Any, entries: Sequence[Any]) -> Tokenizer:
+    extension = _Model()
+    extension.CopyFrom(model)
+    extension.pieces.extend(entries)
+    extension.trainer_spec.vocab_size = len(extension.pieces)
+    return Tokenizer(extension.SerializeToString(deterministic=True))
 
 
 def _without_first_blank(tokenizer: Tokenizer) -> Tokenizer:

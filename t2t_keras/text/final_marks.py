@@ -13,7 +13,7 @@ _FINAL_MARK = re.compile(f"[{FINAL}{FINAL_WIDE}]{_END}")
 _FULL_STOP = re.compile(rf"(?<![{FINAL}{FINAL_WIDE}])(?<!\.[^\W\d_])[.。｡।։።။۔](?={_END})")
 
 # The full stops of scripts, by their letters; Thai and Lao have none.
-_OF_SCRIPTS = (
+_SCRIPT_STOPS = (
     (CHARACTER, "。"),
     (re.compile("[\u0900-\u0a7f\u0b00-\u0b7f]"), "।"),  # Devanagari, Bengali, Gurmukhi, Oriya
     (re.compile("[\u0531-\u0588]"), "։"),  # Armenian
@@ -52,4 +52,4 @@ def _full_stop(last: str, language: str) -> str:
     """Returns the full stop that follows a character in a language."""
     if east_asian(language) in ("zh", "ja"):
         return "。"
-    return next((mark for letters, mark in _OF_SCRIPTS if letters.match(last)), ".")
+    return next((mark for letters, mark in _SCRIPT_STOPS if letters.match(last)), ".")

@@ -42,8 +42,8 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
     if len(every_entry) < len(entries):
         raise ValueError("an entry is there twice")
     model = parsed(serialized)
-    known = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
-    if missing := [piece for piece in known if piece not in every_entry]:
+    model_entries = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
+    if missing := [piece for piece in model_entries if piece not in every_entry]:
         raise ValueError(f"entries must have all pieces of the model; missing: {missing[0]!r}")
     del model.pieces[:]
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
@@ -51,10 +51,10 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
         if piece in symbols:
             model.pieces.append(_Entry(piece=BLANK + piece, type=_Entry.USER_DEFINED))
         else:
-            unused = _Entry(piece=piece, type=_Entry.UNUSED, score=_LAST)
-            model.pieces.append(known.get(piece) or unused)
+            unused_entry = _Entry(piece=piece, type=_Entry.UNUSED, score=_LAST)
+            model.pieces.append(model_entries.get(piece) or unused_entry)
     if not model.trainer_spec.byte_fallback:
-        lowest = min((entry.score for entry in known.values() if entry.type == _Entry.NORMAL), default=0.0)
+        lowest = min((entry.score for entry in model_entries.values() if entry.type == _Entry.NORMAL), default=0.0)
         for entry in model.pieces:
             if entry.type == _Entry.UNUSED and len(entry.piece) == 1:
                 entry.type, entry.score = _Entry.NORMAL, lowest - _COST_OF_UNKNOWN

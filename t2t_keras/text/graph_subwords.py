@@ -47,36 +47,37 @@ class GraphSubwords(tf.Module):
         places = tf.ragged.range(lengths)
         is_at_an_end = (places == 0) | (places == tf.expand_dims(lengths, 1) - 1)
         parts = tf.ragged.boolean_mask(parts, (parts != " ") | is_at_an_end)
-        tokens = self._cutter.tokenize(self._escaped(parts.values))  # --> [all parts, (tokens)]
+        tokens = self._cutter.tokenize(self._escape(parts.values))  # --> [all parts, (tokens)]
         nested = tf.RaggedTensor.from_row_splits(tokens, parts.row_splits)
         return tf.cast(nested.merge_dims(1, 2), tf.int32)  # --> [batch, (tokens)]
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Decodes token ids, int32 [batch, (tokens)], to strings [batch]."""
         subwords = tf.ragged.map_flat_values(lambda values: tf.gather(tf.constant(self._subwords), values), ids)
-        joined = tf.strings.reduce_join(subwords, axis=-1)  # --> [batch]
-        parts = tf.strings.split(joined, "_")  # --> [batch, (parts)]
+        texts = tf.strings.reduce_join(subwords, axis=-1)  # --> [batch]
+        parts = tf.strings.split(texts, "_")  # --> [batch, (parts)]
         parts = tf.ragged.boolean_mask(parts, parts != "")
-        plain = parts.with_values(_unescaped(parts.values))
+        plain = parts.with_values(_unescape(parts.values))
         is_alphanumeric = tf.ragged.map_flat_values(tf.strings.regex_full_match, plain, _ALPHANUMERIC)
-        before = tf.concat([tf.zeros_like(is_alphanumeric[:, :1]), is_alphanumeric[:, :-1]], axis=1)
+        follows_alphanumeric = tf.concat([tf.zeros_like(is_alphanumeric[:, :1]), is_alphanumeric[:, :-1]], axis=1)
         blanks = tf.ragged.map_flat_values(
-            lambda both: tf.where(both, " ", ""), is_alphanumeric.with_values(is_alphanumeric.values & before.values)
+            lambda is_between: tf.where(is_between, " ", ""),
+            is_alphanumeric.with_values(is_alphanumeric.values & follows_alphanumeric.values),
         )
         return tf.strings.reduce_join(plain.with_values(blanks.values + plain.values), axis=-1)
 
-    def _escaped(self, parts: tf.Tensor) -> tf.Tensor:
+    def _escape(self, parts: tf.Tensor) -> tf.Tensor:
         """Escapes parts of texts, string [parts]."""
         parts = tf.strings.regex_replace(parts, r"\\", r"\\\\")
         parts = tf.strings.regex_replace(parts, "_", r"\\u")
         characters = tf.strings.unicode_split(parts, "UTF-8")  # --> [parts, (characters)]
         numbers = tf.strings.unicode_decode(parts, "UTF-8")
-        spelled = tf.where(
+        spellings = tf.where(
             self._alphabet.lookup(characters.values) > 0,
             characters.values,
             tf.strings.join(["\\", tf.strings.as_string(numbers.values), ";"]),
         )
-        return tf.strings.reduce_join(characters.with_values(spelled), axis=-1) + "_"
+        return tf.strings.reduce_join(characters.with_values(spellings), axis=-1) + "_"
 
 
 def _table(keys: Sequence[str], values: Sequence[int], default: int) -> tf.lookup.StaticHashTable:
@@ -84,7 +85,7 @@ def _table(keys: Sequence[str], values: Sequence[int], default: int) -> tf.looku
     return tf.lookup.StaticHashTable(initializer, default)
 
 
-def _unescaped(parts: tf.Tensor) -> tf.Tensor:
+def _unescape(parts: tf.Tensor) -> tf.Tensor:
     """Replaces the escapes in parts of texts, string [parts], with their characters."""
     pieces = tensorflow_text.regex_split(parts, _ESCAPES, keep_delim_regex_pattern=_ANYTHING)  # --> [parts, (pieces)]
     values = pieces.values

@@ -48,12 +48,12 @@ def words_and_characters(text: str) -> list[str]:
 @functools.cache
 def _word() -> re.Pattern[str]:
     """Returns a pattern for letters, digits and the combining marks that follow them, which `\\w` excludes."""
-    every = (chr(code) for code in range(_LAST_MARK + 1))
-    marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in every if unicodedata.category(mark)[0] == "M"))
-    basic = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
-    others = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
+    characters = (chr(code) for code in range(_LAST_MARK + 1))
+    marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in characters if unicodedata.category(mark)[0] == "M"))
+    basic_marks = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
+    other_marks = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
     # Two sets, because Python matches a set of characters below U+10000 fast; a lookahead guards the other set.
-    return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
+    return re.compile(rf"\w+(?:(?:[{basic_marks}]|(?=[\U00010000-\U0010ffff])[{other_marks}])+\w*)*")
 
 
 def language_of(references: Iterable[str], configured: str) -> str:

@@ -16,8 +16,8 @@ _MEAN_SPAN = 3.0
 _LONGEST_SPAN = 12
 
 _POISSON = [_MEAN_SPAN**n / math.factorial(n) for n in range(1, _LONGEST_SPAN + 1)]
-_CUMULATED = np.cumsum(_POISSON) / sum(_POISSON)  # P(length <= n), n from 1
-_MEAN = float(np.arange(1, _LONGEST_SPAN + 1) @ np.diff(_CUMULATED, prepend=0.0))
+_CUMULATIVE = np.cumsum(_POISSON) / sum(_POISSON)  # P(length <= n), n from 1
+_MEAN = float(np.arange(1, _LONGEST_SPAN + 1) @ np.diff(_CUMULATIVE, prepend=0.0))
 # Probability that a span begins at a token that is not masked yet, so that `_RATE` of all tokens are masked on average.
 _BEGIN = _RATE / ((1 - _RATE) * _MEAN + _RATE)
 
@@ -33,22 +33,22 @@ def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray
         Whether each unit is masked, and whether it begins a span, bool [texts, longest] each.
     """
     longest = int(lengths.max(initial=0))
-    inside = np.arange(longest) < lengths[:, np.newaxis]  # --> [texts, longest]
+    is_unit = np.arange(longest) < lengths[:, np.newaxis]  # --> [texts, longest]
     with np.errstate(over="ignore"):
         counters = [keys[:, np.newaxis] + np.arange(n, 2 * longest, 2, dtype=np.uint64) for n in (0, 1)]
-    draws, more = ((hashed(each) >> np.uint64(11)) * 2.0**-53 for each in counters)  # in [0, 1)
-    sizes = 1 + np.searchsorted(_CUMULATED, more, side="right")
-    begins = np.zeros_like(inside)
-    masked = np.zeros_like(inside)
-    left = np.zeros(len(keys), np.int64)  # remaining units of the current span
+    draws, size_draws = ((hashed(each) >> np.uint64(11)) * 2.0**-53 for each in counters)  # in [0, 1)
+    sizes = 1 + np.searchsorted(_CUMULATIVE, size_draws, side="right")
+    begins = np.zeros_like(is_unit)
+    masked = np.zeros_like(is_unit)
+    remaining = np.zeros(len(keys), np.int64)  # remaining units of the current span
     for place in range(longest):
-        begins[:, place] = (left == 0) & (draws[:, place] < _BEGIN) & inside[:, place]
-        left = np.where(begins[:, place], sizes[:, place], left)
-        masked[:, place] = (left > 0) & inside[:, place]
-        left = np.maximum(left - 1, 0)
-    without = np.flatnonzero(~begins.any(axis=1))
-    lowest = np.where(inside[without], draws[without], 1.0).argmin(axis=1)
-    masked[without, lowest] = begins[without, lowest] = True
+        begins[:, place] = (remaining == 0) & (draws[:, place] < _BEGIN) & is_unit[:, place]
+        remaining = np.where(begins[:, place], sizes[:, place], remaining)
+        masked[:, place] = (remaining > 0) & is_unit[:, place]
+        remaining = np.maximum(remaining - 1, 0)
+    unmasked_texts = np.flatnonzero(~begins.any(axis=1))
+    lowest = np.where(is_unit[unmasked_texts], draws[unmasked_texts], 1.0).argmin(axis=1)
+    masked[unmasked_texts, lowest] = begins[unmasked_texts, lowest] = True
     return masked, begins
 
 
@@ -57,16 +57,16 @@ def masked_text(text: str, mask: str) -> str:
     units = text.split(" ") if " " in text else list(text)
     key = np.frombuffer(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "<u8")
     (masked,), (begins,) = spans(key, np.array([len(units)]))
-    kept = [
+    remaining = [
         f" {mask} " if begin else unit for unit, m, begin in zip(units, masked, begins, strict=True) if begin or not m
     ]
-    return " ".join(filter(None, (" " if " " in text else "").join(kept).split(" ")))
+    return " ".join(filter(None, (" " if " " in text else "").join(remaining).split(" ")))
 
 
 def hashed(keys: np.ndarray) -> np.ndarray:
     """Hashes keys, uint64 of any shape, with SplitMix64; returns the same shape and dtype."""
     with np.errstate(over="ignore"):
-        mixed = keys + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+        bits = keys + np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

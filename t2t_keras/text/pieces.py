@@ -28,11 +28,11 @@ def places_of(text: str, pieces: Sequence[str]) -> list[int]:
     """Returns the positions of the tokens that spell a text without blanks, such as a word, for all its occurrences."""
     places: list[int] = []
     for start in range(len(pieces)):
-        spelled, end = "", start
-        while end < len(pieces) and text.startswith(spelled) and spelled != text:
-            spelled += _without_blank(pieces[end]) if end == start else pieces[end]
+        spelling, end = "", start
+        while end < len(pieces) and text.startswith(spelling) and spelling != text:
+            spelling += _without_blank(pieces[end]) if end == start else pieces[end]
             end += 1
-        if spelled == text:
+        if spelling == text:
             places += [place for place in range(start, end) if place not in places]
     return places
 
@@ -54,8 +54,8 @@ def _readable(piece: str, is_first: bool) -> str:
     if piece.startswith(BLANK):
         return _without_blank(piece) or _SHOWN_BLANK
     # Punctuation needs no sign that it follows a word without a blank.
-    goes_on = not is_first and piece[:1].isalnum()
-    return f"{_CONTINUES if goes_on else ''}{piece.replace(BLANK, _SHOWN_BLANK)}"
+    continues_word = not is_first and piece[:1].isalnum()
+    return f"{_CONTINUES if continues_word else ''}{piece.replace(BLANK, _SHOWN_BLANK)}"
 
 
 def _without_blank(piece: str) -> str:

@@ -76,7 +76,7 @@ def find_sentences(text: str, language: str) -> list[Sentence]:
     text = UNPRINTABLE.sub("", text).strip()
     if not CANDIDATE.search(text):
         return [Sentence("", text)] if text else []
-    for pattern, replacement in _compiled(language):
+    for pattern, replacement in _compile(language):
         text = pattern.sub(replacement, text)
     sentences = ((piece, piece.lstrip()) for piece in text.split(BOUNDARY))
     return [Sentence(piece.removesuffix(sentence), sentence) for piece, sentence in sentences if sentence]
@@ -133,16 +133,16 @@ def _rules_of(table: Table) -> list[Rule]:
     """Returns the rules that remove the boundaries after a language's abbreviations."""
     blank = WHITE_SPACE
     front = f"(?:^|[{_BLANKS}{_OPENING}{_DASHES}/{BOUNDARY}])"
-    rarely = "|".join(filter(None, (_any_of(table.rarely_last), f"[{_LETTERS}]", table.numbers)))
-    found = [Rule(f"({front}(?:{_any_of(table.never_last)})\\.){BOUNDARY}", "\\1")]
+    rare_ends = "|".join(filter(None, (_any_of(table.rarely_last), f"[{_LETTERS}]", table.numbers)))
+    result = [Rule(f"({front}(?:{_any_of(table.never_last)})\\.){BOUNDARY}", "\\1")]
     if table.before_numbers:
         numbered = f"({front}(?:{_any_of(table.before_numbers)})\\.){BOUNDARY}({blank}+[0-9])"
-        found.append(Rule(numbered, "\\1\\2"))
+        result.append(Rule(numbered, "\\1\\2"))
     if table.starters:
         start = f"{blank}+[{_OPENING}]*(?:{'|'.join(table.starters)})[{_BLANKS},'’]"
-        found.append(Rule(f"({front}(?:{rarely})\\.[{CLOSING}]*){BOUNDARY}({start})", f"\\1{_FIXED_BOUNDARY}\\2"))
-    found.append(Rule(f"({front}(?:{rarely})\\.){BOUNDARY}", "\\1"))
-    return found
+        result.append(Rule(f"({front}(?:{rare_ends})\\.[{CLOSING}]*){BOUNDARY}({start})", f"\\1{_FIXED_BOUNDARY}\\2"))
+    result.append(Rule(f"({front}(?:{rare_ends})\\.){BOUNDARY}", "\\1"))
+    return result
 
 
 def _any_of(abbreviations: tuple[str, ...]) -> str:
@@ -150,8 +150,8 @@ def _any_of(abbreviations: tuple[str, ...]) -> str:
 
     The first letter may be a capital, and a space within an abbreviation may be missing.
     """
-    both = dict.fromkeys(form for each in abbreviations for form in (each, each[:1].upper() + each[1:]))
-    return "|".join(each.replace(".", "\\.").replace(" ", f"{BOUNDARY}?[{_BLANKS}]?") for each in both)
+    forms = dict.fromkeys(form for each in abbreviations for form in (each, each[:1].upper() + each[1:]))
+    return "|".join(each.replace(".", "\\.").replace(" ", f"{BOUNDARY}?[{_BLANKS}]?") for each in forms)
 
 
 @functools.cache
@@ -168,5 +168,5 @@ def _small_letters() -> str:
 
 
 @functools.cache
-def _compiled(language: str) -> list[tuple[re.Pattern[str], str]]:
+def _compile(language: str) -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(pattern), replacement) for pattern, replacement in rules(language)]

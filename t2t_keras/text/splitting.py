@@ -9,8 +9,8 @@ ENDINGS_BEFORE_BLANKS = ".!?;:"
 ENDINGS_ALONE = "。！？"
 CLOSING_CHARACTERS = "'\")]»“”"
 
-_CLOSED = f"[{re.escape(CLOSING_CHARACTERS)}]*"
-_SENTENCE_END = re.compile(f"[{re.escape(ENDINGS_BEFORE_BLANKS)}]{_CLOSED} |[{ENDINGS_ALONE}]{_CLOSED} ?")
+_CLOSERS = f"[{re.escape(CLOSING_CHARACTERS)}]*"
+_SENTENCE_END = re.compile(f"[{re.escape(ENDINGS_BEFORE_BLANKS)}]{_CLOSERS} |[{ENDINGS_ALONE}]{_CLOSERS} ?")
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

@@ -17,7 +17,7 @@ MAGIC = b"t2t_keras subwords 1\n"
 FIRST_ID = UNK_ID + 1  # of the subwords; the ids before are padding, end and unknown, which never occurs
 
 _ESCAPING = "\\_u;0123456789"  # characters of which escapes consist
-_ESCAPED = re.compile(r"\\u|\\\\|\\([0-9]+);")
+_ESCAPES = re.compile(r"\\u|\\\\|\\([0-9]+);")
 UNKNOWN = "\u3013"  # replaces an escaped number that is not a character
 LAST_CHARACTER = 0x10FFFF
 
@@ -57,17 +57,17 @@ class Subwords:
         """Returns the token ids of a text, or a list of token ids for each of several texts."""
         if not isinstance(text, str):
             return [self.encode(each) for each in text]
-        return [token for part in parts_of(text) for token in self._cut(self._escaped(part))]
+        return [token for part in parts_of(text) for token in self._cut(self._escape(part))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of token ids; special ids are ignored."""
-        joined = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
-        return joined_parts([_unescaped(part) for part in joined.split("_") if part])
+        text = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
+        return joined_parts([_unescape(part) for part in text.split("_") if part])
 
-    def _escaped(self, part: str) -> str:
+    def _escape(self, part: str) -> str:
         part = part.replace("\\", "\\\\").replace("_", "\\u")
-        spelled = (c if c in self.alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
-        return "".join(spelled) + "_"
+        characters = (c if c in self.alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
+        return "".join(characters) + "_"
 
     def _cut(self, escaped: str) -> Iterable[int]:
         start = 0
@@ -82,8 +82,8 @@ class Subwords:
 def serialized_subwords(subwords: Iterable[str]) -> bytes:
     """Returns the serialized form for `Subwords`; raises a ValueError if a subword is empty or has a line break."""
     lines = list(subwords)
-    if broken := [line for line in lines if "\n" in line or not line]:
-        raise ValueError(f"a subword cannot be {broken[0]!r}")
+    if invalid := [line for line in lines if "\n" in line or not line]:
+        raise ValueError(f"a subword cannot be {invalid[0]!r}")
     return MAGIC + "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -96,7 +96,7 @@ def parts_of(text: str) -> list[str]:
 def joined_parts(parts: Sequence[str]) -> str:
     """Joins parts with a blank between two runs of letters and digits; the inverse of `parts_of`."""
     kinds = [_is_alphanumeric(part[:1]) for part in parts]
-    blanks = ["", *(" " * (before and here) for before, here in itertools.pairwise(kinds))]
+    blanks = ["", *(" " * (left and right) for left, right in itertools.pairwise(kinds))]
     return "".join(blank + part for blank, part in zip(blanks, parts, strict=False))
 
 
@@ -104,11 +104,11 @@ def _is_alphanumeric(character: str) -> bool:
     return bool(character) and unicodedata.category(character)[0] in "LN"
 
 
-def _unescaped(part: str) -> str:
+def _unescape(part: str) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[1] is None:
             return "_" if match[0] == "\\u" else "\\"
         number = int(match[1])
         return chr(number) if number <= LAST_CHARACTER else UNKNOWN
 
-    return _ESCAPED.sub(plain, part)
+    return _ESCAPES.sub(plain, part)

@@ -70,8 +70,8 @@ class Glossary:
                 continue
             columns = line.split("\t")
             if len(columns) != 2:
-                where = f"{name}, line {number}"
-                raise InputError(f"{where}: expected a term, a tab and its forms, got {line.strip()[:60]!r}")
+                place = f"{name}, line {number}"
+                raise InputError(f"{place}: expected a term, a tab and its forms, got {line.strip()[:60]!r}")
             rows.append((f"line {number}", columns[0], columns[1]))
         return cls.of(rows, name)
 
@@ -87,11 +87,11 @@ class Glossary:
             InputError: a term or a form is blank, or a term occurs twice; the message begins with `name` and the row.
         """
         terms: dict[str, Term] = {}
-        for row, term, written in rows:
+        for row, term, forms_field in rows:
             place = f"{name}, {row}"
-            source, forms = repair(term), [repair(form) for form in written.split(_BETWEEN_FORMS)]
+            source, forms = repair(term), [repair(form) for form in forms_field.split(_BETWEEN_FORMS)]
             if not source or not all(forms):
-                blank, line = "one of the forms" if source else "the term", f"{term}\t{written}".strip()
+                blank, line = "one of the forms" if source else "the term", f"{term}\t{forms_field}".strip()
                 raise InputError(f"{place}: {blank} is blank in {line[:60]!r}")
             if source in terms:
                 earlier = terms[source].place.removeprefix(name)[2:]
@@ -109,17 +109,17 @@ class Glossary:
             terms.setdefault(source, term._replace(source=source))
         return Glossary(list(terms.values()))
 
-    def found_in(self, text: str) -> list[Term]:
+    def terms_in(self, text: str) -> list[Term]:
         """Returns the terms that occur in a text as whole words, each once, in the order of the text.
 
         If terms overlap, only the longest is returned.
         """
         matches = [match for start in range(len(text)) if _begins(text, start) for match in self._matches(text, start)]
-        taken: list[_Match] = []
+        selection: list[_Match] = []
         for match in sorted(matches, key=lambda match: match.rank):
-            if all(match.end <= other.start or other.end <= match.start for other in taken):
-                taken.append(match)
-        return list(dict.fromkeys(match.term for match in sorted(taken)))
+            if all(match.end <= other.start or other.end <= match.start for other in selection):
+                selection.append(match)
+        return list(dict.fromkeys(match.term for match in sorted(selection)))
 
     def _matches(self, text: str, start: int) -> Iterable[_Match]:
         for spelling, is_capitalised, term in self._by_beginning.get(_unit(text, start), ()):

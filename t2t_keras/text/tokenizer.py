@@ -21,7 +21,7 @@ from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
 from t2t_keras.text.truecase import Truecaser
-from t2t_keras.text.words import goes_on_word
+from t2t_keras.text.words import continues_word
 
 # A text of n characters has at least n / 16 tokens, so text that is much too long is recognised without encoding it.
 MAX_PIECE_CHARACTERS = 16
@@ -72,11 +72,11 @@ class Tokenizer:
         Raises:
             InputError: a file is missing or is not a valid model.
         """
-        _, of_sources, words = vocabulary_files(path)
-        source = cls._load(of_sources) if of_sources.exists() else None
+        _, source_path, words_path = vocabulary_files(path)
+        source = cls._load(source_path) if source_path.exists() else None
         tokenizer = cls._load(path)
         tokenizer.source = source or tokenizer
-        tokenizer.truecaser = Truecaser.load(words) if words.exists() else None
+        tokenizer.truecaser = Truecaser.load(words_path) if words_path.exists() else None
         return tokenizer
 
     @classmethod
@@ -97,8 +97,8 @@ class Tokenizer:
             if content is None:
                 file.unlink(missing_ok=True)
             else:
-                with replacing(file, "wb") as written:
-                    written.write(content)
+                with replacing(file, "wb") as output:
+                    output.write(content)
 
     @property
     def vocab_size(self) -> int:
@@ -133,7 +133,7 @@ class Tokenizer:
         """The ids of the entries that continue a word; empty if entries do not mark the beginning of a word."""
         if not self.marks_words:
             return ()
-        return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and goes_on_word(piece))
+        return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and continues_word(piece))
 
     @functools.cached_property
     def symbols(self) -> dict[str, int]:
@@ -165,7 +165,7 @@ class Tokenizer:
         Raises:
             ValueError: an id is not in the vocabulary.
         """
-        content = self._checked(ids)
+        content = self._check_ids(ids)
         if EOS_ID in content:
             content = content[: content.index(EOS_ID)]
         return self._processor.decode([token for token in content if token != PAD_ID])
@@ -176,7 +176,7 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the vocabulary entries of token ids, including special symbols; raises as `decode`."""
-        return [self.entries[token] for token in self._checked(ids)]
+        return [self.entries[token] for token in self._check_ids(ids)]
 
     def graph_tokenizer(self, name: str | None = None) -> Any:
         """Returns the tokenizer for TensorFlow graphs.
@@ -201,7 +201,7 @@ class Tokenizer:
 
         return tensorflow_text.SentencepieceTokenizer(model=self.serialized, name=name)
 
-    def _checked(self, ids: Sequence[int]) -> list[int]:
+    def _check_ids(self, ids: Sequence[int]) -> list[int]:
         plain, size = [int(token) for token in ids], self.vocab_size
         for token in plain:
             if not 0 <= token < size:
@@ -272,27 +272,27 @@ def trained_tokenizer(
         raise ValueError(f"vocab_type must be one of {', '.join(get_args(VocabType))}; got {vocab_type!r}")
     try:
         with _normalization(lowercase) as normalization:
-            shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
+            options = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
                 # Omitted by default: explicit settings are stored in the model, and models are compared by their bytes.
                 limit = {} if must_have_size else {"hard_vocab_limit": False}
                 sizes = {"vocab_size": vocab_size, **limit}
-                serialized = _trained(sentences, model_type=vocab_type, **sizes, **shared)
+                serialized = _train(sentences, model_type=vocab_type, **sizes, **options)
             else:
                 # Without other characters in the training text, bytes spell every character but the blank.
                 text = sentences if vocab_type == "char" else [" "]
                 settings = {"model_type": "char", "use_all_vocab": True, "remove_extra_whitespaces": False}
-                serialized = _commonest(_trained(text, **settings, **shared), vocab_size)
+                serialized = _drop_rarest(_train(text, **settings, **options), vocab_size)
     except RuntimeError as error:
         raise _training_error(str(error), vocab_size) from error
     return Tokenizer(_without_paths(serialized))
 
 
-def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
+def _train(sentences: Iterable[str], **settings: Any) -> bytes:
     """Trains a SentencePiece model with the settings of all vocabularies and the given ones; returns the model file."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=itertools.chain.from_iterable(map(_short, sentences)),
+        sentence_iterator=itertools.chain.from_iterable(map(_split_long, sentences)),
         model_writer=model,
         byte_fallback=True,
         character_coverage=_CHARACTER_COVERAGE,
@@ -307,7 +307,7 @@ def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
     return model.getvalue()
 
 
-def _short(sentence: str) -> list[str]:
+def _split_long(sentence: str) -> list[str]:
     """Splits a sentence that is too long for SentencePiece, which would skip it."""
     return split_text(sentence, _is_short) if not _is_short(sentence) else [sentence]
 
@@ -316,7 +316,7 @@ def _is_short(sentence: str) -> bool:
     return len(sentence.encode()) <= _LONGEST_SENTENCE
 
 
-def _commonest(serialized: bytes, vocab_size: int) -> bytes:
+def _drop_rarest(serialized: bytes, vocab_size: int) -> bytes:
     """Removes the rarest characters beyond `vocab_size` entries from a character model; the blank must stay."""
     model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
     smallest = [entry.piece for entry in model.pieces].index(BLANK) + 1  # the most frequent characters come first

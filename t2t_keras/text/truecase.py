@@ -15,10 +15,10 @@ from t2t_keras.text.sentences import find_sentences
 
 # What may stand in front of the first word of a sentence. A hyphen does only with a blank behind it, unlike that of
 # "--option", and braces do not, because of placeholders like "{name}".
-_IN_FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
+_FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
 _WITHIN_WORD = "[^ \u00a0\u202f\u3000'\"“”„‟‚‘’«»‹›()\\[\\]{}<>/.,;:!?¿¡…‽–—•*=|、。！？，；：「」『』（）【】-]"
 # What stands in front of the first word, its first character, the rest of the word, and the rest of the text.
-BEGINNING = f"^({_IN_FRONT})([^ ])({_WITHIN_WORD}*)(.*)$"
+BEGINNING = f"^({_FRONT})([^ ])({_WITHIN_WORD}*)(.*)$"
 
 _BEGINNING = re.compile(BEGINNING, re.DOTALL)
 _WORD = re.compile(f"{_WITHIN_WORD}+")
@@ -69,9 +69,9 @@ class Truecaser:
         beginning = _BEGINNING.match(text)
         if not beginning:
             return text
-        front, first, rest, others = beginning.groups()
+        front, first, rest, remainder = beginning.groups()
         first = small(first)
-        return f"{front}{first}{rest}{others}" if first + rest in self.words else text
+        return f"{front}{first}{rest}{remainder}" if first + rest in self.words else text
 
 
 def capitalised(text: str) -> str:
@@ -83,8 +83,8 @@ def capitalised(text: str) -> str:
     beginning = _BEGINNING.match(text)
     if not beginning:
         return text
-    front, first, rest, others = beginning.groups()
-    return f"{front}{capital(first)}{rest}{others}"
+    front, first, rest, remainder = beginning.groups()
+    return f"{front}{capital(first)}{rest}{remainder}"
 
 
 def small(character: str) -> str:
@@ -101,5 +101,5 @@ def capital(character: str) -> str:
 
 def _with_capital(word: str) -> str:
     """Returns a word with a capital first letter, or "" for a word that does not begin with a small letter."""
-    changed = capital(word[0])
-    return f"{changed}{word[1:]}" if changed != word[0] and small(changed) == word[0] else ""
+    capital_letter = capital(word[0])
+    return f"{capital_letter}{word[1:]}" if capital_letter != word[0] and small(capital_letter) == word[0] else ""

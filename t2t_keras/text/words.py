@@ -12,7 +12,7 @@ def is_of_word(character: str) -> bool:
     return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
 
 
-def goes_on_word(piece: str) -> bool:
+def continues_word(piece: str) -> bool:
     """Returns whether a vocabulary entry continues the word at the end of the preceding token.
 
     A byte of a multi-byte character is assumed to be part of a letter.
@@ -41,12 +41,12 @@ def units(text: str) -> list[tuple[int, int]]:
 
     Chinese and Japanese characters are single units, because these languages do not separate words.
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for place, character in enumerate(text):
         if not character.isspace():
-            goes_on = found and found[-1][1] == place and not is_apart(text, place)
-            if goes_on and not CHARACTER.search(text, place - 1, place + 1):
-                found[-1] = (found[-1][0], place + 1)
+            is_continuation = ranges and ranges[-1][1] == place and not is_apart(text, place)
+            if is_continuation and not CHARACTER.search(text, place - 1, place + 1):
+                ranges[-1] = (ranges[-1][0], place + 1)
             else:
-                found.append((place, place + 1))
-    return found
+                ranges.append((place, place + 1))
+    return ranges

@@ -58,9 +58,7 @@ def fused_loss(
     Returns:
         The `FusedLoss`.
     """
-    head = Head(tf.convert_to_tensor(head.table), head.bias)
-    chunks = Chunks(head, label_smoothing, hidden.dtype, for_cpu)
-    return chunks.fused_loss(hidden, targets, scale, skip_padding)
+    return Chunks(head, label_smoothing, hidden.dtype, for_cpu).fused_loss(hidden, targets, scale, skip_padding)
 
 
 class Prediction(NamedTuple):
@@ -90,8 +88,9 @@ class Chunks:
     """
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool) -> None:
-        self._head, self._smoothing, self._for_cpu = head, label_smoothing, for_cpu
-        self._matrix = tf.cast(head.table, dtype)
+        self._head, self._smoothing = Head(tf.convert_to_tensor(head.table), head.bias), label_smoothing
+        self._for_cpu = for_cpu
+        self._matrix = tf.cast(self._head.table, dtype)
         elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
         self._chunk_rows = max(elements // head.table.shape[0], 64)
 

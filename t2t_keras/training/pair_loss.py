@@ -13,47 +13,38 @@ from t2t_keras.training.fused_loss import Chunks, FusedLoss, subtracted
 from t2t_keras.training.updates import Head
 
 
-def fused_pair_loss(
-    hidden: Tensor,
-    head: Head,
-    targets: Tensor,
-    terms: PairTerms,
-    label_smoothing: float,
-    *,
-    scale: Tensor | float = 1.0,
-    skip_padding: bool = True,
-    for_cpu: bool = True,
-) -> FusedLoss:
+class PairChunks(Chunks):
     """Computes the loss of two predictions of each target, and its scaled gradients.
 
     Args:
-        hidden: hidden states of the decoder, float [2 * batch, target_len, d_model]; the second half belongs to the
-            second prediction of the same targets.
         head: weights of the output head.
-        targets: int32 [batch, target_len], padded with 0.
-        terms: the factors of the terms of the loss.
         label_smoothing: epsilon, in [0, 1).
-        scale: as in `fused_loss`.
-        skip_padding: as in `fused_loss`.
+        dtype: dtype of the hidden states.
         for_cpu: as in `fused_loss`.
-
-    Returns:
-        The `FusedLoss`; `d_hidden` has the shape of `hidden`.
+        terms: the factors of the terms of the loss.
     """
-    head = Head(tf.convert_to_tensor(head.table), head.bias)
-    chunks = _PairChunks(head, label_smoothing, hidden.dtype, for_cpu, terms)
-    pairs = tf.concat(tf.split(hidden, 2), axis=2)  # --> [batch, target_len, 2 * d_model]
-    loss = chunks.fused_loss(pairs, targets, scale, skip_padding)
-    return loss._replace(d_hidden=tf.concat(tf.split(loss.d_hidden, 2, axis=2), axis=0))
-
-
-class _PairChunks(Chunks):
-    """Chunks whose rows are pairs of hidden states, [rows, 2 * d_model]."""
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool, terms: PairTerms) -> None:
         super().__init__(head, label_smoothing, dtype, for_cpu)
         self._terms = terms
         self._chunk_rows = (self._chunk_rows + 1) // 2  # two rows of logits per row
+
+    def fused_loss(self, hidden: Tensor, targets: Tensor, scale: Tensor | float, skip_padding: bool) -> FusedLoss:
+        """Computes the loss of whole targets.
+
+        Args:
+            hidden: hidden states of the decoder, float [2 * batch, target_len, d_model]; the second half belongs to the
+                second prediction of the same targets.
+            targets: int32 [batch, target_len], padded with 0.
+            scale: as in the function `fused_loss`.
+            skip_padding: as in the function `fused_loss`.
+
+        Returns:
+            The `FusedLoss`; `d_hidden` has the shape of `hidden`.
+        """
+        pairs = tf.concat(tf.split(hidden, 2), axis=2)  # --> [batch, target_len, 2 * d_model]
+        loss = super().fused_loss(pairs, targets, scale, skip_padding)
+        return loss._replace(d_hidden=tf.concat(tf.split(loss.d_hidden, 2, axis=2), axis=0))
 
     def _chunk(self, h: Tensor, y: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Computes the gradients of both rows of logits, z1 and z2.

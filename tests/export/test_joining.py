@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.export.joining import answering, joined
-from t2t_keras.inference.translation import Translation, chosen_list, combinations
+from t2t_keras.inference.translation import Translation, best_answers, combinations
 from t2t_keras.inference.translation import joined as joined_in_python
 
 K = 3
@@ -101,6 +101,6 @@ def test_choosing_among_parts_is_as_in_python(lines):
             [Translation(text, float(value)) for text, value in filter(None, part)] or [Translation("", -np.inf)]
             for part in line
         ]
-        wanted = [(t.text, max(t.score, LOWEST)) for t in chosen_list(translations, K, "A")]
+        wanted = [(t.text, max(t.score, LOWEST)) for t in best_answers(translations, K, "A")]
         wanted += [("", LOWEST)] * (K - len(wanted))
         assert [(text.decode(), value) for text, value in zip(texts, values, strict=True)] == wanted

@@ -162,7 +162,7 @@ def test_a_pair_is_explained_alike_in_every_batch():
         for kind, others in zip(alone.attention, expected.attention, strict=True):
             np.testing.assert_allclose(kind, others, atol=1e-5)
         np.testing.assert_allclose(alone.token_log_probs, expected.token_log_probs, atol=1e-4)
-    assert translator._explained.experimental_get_tracing_count() == 1
+    assert translator._explain.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4])

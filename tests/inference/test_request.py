@@ -11,8 +11,8 @@ from t2t_keras.inference.request import (
     EncodedRequest,
     Request,
     RequestEncoder,
-    asked_arrays,
     numbered,
+    option_arrays,
     request_batches,
 )
 from t2t_keras.inference.translator import Translator
@@ -246,11 +246,11 @@ def test_batches_hold_one_kind_each():
     batches = request_batches(requests, 1000)
     assert sorted(map(sorted, batches)) == [[0, 5, 10], [1, 6, 11], [2, 7, 12], [3, 8, 13], [4, 9, 14]]
     assert sorted(sum(request_batches(requests, 9), [])) == list(range(15))
-    arrays = asked_arrays([requests[3], requests[3]])
+    arrays = option_arrays([requests[3], requests[3]])
     assert set(arrays) == {"prefix", "excluded"} and arrays["excluded"].shape == (2, 1, 1)
-    (excluded,) = asked_arrays([requests[4]]).values()
+    (excluded,) = option_arrays([requests[4]]).values()
     np.testing.assert_array_equal(excluded, [[[0, 4], [5, 6]]])
-    (constraints,) = asked_arrays([requests[2], EncodedRequest(((5,),), "", (), (((3,), (6,)), ((4,),)))]).values()
+    (constraints,) = option_arrays([requests[2], EncodedRequest(((5,),), "", (), (((3,), (6,)), ((4,),)))]).values()
     expected = [[[[8, 9], [0, 0]], [[0, 0], [0, 0]]], [[[3, 0], [6, 0]], [[4, 0], [0, 0]]]]
     np.testing.assert_array_equal(constraints, expected)
 

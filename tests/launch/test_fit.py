@@ -60,7 +60,7 @@ writing._save = _save
 KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.keep_better")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
-EXPORTING = ("t2t_keras.export.writing", "_published")
+EXPORTING = ("t2t_keras.export.writing", "_publish")
 DESCRIBING = ("t2t_keras.fitting.model_card", "_title")
 
 

@@ -22,7 +22,7 @@ def test_who_hangs_up_does_not_stop_what_runs_again_for_others(make):
     class Failed:
         """A batch in vain that, as soon as the lock is free, runs again for others, with another cancellation."""
 
-        key, in_vain = (function, 0), True
+        key, is_done = (function, 0), True
 
         @property
         def cancellation(self):

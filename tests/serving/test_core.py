@@ -20,8 +20,8 @@ def test_calls_of_which_one_is_refused_leave_nothing_running(server, monkeypatch
     queue = core._batcher.submit
     monkeypatch.setattr(core._batcher, "submit", lambda *call: queued.append(queue(*call)) or queued[-1])
     try:
-        with core.lend("toy", None) as lent, pytest.raises(ServingError, match="max_sentence_bytes=300"):
-            core.submit_all(lent, lent.model.signature("endless"), [texts(b"a"), texts(b"x" * 301)])
+        with core.lend("toy", None) as loan, pytest.raises(ServingError, match="max_sentence_bytes=300"):
+            core.submit_all(loan, loan.model.signature("endless"), [texts(b"a"), texts(b"x" * 301)])
         assert [future.cancelled() for future in queued] == [True]
     finally:
         for future in queued:
@@ -32,8 +32,8 @@ def test_calls_of_which_one_is_refused_leave_nothing_running(server, monkeypatch
 def test_who_waits_longer_than_a_request_may_take_is_answered_no_later(server, monkeypatch, client, wanted):
     core, waits = server.core, []
     monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or Future())
-    with core.lend("toy", None) as lent:
-        core.submit(lent, lent.model.signature(""), texts(b"a"), client).cancel()
+    with core.lend("toy", None) as loan:
+        core.submit(loan, loan.model.signature(""), texts(b"a"), client).cancel()
     assert waits == [wanted]
 
 
@@ -50,8 +50,8 @@ def test_turns_of_an_answer_that_has_begun_are_never_refused(server, monkeypatch
         return [(await growing.turn())[1] for _ in range(2)]
 
     monkeypatch.setattr(core._batcher, "submit", turn)
-    with core.lend("toy", None) as lent:
-        growing = core.grow(lent, texts(b"a"))
+    with core.lend("toy", None) as loan:
+        growing = core.grow(loan, texts(b"a"))
         assert asyncio.run(both(growing)) == [False, True]
         growing.close()
     assert waits == [core.options.request_seconds, None]
@@ -68,9 +68,9 @@ def test_a_server_that_closes_answers_from_no_cache(export_dir):
     with running(export_dir, cache_bytes=10**6) as (server, client):
         assert predict(client, {"instances": ["ab"]}).status_code == 200
         core = server.core
-        with core.lend("toy", None) as lent:
-            signature = lent.model.signature("")
-            assert core.submit(lent, signature, texts(b"ab")).result(300)["translation"].tolist() == [b"BA"]
+        with core.lend("toy", None) as loan:
+            signature = loan.model.signature("")
+            assert core.submit(loan, signature, texts(b"ab")).result(300)["translation"].tolist() == [b"BA"]
             assert core.close(10)
             with pytest.raises(ServingError, match="stopping"):
-                core.submit(lent, signature, texts(b"ab"))
+                core.submit(loan, signature, texts(b"ab"))

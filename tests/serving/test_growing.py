@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving.growing import Growing, growing_signature, known
+from t2t_keras.serving.growing import Growing, complete_stream, growing_signature
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Signature
 
@@ -96,7 +96,7 @@ def test_a_turn_is_queued_when_the_one_before_is_over():
 
 
 def test_what_is_there_already_comes_in_one_turn():
-    growing = known({"made": 7})
+    growing = complete_stream({"made": 7})
     assert asyncio.run(growing.turn()) == ({"made": 7}, True)
     growing.close()
 

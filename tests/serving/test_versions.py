@@ -203,7 +203,7 @@ def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):
         raise RuntimeError("lost")
 
     try:
-        monkeypatch.setattr(module, "_found", fail)
+        monkeypatch.setattr(module, "_find_versions", fail)
         assert failed.wait(300)
         monkeypatch.undo()
         write(folder, 2)

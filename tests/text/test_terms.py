@@ -11,7 +11,7 @@ def glossary(*lines: str) -> Glossary:
 
 
 def found(text: str, *terms: str) -> list[str]:
-    return [term.source for term in glossary(*(f"{term}\tx" for term in terms)).found_in(text)]
+    return [term.source for term in glossary(*(f"{term}\tx" for term in terms)).terms_in(text)]
 
 
 def test_a_file():
@@ -66,7 +66,7 @@ def test_terms_are_found_by_words_and_the_longest_first(text, terms, expected):
 
 def test_sources_can_be_others():
     lowercase = glossary("Apple\tApple", "apple\tApfel").with_sources(["apple", "apple"])
-    assert [term.forms for term in lowercase.found_in("apple")] == [("Apple",)]
+    assert [term.forms for term in lowercase.terms_in("apple")] == [("Apple",)]
 
 
 def test_spellings_in_lower_case_have_a_capitalised_one():

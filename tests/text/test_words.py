@@ -2,7 +2,7 @@
 
 import pytest
 
-from t2t_keras.text.words import goes_on_word, word_places
+from t2t_keras.text.words import continues_word, word_places
 from tests.inference import tiny
 
 
@@ -28,11 +28,11 @@ def test_places_of_whole_words(text, phrase, places):
     [("s", True), ("▁s", False), ("▁", False), (".", False), ("ß", True), ("7", True), ("'s", False), ("\u0301", True)],
 )
 def test_entries(piece, goes_on):
-    assert goes_on_word(piece) == goes_on
+    assert continues_word(piece) == goes_on
 
 
 def test_a_byte_may_be_part_of_a_letter():
-    assert [goes_on_word(f"<0x{byte}>") for byte in ("41", "2E", "C3", "BF")] == [True, False, True, True]
+    assert [continues_word(f"<0x{byte}>") for byte in ("41", "2E", "C3", "BF")] == [True, False, True, True]
 
 
 def test_the_entries_of_a_vocabulary():

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.losses import PairTerms, pair_losses
 from t2t_keras.training import fused_loss as module
-from t2t_keras.training.pair_loss import fused_pair_loss
+from t2t_keras.training.pair_loss import PairChunks
 from t2t_keras.training.updates import Head
 from tests.training.test_fused_loss import VOCAB, assert_close, make_inputs
 
@@ -38,7 +38,8 @@ def fused(
     def computed() -> list[tf.Tensor]:
         states, *head, targets = map(tf.constant, inputs)
         hidden = tf.cast(states, dtype)
-        result = fused_pair_loss(hidden, Head(*head), targets, terms, EPSILON, scale=SCALE, **options)
+        chunks = PairChunks(Head(*head), EPSILON, hidden.dtype, options.get("for_cpu", True), terms)
+        result = chunks.fused_loss(hidden, targets, SCALE, options.get("skip_padding", True))
         return [result.loss_sum, result.d_hidden, *result.d_head[: len(head)]]
 
     return [tf.cast(tensor, tf.float32).numpy() for tensor in computed()]

@@ -88,18 +88,18 @@ def of_config(
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
-        return joined([files(more, config.task) for more in paths or [{}]], config.tags)
-    needed = "summarisation" if config.corpus == "docstrings" else "translation"
-    if config.task != needed:
+        return joined([files(group, config.task) for group in paths or [{}]], config.tags)
+    required_task = "summarisation" if config.corpus == "docstrings" else "translation"
+    if config.task != required_task:
         raise InputError(
-            f"corpus={config.corpus} is text for task={needed}, not {config.task}; corpus=files is for any"
+            f"corpus={config.corpus} is text for task={required_task}, not {config.task}; corpus=files is for any"
         )
     if paths:
         raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
-    return joined([_public(config, download_dir, report)], config.tags)
+    return joined([_public_corpus(config, download_dir, report)], config.tags)
 
 
-def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str], None]) -> Corpus:
+def _public_corpus(config: DataConfig, download_dir: str | Path, report: Callable[[str], None]) -> Corpus:
     """Returns the corpus of a public data set."""
     languages = (config.source_language, config.target_language)
     if config.corpus == "multi30k":
@@ -111,7 +111,7 @@ def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str]
     if config.corpus == "docstrings":
         return docstring_pairs(download_dir, report)
     if config.corpus == "wmt14":
-        other = _other_than_english("wmt14", *languages)
+        other = _foreign_language("wmt14", *languages)
         return tensorflow_datasets(f"wmt14_translate/{other}-en", *languages, download_dir)
     return tensorflow_datasets(config.corpus.removeprefix("tfds:"), *languages, download_dir)
 
@@ -130,8 +130,8 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
     """
     read = task(task_name)
     if "train" not in paths:
-        needed = "--train_source and --train_target" if read.is_parallel else "--train_source"
-        raise InputError(f"corpus=files needs training files: {needed}")
+        required_flags = "--train_source and --train_target" if read.is_parallel else "--train_source"
+        raise InputError(f"corpus=files needs training files: {required_flags}")
     all_files = {
         f"{split}_{side}": local_path(path, f"{split}_{side}")
         for split, sides in paths.items()
@@ -164,7 +164,7 @@ def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
 
     def read(split: str) -> tuple[PairSource, ...]:
         return tuple(
-            _with_tag(corpus.splits[split], tag)
+            _add_tag(corpus.splits[split], tag)
             for corpus, tag in zip(corpora, tags or [""] * len(corpora), strict=True)
             if split in corpus.splits
         )
@@ -173,7 +173,7 @@ def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
         return {f"{number}_{name}": value for number, each in enumerate(values, 1) for name, value in each.items()}
 
     return Corpus(
-        {split: functools.partial(_chained, read(split)) for split in SPLITS if read(split)},
+        {split: functools.partial(_chain, read(split)) for split in SPLITS if read(split)},
         numbered([corpus.identity for corpus in corpora]),
         numbered([corpus.files for corpus in corpora]),
         lambda: numbered([corpus.provenance() for corpus in corpora]),
@@ -218,7 +218,7 @@ def tatoeba_pairs(source_language: str, target_language: str, download_dir: str 
     Raises:
         InputError: the archive is not available, or not exactly one side is English.
     """
-    language = _other_than_english("tatoeba", source_language, target_language)
+    language = _foreign_language("tatoeba", source_language, target_language)
     names = {stem: tatoeba.file_names(language, stem) for stem in tatoeba.STEMS}
     folder = _folder(download_dir, "tatoeba", names["train"][0])
     if not all((folder / name).exists() for pair in names.values() for name in pair):
@@ -243,13 +243,13 @@ def gettext(
     Raises:
         InputError: not exactly one side is English.
     """
-    language = _other_than_english("gettext", source_language, target_language)
+    language = _foreign_language("gettext", source_language, target_language)
 
     def read(wheel: Path) -> Iterable[Pair]:
         pairs = gettext_catalogues.read_wheel(wheel, language)
         return pairs if source_language == "en" else ((other, english) for english, other in pairs)
 
-    return _of_packages(packages.GETTEXT, local_path(download_dir, "download_dir") / "gettext", read, report)
+    return _package_corpus(packages.GETTEXT, local_path(download_dir, "download_dir") / "gettext", read, report)
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
@@ -262,10 +262,10 @@ def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = pr
         report: called with a line of text about downloads and missing packages.
     """
     folder = local_path(download_dir, "download_dir") / "docstrings"
-    return _of_packages(packages.DOCSTRINGS, folder, docstrings.read_wheel, report)
+    return _package_corpus(packages.DOCSTRINGS, folder, docstrings.read_wheel, report)
 
 
-def _of_packages(
+def _package_corpus(
     pins: tuple[packages.Pin, ...], folder: Path, read: Callable[[Path], Iterable[Pair]], report: Callable[[str], None]
 ) -> Corpus:
     """Returns the pairs that `read` finds in the wheels of packages; the first package is the test set."""
@@ -280,13 +280,13 @@ def _of_packages(
         record["missing"] = {pin.requirement: error for pin, error in errors.items()}
         return paths
 
-    def pairs(chosen: slice) -> Iterator[Pair]:
-        for pin in pins[chosen]:
+    def pairs(selection: slice) -> Iterator[Pair]:
+        for pin in pins[selection]:
             if pin in wheels():
                 yield from read(wheels()[pin])
 
     identity = {pin.requirement: pin.sha256 for pin in pins}
-    splits = {"train": lambda: pairs(slice(1, None)), "test": lambda: _one_a_source(pairs(slice(1)))}
+    splits = {"train": lambda: pairs(slice(1, None)), "test": lambda: _first_translations(pairs(slice(1)))}
     return Corpus(splits, identity, provenance=lambda: record)
 
 
@@ -350,18 +350,18 @@ def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> P
     return ParallelFiles(Path(source), Path(target))
 
 
-def _with_tag(read: PairSource, tag: str) -> PairSource:
+def _add_tag(read: PairSource, tag: str) -> PairSource:
     """Returns a function that reads the same pairs with a tag in front of the sources."""
     if isinstance(read, ParallelFiles):
         return dataclasses.replace(read, tag=tag)
     return lambda: tagged(read(), tag)
 
 
-def _chained(sources: Iterable[PairSource]) -> Iterator[Pair]:
+def _chain(sources: Iterable[PairSource]) -> Iterator[Pair]:
     return itertools.chain.from_iterable(read() for read in sources)
 
 
-def _other_than_english(corpus: str, source_language: str, target_language: str) -> str:
+def _foreign_language(corpus: str, source_language: str, target_language: str) -> str:
     if [source_language, target_language].count("en") != 1:
         raise InputError(
             f"corpus={corpus} has English on one side: source_language or target_language must be en, "
@@ -370,7 +370,7 @@ def _other_than_english(corpus: str, source_language: str, target_language: str)
     return target_language if source_language == "en" else source_language
 
 
-def _one_a_source(pairs: Iterable[Pair]) -> list[Pair]:
+def _first_translations(pairs: Iterable[Pair]) -> list[Pair]:
     """Returns the first translation of each source unless it equals the source; for a test set."""
     first: dict[str, Pair] = {}
     for pair in pairs:

@@ -81,8 +81,8 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
     for source in source_lines:
         target = next(target_lines, None)
         if target is None:
-            more = count + 1 + sum(1 for _ in source_lines)
-            raise unequal(source_path, more, target_path, count)
+            num_sources = count + 1 + sum(1 for _ in source_lines)
+            raise unequal(source_path, num_sources, target_path, count)
         count += 1
         yield source, target
     if extra := sum(1 for _ in target_lines):

@@ -30,7 +30,7 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with _answer(url) as answer, replacing(path, "wb") as file:
-                file.writelines(_received(answer))
+                file.writelines(_read_parts(answer))
         except http.client.HTTPException as error:
             raise InputError(
                 f"{url}: cannot be downloaded ({error}); where there is no internet, put the file at {path}"
@@ -54,19 +54,19 @@ def _answer(url: str) -> http.client.HTTPResponse:
         raise http.client.HTTPException(str(error)) from error
 
 
-def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+def _read_parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
     """Yields the parts of a response; raises an HTTPException if the connection breaks."""
-    announced, received = answer.headers.get("Content-Length"), 0
+    content_length, num_bytes = answer.headers.get("Content-Length"), 0
     while True:
         try:
             part = answer.read(_PART_BYTES)
         except OSError as error:  # reset, timed out or damaged in transit
             reason = error.strerror or str(error)
-            raise http.client.HTTPException(f"connection broke after {received} bytes: {reason}") from error
+            raise http.client.HTTPException(f"connection broke after {num_bytes} bytes: {reason}") from error
         if not part:
             break
-        received += len(part)
+        num_bytes += len(part)
         yield part
     # A connection that is closed too early looks like the end of the file.
-    if announced is not None and int(announced) != received:
-        raise http.client.HTTPException(f"connection broke after {received} of {announced} bytes")
+    if content_length is not None and int(content_length) != num_bytes:
+        raise http.client.HTTPException(f"connection broke after {num_bytes} of {content_length} bytes")

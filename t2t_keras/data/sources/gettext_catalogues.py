@@ -75,18 +75,18 @@ def read_catalogue(path: str | Path) -> Iterator[Pair]:
 
 def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
     """Returns the catalogues of a language among file names; prefers .po to .mo files, which have no comments."""
-    wanted = language.replace("-", "_").lower()
-    by_locale: dict[str, dict[str, str]] = collections.defaultdict(dict)
+    language_locale = language.replace("-", "_").lower()
+    catalogues: dict[str, dict[str, str]] = collections.defaultdict(dict)
     for name in sorted(names):  # .po is sorted after .mo and replaces it
         path = PurePosixPath(name)
         if path.suffix in (".po", ".mo"):
             for part in {*path.parent.parts, path.stem}:
                 locale = part.replace("-", "_").lower()
-                if re.fullmatch(rf"{re.escape(wanted)}(_[a-z]+)?", locale):
-                    by_locale[locale][str(path.with_suffix(""))] = name
-    for locale in (wanted, f"{wanted}_{wanted}", *sorted(by_locale)):
-        if locale in by_locale:
-            return sorted(by_locale[locale].values())
+                if re.fullmatch(rf"{re.escape(language_locale)}(_[a-z]+)?", locale):
+                    catalogues[locale][str(path.with_suffix(""))] = name
+    for locale in (language_locale, f"{language_locale}_{language_locale}", *sorted(catalogues)):
+        if locale in catalogues:
+            return sorted(catalogues[locale].values())
     return []
 
 
@@ -119,7 +119,7 @@ def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
         if _signature(parts[0]) != _signature(parts[1]):
             continue
         plain = (" ".join(html.unescape(_TAG.sub("", part)).split()) for part in parts)
-        pair = _without_accelerators(*plain)
+        pair = _remove_accelerators(*plain)
         if all(map(_LETTERS.search, pair)):
             yield pair
 
@@ -130,14 +130,14 @@ def _signature(text: str) -> tuple[list[str], int]:
     return sorted(set(_PLACEHOLDER.findall(plain))), tags
 
 
-def _without_accelerators(source: str, target: str) -> Pair:
+def _remove_accelerators(source: str, target: str) -> Pair:
     """Removes the "_" or "&" that marks the key of a menu entry, as in "_File" or "Date&i"."""
     source, target = (_TRAILING_ACCELERATOR.sub("", text) for text in (source, target))
     source_word, target_word = _marked_word(source), _marked_word(target)
     # Within a word, "_" or "&" is a mark only if the other side has one in a different word. Otherwise, the word is an
     # identifier.
     is_marked = source_word is not None and target_word is not None and source_word != target_word
-    return (_unmarked(source, source_word, is_marked), _unmarked(target, target_word, is_marked))
+    return (_remove_mark(source, source_word, is_marked), _remove_mark(target, target_word, is_marked))
 
 
 def _marked_word(text: str) -> str | None:
@@ -146,7 +146,7 @@ def _marked_word(text: str) -> str | None:
     return words[0] if len(words) == 1 and len(_ACCELERATOR.findall(words[0])) == 1 else None
 
 
-def _unmarked(text: str, word: str | None, within: bool) -> str:
-    if word is None or not (within or _ACCELERATOR.match(word)):
+def _remove_mark(text: str, word: str | None, in_words: bool) -> str:
+    if word is None or not (in_words or _ACCELERATOR.match(word)):
         return text
     return text.replace(word, _ACCELERATOR.sub("", word), 1)

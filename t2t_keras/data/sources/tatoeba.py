@@ -46,8 +46,8 @@ def download(language: str, folder: str | Path) -> None:
     archive = folder / f"{release}.txt.zip"
     downloads.fetch(f"{ADDRESS}/{release}.txt.zip", archive)
     try:
-        with zipfile.ZipFile(archive) as opened:
-            sides = [opened.read(f"Tatoeba.{release}.{code}").decode().split("\n") for code in ("en", language)]
+        with zipfile.ZipFile(archive) as zip_file:
+            sides = [zip_file.read(f"Tatoeba.{release}.{code}").decode().split("\n") for code in ("en", language)]
     except (zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError) as error:
         raise InputError(f"{archive}: broken ({error}); delete the file to download it again") from error
     if len(sides[0]) != len(sides[1]):
@@ -55,8 +55,8 @@ def download(language: str, folder: str | Path) -> None:
     for stem, pairs in zip(STEMS, split_by_english(zip(*sides, strict=True)), strict=True):
         for side, name in enumerate(file_names(language, stem)):
             # Without a name and a date in the header, so that the same lines give the same bytes.
-            with replacing(folder / name, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                packed.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
+            with replacing(folder / name, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as gzip_file:
+                gzip_file.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
 
 
 def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
@@ -66,15 +66,16 @@ def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], lis
     sentences hardly change which ones are held out.
     """
     unique = dict.fromkeys((repair(english), repair(other)) for english, other in pairs)
-    usable = [pair for pair in unique if all(pair)]
-    by_key: dict[str, Pair] = {}
-    for pair in usable:
-        by_key.setdefault(comparison_key(pair[0]), pair)
-    ranked = [
-        by_key[key] for key in sorted(by_key, key=lambda key: hashlib.blake2b(key.encode(), digest_size=8).digest())
+    complete = [pair for pair in unique if all(pair)]
+    pairs_by_key: dict[str, Pair] = {}
+    for pair in complete:
+        pairs_by_key.setdefault(comparison_key(pair[0]), pair)
+    ranking = [
+        pairs_by_key[key]
+        for key in sorted(pairs_by_key, key=lambda key: hashlib.blake2b(key.encode(), digest_size=8).digest())
     ]
-    test_count, val_count = (min(count, len(ranked) // _LARGEST_SHARE) for count in (_TEST_PAIRS, _VAL_PAIRS))
-    test, val = ranked[:test_count], ranked[test_count : test_count + val_count]
+    test_count, val_count = (min(count, len(ranking) // _LARGEST_SHARE) for count in (_TEST_PAIRS, _VAL_PAIRS))
+    test, val = ranking[:test_count], ranking[test_count : test_count + val_count]
     held_out = HeldOut()
     held_out.add(test + val)
-    return [pair for pair in usable if pair not in held_out], val, test
+    return [pair for pair in complete if pair not in held_out], val, test

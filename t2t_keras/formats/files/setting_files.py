@@ -30,19 +30,19 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def parsed_yaml(text: bytes, where: str) -> dict[str, Any]:
+def parsed_yaml(text: bytes, place: str) -> dict[str, Any]:
     """Parses settings in YAML.
 
     Raises:
-        InputError: the package pyyaml is missing, or the text is not a YAML mapping; the message begins with `where`.
+        InputError: the package pyyaml is missing, or the text is not a YAML mapping; the message begins with `place`.
     """
     yaml = optional_module("yaml", "the package pyyaml is missing: pip install '.[convert]'")
     try:
         values = yaml.safe_load(text.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{where} cannot be read as YAML: {' '.join(str(error).split())}") from error
+        raise InputError(f"{place} cannot be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
-        raise InputError(f"{where} must hold settings by name, got {type(values).__name__}")
+        raise InputError(f"{place} must hold settings by name, got {type(values).__name__}")
     return values
 
 

@@ -73,8 +73,8 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """
     safetensors, contents = _safetensors(), read_bytes(path)
     try:
-        found = safetensors.deserialize(contents)
-        return {name: np.frombuffer(each["data"], _TYPES[each["dtype"]]).reshape(each["shape"]) for name, each in found}
+        items = safetensors.deserialize(contents)
+        return {name: np.frombuffer(each["data"], _TYPES[each["dtype"]]).reshape(each["shape"]) for name, each in items}
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read as safetensors: {error}") from error
 

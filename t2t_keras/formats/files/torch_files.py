@@ -34,7 +34,7 @@ _DTYPES: Mapping[str, Any] = {
     "BoolStorage": np.bool_,
 }
 # Packages whose objects, other than tensors, a checkpoint may hold; they are ignored.
-_LEFT_OUT = ("fairseq", "numpy", "omegaconf", "torch")
+_IGNORED_PACKAGES = ("fairseq", "numpy", "omegaconf", "torch")
 # The magic number of files before torch 1.6, and the number of bytes at the start of a file that contain it.
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")
 _OLD_START = 32
@@ -44,8 +44,8 @@ _OLD_START = 32
 _MOST_EXPANDED = 1 << 24
 
 # Exceptions that reading a damaged file can raise.
-_OF_FORMAT = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError, RuntimeError)
-_DAMAGED = (*_OF_FORMAT, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_FORMAT_ERRORS = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError, RuntimeError)
+_DAMAGE_ERRORS = (*_FORMAT_ERRORS, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class _Unreadable(Exception):
@@ -87,7 +87,7 @@ class _Tensor:
         return np.lib.stride_tricks.as_strided(values[self._offset :], self._size, strides).copy()
 
 
-class _LeftOut:
+class _IgnoredObject:
     """Stands in for objects that are not tensors, such as training counters, settings and NumPy numbers; empty."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -122,12 +122,12 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module in ("torch", "torch.storage") and name in _DTYPES:
             return name
-        known = _GLOBALS.get(f"{module}.{name}")
-        if known is None and module.partition(".")[0] in _LEFT_OUT:
-            return _LeftOut
-        if known is None:
+        value = _GLOBALS.get(f"{module}.{name}")
+        if value is None and module.partition(".")[0] in _IGNORED_PACKAGES:
+            return _IgnoredObject
+        if value is None:
             raise _Unreadable(f"it asks for {module}.{name}, which no tensor needs")
-        return known
+        return value
 
     def persistent_load(self, pid: Any) -> _Storage:
         return self._storage(pid)
@@ -169,7 +169,7 @@ def read_torch_file(path: str | Path) -> Any:
         raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
     except _Unreadable as error:
         raise InputError(f"{path} cannot be read as a file of torch: {error}") from error
-    except _DAMAGED as error:
+    except _DAMAGE_ERRORS as error:
         raise InputError(f"{path} cannot be read as a file of torch: it is damaged or cut off") from error
 
 

@@ -23,10 +23,10 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
         raise InputError(f"--quantization={quantization}: LiteRT takes {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "LiteRT", in_one_file=True)
     signatures = {name: getattr(graphs, name).get_concrete_function() for name in ("encode", "step")}
-    with tempfile.TemporaryDirectory() as saved, without_notices():
+    with tempfile.TemporaryDirectory() as saved_model, without_notices():
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(tf.Module(), saved, signatures=signatures, options=options)
-        converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(signatures))
+        tf.saved_model.save(tf.Module(), saved_model, signatures=signatures, options=options)
+        converter = tf.lite.TFLiteConverter.from_saved_model(saved_model, signature_keys=list(signatures))
         if quantization != "float32":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         if quantization == "float16":

@@ -189,8 +189,8 @@ def _best(candidates: np.ndarray, count: int) -> list[tuple[float, int, int]]:
     best = np.flatnonzero(flat >= np.partition(flat, -count)[-count])
     best = best[np.lexsort((best, -flat[best]))][:count]
     parents, tokens = np.divmod(best, candidates.shape[1])
-    found = zip(flat[best].tolist(), parents.tolist(), tokens.tolist(), strict=True)
-    return [one for one in found if one[0] > -math.inf]
+    rows = zip(flat[best].tolist(), parents.tolist(), tokens.tolist(), strict=True)
+    return [one for one in rows if one[0] > -math.inf]
 
 
 def lowercased(line: str) -> str:

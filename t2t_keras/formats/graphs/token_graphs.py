@@ -56,15 +56,15 @@ class TokenGraphs:
         network: Any = make_model(config)
         assign_weights(network, dict(model.weights))
         functions = _encoder(network), _step(network)
-        values = [_values_read(function, network) for function in functions]
+        values = [_weights_of(function, network) for function in functions]
         sizes = [sum(array.nbytes for _, array in arrays) for arrays in values]
-        size, what = (sum(sizes), "both graphs") if in_one_file else (max(sizes), "a graph")
+        size, subject = (sum(sizes), "both graphs") if in_one_file else (max(sizes), "a graph")
         if size >= _MOST_BYTES:
-            raise InputError(f"{format} files end at 2 GB, but the weights of {what} take {size / 1e9:.1f} GB")
+            raise InputError(f"{format} files end at 2 GB, but the weights of {subject} take {size / 1e9:.1f} GB")
         self.encode, self.step = map(_with_constants, functions, values)
 
 
-def _values_read(function: Function, network: Any) -> _Values:
+def _weights_of(function: Function, network: Any) -> _Values:
     """Returns the weights that a function reads, with their values."""
     read = {id(variable) for variable in function.get_concrete_function().variables}
     return [(variable, variable.numpy()) for variable in network.variables if id(variable.value) in read]
@@ -97,9 +97,9 @@ def _step(model: Any) -> Function:
     newest = tf.TensorSpec([None], tf.int32, "token_ids"), tf.TensorSpec([], tf.int32, "position")
 
     def step(token_ids: Tensor, position: Tensor, *tensors: Tensor) -> dict[str, Tensor]:
-        given = dict(zip(cache, tensors, strict=True))
+        state = dict(zip(cache, tensors, strict=True))
         past, memory = (
-            [KeysAndValues(given[f"{keys}{index}"], given[f"{values}{index}"]) for index in range(len(layers))]
+            [KeysAndValues(state[f"{keys}{index}"], state[f"{values}{index}"]) for index in range(len(layers))]
             for keys, values in ((KEYS, VALUES), (MEMORY_KEYS, MEMORY_VALUES))
         )
         x = model.target_embedding(tf.expand_dims(token_ids, 1))  # --> [batch, 1, d_model]
@@ -107,7 +107,7 @@ def _step(model: Any) -> Function:
         room = tf.shape(past[0].keys)[2]
         places = tf.range(room + 1)  # the past entries, then the newest one
         mask = tf.reshape((places < position) | (places == room), [1, 1, 1, -1])  # --> [1, 1, 1, room + 1]
-        hidden, past = model.decoder(x, memory, mask, given[MEMORY_MASK], past=past, training=False)
+        hidden, past = model.decoder(x, memory, mask, state[MEMORY_MASK], past=past, training=False)
         logits = model.logits(hidden[:, 0])  # --> [batch, vocab]
         largest = tf.reduce_max(logits, axis=1, keepdims=True)  # --> [batch, 1]
         total = tf.reduce_sum(tf.exp(logits - largest), axis=1, keepdims=True)

@@ -33,46 +33,46 @@ async def read_body(request: Request, limit: int) -> bytes:
         return body
     if encoding.lower() != "gzip":
         raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding.lower()!r}")
-    return await off_loop.run(limit, _inflated, body, limit)
+    return await off_loop.run(limit, _inflate, body, limit)
 
 
-def _inflated(body: bytes, limit: int) -> bytes:
+def _inflate(body: bytes, limit: int) -> bytes:
     """Decompresses gzip data, but no more than the limit, because a few bytes can expand to a great many."""
     inflater = zlib.decompressobj(wbits=31)
     try:
-        inflated = inflater.decompress(body, limit + 1)
+        content = inflater.decompress(body, limit + 1)
     except zlib.error as error:
         raise invalid(f"the body is not valid gzip: {error}") from error
-    if len(inflated) > limit:
+    if len(content) > limit:
         raise TooLarge(f"a body of more than {limit} bytes once inflated: the limit is max_body_bytes={limit}")
     if not inflater.eof:
         raise invalid("the body is not valid gzip: it is cut off")
     if inflater.unused_data:
         raise invalid(f"{len(inflater.unused_data)} bytes follow the gzip of the body")
-    return inflated
+    return content
 
 
 async def _raw_body(request: Request, limit: int) -> bytes:
     """Reads the body; discards a body above the limit and raises `TooLarge`."""
-    announced = header(request.scope, b"content-length") or ""
-    too_large = announced.isdecimal() and int(announced) > limit
+    content_length = header(request.scope, b"content-length") or ""
+    is_too_large = content_length.isdecimal() and int(content_length) > limit
     size, parts = 0, []
-    if not (too_large and (header(request.scope, b"expect") or "").lower() == "100-continue"):
+    if not (is_too_large and (header(request.scope, b"expect") or "").lower() == "100-continue"):
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                more = True
-                while more and size <= limit + _DISCARDED_BYTES:
+                has_more = True
+                while has_more and size <= limit + _DISCARDED_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise client_is_gone()
-                    part, more = message["body"], message["more_body"]
+                    part, has_more = message["body"], message["more_body"]
                     size += len(part)
                     if size <= limit:
                         parts.append(part)
         except TimeoutError:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
-    if size > limit or not parts and too_large:
-        body_size = announced or f"more than {limit}"
+    if size > limit or not parts and is_too_large:
+        body_size = content_length or f"more than {limit}"
         raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from t2t_keras.errors import InputError
-from t2t_keras.serving.core import Core, Lent
+from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE, Model
@@ -62,7 +62,7 @@ class Glossaries:
     def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._made: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
+        self._readers: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
 
     def of(self, model: Model) -> ReadTexts:
         """Returns the function for a version, and creates it from the version's files at the first call.
@@ -72,11 +72,11 @@ class Glossaries:
             ServingError: the files were deleted or replaced since the version was loaded.
         """
         with self._lock:
-            if model not in self._made:
+            if model not in self._readers:
                 if not model.is_as_loaded:
                     raise ServingError(Code.UNAVAILABLE, f"the files of version {model.version} are gone, or others")
-                self._made[model] = self._reader(model.path)
-            return self._made[model]
+                self._readers[model] = self._reader(model.path)
+            return self._readers[model]
 
 
 class GlossedCall:
@@ -84,7 +84,7 @@ class GlossedCall:
 
     Args:
         core: runs the calls on token ids.
-        lent: the model, within the block of `Core.lend`.
+        loan: the model, within the block of `Core.lend`.
         content: the parsed body.
         glossaries: applies glossaries; None if they are not supported.
 
@@ -92,17 +92,17 @@ class GlossedCall:
         ServingError: the glossary or a text is invalid or exceeds a limit, or the model does not support glossaries.
     """
 
-    def __init__(self, core: Core, lent: Lent, content: dict[str, Any], glossaries: Glossaries | None) -> None:
-        self._core, self._lent = core, lent
+    def __init__(self, core: Core, loan: Loan, content: dict[str, Any], glossaries: Glossaries | None) -> None:
+        self._core, self._loan = core, loan
         self._end = time.monotonic() + core.options.request_seconds
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only {DEFAULT_SIGNATURE!r} has glossaries, leave out 'signature_name'")
         if "markup" in content:
             raise invalid("a glossary does not go together with markup")
-        default, options = lent.model.signature(DEFAULT_SIGNATURE), core.options
-        has_signatures = {_PLAIN, _CONSTRAINED} <= lent.model.signatures.keys()
+        default, options = loan.model.signature(DEFAULT_SIGNATURE), core.options
+        has_signatures = {_PLAIN, _CONSTRAINED} <= loan.model.signatures.keys()
         if glossaries is None or not has_signatures or list(default.inputs) != ["text"]:
-            raise ServingError(Code.UNIMPLEMENTED, f"version {lent.model.version} has no translation with a glossary")
+            raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} has no translation with a glossary")
         pairs = _pairs(content["glossary"], options.limits.max_sentences)
         inputs = json_tensors.read_inputs(content, default)
         default.check(inputs, options.limits)
@@ -112,12 +112,12 @@ class GlossedCall:
         if num_bytes > (most := options.max_batch_bytes):
             raise invalid(f"texts and a glossary of {num_bytes} bytes: the limit is max_batch_bytes={most}")
         try:
-            self._texts = glossaries.of(lent.model)(texts, pairs, options.limits.max_sentences)
+            self._texts = glossaries.of(loan.model)(texts, pairs, options.limits.max_sentences)
         except InputError as error:
             raise invalid(str(error)) from error
-        self._futures = self._asked(_PLAIN, self._texts.first)
+        self._futures = self._queue_calls(_PLAIN, self._texts.first)
         # The model must stay loaded for the second round of calls.
-        lent.versions.keep(lent.model)
+        loan.versions.keep(loan.model)
 
     async def outputs(self) -> Arrays:
         """Waits for the translations, their scores and the terms that they lack. Cancelling the wait stops all calls.
@@ -127,17 +127,17 @@ class GlossedCall:
         """
         try:
             calls = await asyncio.to_thread(self._texts.again, await self._answers())
-            self._futures = self._asked(_CONSTRAINED, calls)
+            self._futures = self._queue_calls(_CONSTRAINED, calls)
             return await asyncio.to_thread(self._texts.answer, await self._answers())
         finally:
             for future in self._futures:
                 future.cancel()
-            self._lent.versions.release(self._lent.model)
+            self._loan.versions.release(self._loan.model)
 
-    def _asked(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
+    def _queue_calls(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
         """Queues calls of a signature, either all or none."""
         seconds = self._end - time.monotonic()
-        return self._core.submit_all(self._lent, self._lent.model.signature(name), calls, seconds)
+        return self._core.submit_all(self._loan, self._loan.model.signature(name), calls, seconds)
 
     async def _answers(self) -> list[Arrays]:
         """Waits for the outputs of the calls that were queued last."""
@@ -153,6 +153,6 @@ def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:
         raise invalid(f"{len(glossary)} terms in a glossary: the limit is max_sentences={most}")
     for number, entry in enumerate(glossary, start=1):
         if not isinstance(entry, list) or [type(each) for each in entry] != [str, str]:
-            what = json_tensors.shown(entry)
-            raise invalid(f"glossary, entry {number}: expected a term and its forms, two strings, got {what}")
+            text = json_tensors.shown(entry)
+            raise invalid(f"glossary, entry {number}: expected a term and its forms, two strings, got {text}")
     return [(term, forms) for term, forms in glossary]

@@ -21,11 +21,11 @@ from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signatu
 # Outputs with this suffix hold bytes, not text.
 _BYTES_SUFFIX = "_bytes"
 
-_TOGETHER = 4096  # values that are encoded at once
+_VALUES_AT_ONCE = 4096  # values that are encoded at once
 
 _PIECE_CHARACTERS = 1 << 16  # minimum size of a piece of a response, except the last
 
-_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -95,15 +95,15 @@ def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
 
 def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
     """Joins texts into pieces that are large enough to be sent."""
-    waiting: list[str] = []
+    pending: list[str] = []
     size = 0
     for text in texts:
-        waiting.append(text)
+        pending.append(text)
         size += len(text)
         if size >= _PIECE_CHARACTERS:
-            yield "".join(waiting).encode("utf-8")
-            waiting, size = [], 0
-    yield "".join(waiting).encode("utf-8")
+            yield "".join(pending).encode("utf-8")
+            pending, size = [], 0
+    yield "".join(pending).encode("utf-8")
 
 
 def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
@@ -118,12 +118,12 @@ def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
 def _rows(instances: Any, signature: Signature) -> dict[str, list]:
     if not isinstance(instances, list) or not instances:
         raise invalid("'instances' must be a list with at least one element")
-    named = [isinstance(row, dict) and not _is_bytes(row) for row in instances]
-    if not any(named) and len(signature.inputs) == 1:
+    is_named = [isinstance(row, dict) and not _is_bytes(row) for row in instances]
+    if not any(is_named) and len(signature.inputs) == 1:
         return {next(iter(signature.inputs)): instances}
     columns: dict[str, list] = {name: [] for name in signature.inputs}
     for number, row in enumerate(instances):
-        if not named[number]:
+        if not is_named[number]:
             names = ", ".join(map(repr, sorted(signature.inputs)))
             raise invalid(f"element {number} of 'instances' must be an object with {names}")
         if row.keys() != columns.keys():
@@ -135,12 +135,12 @@ def _rows(instances: Any, signature: Signature) -> dict[str, list]:
 
 
 @contextlib.contextmanager
-def _at(where: str) -> Iterator[None]:
-    """Prefixes the message of a `ServingError` in the block with `where`."""
+def _at(place: str) -> Iterator[None]:
+    """Prefixes the message of a `ServingError` in the block with `place`."""
     try:
         yield
     except ServingError as error:
-        raise ServingError(error.code, f"{where}: {error.message}") from error
+        raise ServingError(error.code, f"{place}: {error.message}") from error
 
 
 def _is_bytes(value: Any) -> bool:
@@ -255,15 +255,15 @@ class _Values:
 
     def text(self) -> Iterator[str]:
         """Yields the JSON text in pieces of a few thousand values, so that other threads can run in between."""
-        if self.array.size <= _TOGETHER:
-            yield _dumped(self.listed())
+        if self.array.size <= _VALUES_AT_ONCE:
+            yield _dump(self.listed())
             return
         yield "["
         for rows in _groups(len(self.array), self.array.size):
             if rows.start:
                 yield ","
             if rows.stop - rows.start > 1:
-                yield _dumped(self[rows].listed())[1:-1]
+                yield _dump(self[rows].listed())[1:-1]
             else:
                 yield from self[rows.start].text()
         yield "]"
@@ -272,7 +272,7 @@ class _Values:
 def _text_of_object(values: dict[str, _Values]) -> Iterator[str]:
     """Yields the JSON text of {name: array, ...} in pieces."""
     for number, (name, value) in enumerate(values.items()):
-        yield f"{',' if number else '{'}{_dumped(name)}:"
+        yield f"{',' if number else '{'}{_dump(name)}:"
         yield from value.text()
     yield "}"
 
@@ -285,9 +285,9 @@ def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
     for rows in _groups(len(arrays[0]), size):
         if rows.start:
             yield ","
-        if rows.stop - rows.start > 1 or size <= _TOGETHER:
+        if rows.stop - rows.start > 1 or size <= _VALUES_AT_ONCE:
             listed = zip(*(value[rows].listed() for value in values.values()), strict=True)
-            yield _dumped([dict(zip(values, row, strict=True)) for row in listed])[1:-1]
+            yield _dump([dict(zip(values, row, strict=True)) for row in listed])[1:-1]
         else:
             yield from _text_of_object({name: value[rows.start] for name, value in values.items()})
     yield "]"
@@ -295,7 +295,7 @@ def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
 
 def _groups(num_rows: int, size: int) -> Iterator[slice]:
     """Yields slices of rows that are encoded at once; all rows together have `size` values."""
-    together = max(1, _TOGETHER * num_rows // max(size, 1))
+    together = max(1, _VALUES_AT_ONCE * num_rows // max(size, 1))
     for start in range(0, num_rows, together):
         yield slice(start, min(start + together, num_rows))
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.serving.core import Core, Lent
+from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.parts import rows_of
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
@@ -17,7 +17,7 @@ from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 # The signature that returns translations with word alignments.
 _ALIGN = "align"
 # Maximum number of sentences in a call of this signature, enough for an efficient batch.
-_TOGETHER = 8
+_MOST_SENTENCES = 8
 
 
 class Documents(Protocol):
@@ -45,7 +45,7 @@ class MarkedCall:
 
     Args:
         core: runs the calls on the sentences.
-        lent: the model, within the block of `Core.lend`.
+        loan: the model, within the block of `Core.lend`.
         content: the parsed body.
         read: parses documents; None if markup is not supported.
 
@@ -53,15 +53,15 @@ class MarkedCall:
         ServingError: the documents cannot be parsed or exceed a limit, or the model does not support markup.
     """
 
-    def __init__(self, core: Core, lent: Lent, content: dict[str, Any], read: ReadDocuments | None) -> None:
+    def __init__(self, core: Core, loan: Loan, content: dict[str, Any], read: ReadDocuments | None) -> None:
         self._core = core
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only {DEFAULT_SIGNATURE!r} reads markup, leave out 'signature_name'")
         if not isinstance(markup := content["markup"], str):
             raise invalid(f"'markup' must be a string, got {json_tensors.shown(markup)}")
-        default = lent.model.signature(DEFAULT_SIGNATURE)
-        if read is None or _ALIGN not in lent.model.signatures or list(default.inputs) != ["text"]:
-            raise ServingError(Code.UNIMPLEMENTED, f"version {lent.model.version} does not translate markup")
+        default = loan.model.signature(DEFAULT_SIGNATURE)
+        if read is None or _ALIGN not in loan.model.signatures or list(default.inputs) != ["text"]:
+            raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} does not translate markup")
         raw = json_tensors.read_inputs(content, default)["text"]
         if raw.ndim != 1 or not raw.size:
             raise invalid("'text' must be a list of documents")
@@ -81,7 +81,7 @@ class MarkedCall:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
         self._groups = _groups(texts, core.options.max_batch_bytes)
         calls = ({"text": np.array([texts[number] for number in group], object)} for group in self._groups)
-        self._futures = core.submit_all(lent, lent.model.signature(_ALIGN), calls)
+        self._futures = core.submit_all(loan, loan.model.signature(_ALIGN), calls)
 
     async def outputs(self) -> Arrays:
         """Waits for the translated documents. Cancelling the wait stops all calls.
@@ -93,16 +93,16 @@ class MarkedCall:
             ServingError: a call failed.
         """
         try:
-            found = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
+            results = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
         finally:
             for future in self._futures:
                 future.cancel()
         rows: list[Arrays] = [{}] * len(self._documents.texts)
-        for group, outputs in zip(self._groups, found, strict=True):
+        for group, outputs in zip(self._groups, results, strict=True):
             for row, number in enumerate(group):
                 rows[number] = rows_of(outputs, row, row + 1)
-        filled = await asyncio.to_thread(self._documents.filled, rows)
-        return {"translation": np.array([text.encode() for text in filled], object)}
+        documents = await asyncio.to_thread(self._documents.filled, rows)
+        return {"translation": np.array([text.encode() for text in documents], object)}
 
 
 def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
@@ -110,7 +110,7 @@ def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
     groups: list[list[int]] = []
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
         cost = len(texts[number]) + ROW_COST
-        if not groups or len(groups[-1]) == _TOGETHER or (len(groups[-1]) + 1) * cost > most_bytes:
+        if not groups or len(groups[-1]) == _MOST_SENTENCES or (len(groups[-1]) + 1) * cost > most_bytes:
             groups.append([])
         groups[-1].append(number)
     return groups

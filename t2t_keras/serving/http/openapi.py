@@ -16,7 +16,7 @@ _ERRORS: Mapping[int, str] = {
     503: "the server is full, with Retry-After, or stops",
     504: "no answer within the time that the server takes for one",
 }
-_WHERE = {
+_MODEL_PATHS = {
     "/v1/models/{model}": "the version that is served",
     "/v1/models/{model}/versions/{version}": "one version",
     "/v1/models/{model}/labels/{label}": "the version that a label stands for",
@@ -26,16 +26,16 @@ _WHERE = {
 def described(models: Sequence[str]) -> Description:
     """Returns the OpenAPI document of a server with these models, as JSON-compatible objects."""
     paths: dict[str, Description] = {}
-    for where, which in _WHERE.items():
-        names = [name for name in ("model", "version", "label") if f"{{{name}}}" in where]
-        given = {"parameters": [_parameter(name, models) for name in names]}
-        paths[f"{where}:predict"] = {**given, "post": _call("predict", f"The outputs of a signature of {which}.")}
-        paths[f"{where}:stream"] = {**given, "post": _call("stream", f"A text's output while it is made, by {which}.")}
-        what = "The states of all versions." if where == "/v1/models/{model}" else f"The state of {which}."
-        state = _answer(what, {"type": "object"}, (400, 403, 404, 503))
-        paths[where] = {**given, "get": state}
-        signatures = _answer(f"The signatures of {which}.", {"type": "object"}, (400, 401, 403, 404))
-        paths[f"{where}/metadata"] = {**given, "get": signatures}
+    for path, owner in _MODEL_PATHS.items():
+        names = [name for name in ("model", "version", "label") if f"{{{name}}}" in path]
+        shared = {"parameters": [_parameter(name, models) for name in names]}
+        paths[f"{path}:predict"] = {**shared, "post": _call("predict", f"The outputs of a signature of {owner}.")}
+        paths[f"{path}:stream"] = {**shared, "post": _call("stream", f"A text's output while it is made, by {owner}.")}
+        summary = "The states of all versions." if path == "/v1/models/{model}" else f"The state of {owner}."
+        state = _answer(summary, {"type": "object"}, (400, 403, 404, 503))
+        paths[path] = {**shared, "get": state}
+        signatures = _answer(f"The signatures of {owner}.", {"type": "object"}, (400, 401, 403, 404))
+        paths[f"{path}/metadata"] = {**shared, "get": signatures}
     metrics = _answer("Metrics for Prometheus.", {"type": "string"}, (401, 403), "text/plain")
     paths["/monitoring/prometheus/metrics"] = {"get": metrics}
     return {
@@ -69,8 +69,8 @@ def _call(method: str, summary: str) -> Description:
 def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str = "application/json") -> Description:
     """Returns an OpenAPI operation with its successful response and its possible errors."""
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    others = {str(status): {"description": _ERRORS[status], "content": error} for status in errors}
-    responses = {"200": {"description": summary, "content": {kind: {"schema": schema}}}, **others}
+    error_responses = {str(status): {"description": _ERRORS[status], "content": error} for status in errors}
+    responses = {"200": {"description": summary, "content": {kind: {"schema": schema}}}, **error_responses}
     return {"summary": summary, "responses": responses}
 
 

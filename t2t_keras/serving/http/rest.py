@@ -106,7 +106,7 @@ def rest_app(
         Route("/server.json", service.description, methods=["GET"]),
     ]
     if _PAGE.is_dir():
-        routes.append(Mount("/", _compressed(_Page(directory=_PAGE, html=True))))
+        routes.append(Mount("/", _compress(_Page(directory=_PAGE, html=True))))
     options = core.options
     return Starlette(
         routes=routes,
@@ -163,13 +163,13 @@ class _Rest:
             return _error(413, str(error), {"Connection": "close"})
         except Exception as error:
             # Not assigned to a variable: the traceback refers to this frame, so the cycle would keep objects alive.
-            return _told(request, serving_error(error))
+            return _error_response(request, serving_error(error))
 
     async def refused(self, request: Request, error: HTTPException) -> Response:
         """Answers 404 and 405 in the common error format."""
         self._core.refusals.add("rest", Reason.REQUEST, address(request.client))
-        told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # truncates it
-        return _error(error.status_code, told.message, error.headers)
+        refusal = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # truncates it
+        return _error(error.status_code, refusal.message, error.headers)
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answers an unexpected exception in the common error format; the traceback is logged."""
@@ -181,7 +181,7 @@ class _Rest:
         return Response("ok\n", media_type="text/plain")
 
     async def metrics(self, request: Request) -> ASGIApp:
-        return _compressed(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
+        return _compress(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
     async def openapi(self, request: Request) -> ASGIApp:
         return _json(json.dumps(openapi.described(self._core.models.names)).encode("utf-8"))
@@ -196,8 +196,8 @@ class _Rest:
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
         # The languages and the task are unknown until a version is loaded.
-        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as lent:
-            about |= lent.model.about
+        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as loan:
+            about |= loan.model.about
         return _json(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> ASGIApp:
@@ -209,13 +209,13 @@ class _Rest:
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
             # TensorFlow Serving opens its port only once a version is available, so probes must fail here until then.
-            ready = target.version is not None or versions and versions.served is not None
-            return _json_message(content, 200 if ready else 503)
-        with self._core.lend(target.name, target.version) as lent:
+            is_ready = target.version is not None or versions and versions.served is not None
+            return _json_message(content, 200 if is_ready else 503)
+        with self._core.lend(target.name, target.version) as loan:
             signatures = json_format.MessageToDict(
-                lent.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+                loan.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
             )
-            spec = {"name": target.name, "signature_name": "", "version": str(lent.model.version)}
+            spec = {"name": target.name, "signature_name": "", "version": str(loan.model.version)}
         return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     async def _call(self, request: Request, target: "_Target") -> ASGIApp:
@@ -231,14 +231,14 @@ class _Rest:
                 answer, by_row = await asyncio.to_thread(self._begin, call, target, body)
             else:
                 answer, by_row = await off_loop.run(len(body), self._begin, call, target, body)
-            outputs = await _unless_gone(request, answer())
+            outputs = await _wait_for_outputs(request, answer())
             pieces = json_tensors.write_outputs(outputs, by_row)
             size = memory_of(outputs)
             if size <= LARGE_BYTES:
                 return _json(b"".join(pieces))
             large = _Streamed(pieces, "application/json")
             large.ends.callback(self._core.unsent.add(size))
-            return _compressed(large)
+            return _compress(large)
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
         """Streams the output for a text as server-sent events; errors before the first event have an HTTP status."""
@@ -250,18 +250,18 @@ class _Rest:
             call.is_read()
             growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
             ends.callback(growing.close)
-            first = await _unless_gone(request, growing.turn())
-            kept = ends.pop_all()
-            events = _events(growing, first, by_row, kept)
-            grown = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
-            grown.ends.callback(kept.close)
-            grown.ends.push_async_callback(events.aclose)
-            return grown
+            first = await _wait_for_outputs(request, growing.turn())
+            callbacks = ends.pop_all()
+            events = _events(growing, first, by_row, callbacks)
+            response = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
+            response.ends.callback(callbacks.close)
+            response.ends.push_async_callback(events.aclose)
+            return response
 
     def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
         """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
-        with self._core.lend(target.name, target.version) as lent:
+        with self._core.lend(target.name, target.version) as loan:
             if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
                 raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} grow, leave out 'signature_name'")
             call.signature = "stream"
@@ -269,8 +269,8 @@ class _Rest:
                 raise invalid("documents with markup do not grow: ask with predict")
             if "glossary" in content:
                 raise invalid("translations with a glossary do not grow: ask with predict")
-            inputs = json_tensors.read_inputs(content, lent.model.signature(DEFAULT_SIGNATURE))
-            return self._core.grow(lent, inputs), "instances" in content
+            inputs = json_tensors.read_inputs(content, loan.model.signature(DEFAULT_SIGNATURE))
+            return self._core.grow(loan, inputs), "instances" in content
 
     def _begin(
         self, call: Call, target: "_Target", body: bytes
@@ -281,17 +281,17 @@ class _Rest:
             Coroutine function that waits for the outputs, and whether the request has "instances" (row format).
         """
         content = json_tensors.parse_body(body)
-        with self._core.lend(target.name, target.version) as lent:
+        with self._core.lend(target.name, target.version) as loan:
             if "glossary" in content:
                 call.signature = "glossary"
-                return GlossedCall(self._core, lent, content, self._glossaries).outputs, "instances" in content
+                return GlossedCall(self._core, loan, content, self._glossaries).outputs, "instances" in content
             if "markup" in content:
                 call.signature = "markup"
-                return MarkedCall(self._core, lent, content, self._read).outputs, "instances" in content
-            signature = lent.model.signature(content.get("signature_name", ""))
+                return MarkedCall(self._core, loan, content, self._read).outputs, "instances" in content
+            signature = loan.model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)
-            future = self._core.submit(lent, signature, inputs)
+            future = self._core.submit(loan, signature, inputs)
             return lambda: self._core.outputs(future), "instances" in content
 
 
@@ -343,15 +343,15 @@ async def _events(
 
     The data of the last event is the body that `predict` would send.
     """
-    shown: list[Any] = []
+    last_texts: list[Any] = []
     try:
         with ends:
             outputs, is_last = turn
             while not is_last:
                 texts = [array.tolist() for array in outputs.values() if array.dtype == object]
-                if texts != shown:
+                if texts != last_texts:
                     yield _event(json_tensors.write_outputs(outputs, by_row))
-                    shown = texts
+                    last_texts = texts
                 outputs, is_last = await growing.turn()
             yield _event(json_tensors.write_outputs(outputs, by_row), "end")
     except ServingError as error:
@@ -374,30 +374,30 @@ class _Page(StaticFiles):
         return response
 
 
-async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
+async def _wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call, and cancels the call if the client disconnects first."""
-    task, gone = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
+    task, disconnection = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
     waits = True
 
-    def give_up(gone: asyncio.Future) -> None:
+    def give_up(disconnection: asyncio.Future) -> None:
         # This callback may already be scheduled when the outputs arrive.
         if waits:
             task.cancel()
 
-    gone.add_done_callback(give_up)
+    disconnection.add_done_callback(give_up)
     try:
         return await outputs
     except asyncio.CancelledError:
         # Otherwise the server is stopping, which must cancel the task.
-        if gone.done() and not task.uncancel():
+        if disconnection.done() and not task.uncancel():
             raise client_is_gone() from None
         raise
     finally:
         waits = False
-        gone.remove_done_callback(give_up)
+        disconnection.remove_done_callback(give_up)
 
 
-def _compressed(answer: ASGIApp) -> ASGIApp:
+def _compress(answer: ASGIApp) -> ASGIApp:
     """Wraps an application so that it compresses its responses for clients that accept gzip."""
     return GZipMiddleware(answer, _COMPRESSED_BYTES, _COMPRESSION)
 
@@ -405,14 +405,14 @@ def _compressed(answer: ASGIApp) -> ASGIApp:
 def _json(content: bytes, status: int = 200) -> ASGIApp:
     answer = Response(content, status, media_type="application/json")
     # Most responses are small, and the middleware takes as long to find that out as parsing the request takes.
-    return answer if len(content) < _COMPRESSED_BYTES else _compressed(answer)
+    return answer if len(content) < _COMPRESSED_BYTES else _compress(answer)
 
 
 def _json_message(content: dict, status: int = 200) -> ASGIApp:
     return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
 
 
-def _told(request: Request, error: ServingError) -> Response:
+def _error_response(request: Request, error: ServingError) -> Response:
     if error.code is Code.INTERNAL:
         _LOG.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=error.__cause__)
     headers = {"Retry-After": str(error.retry_seconds)} if isinstance(error, Busy) else None

@@ -102,19 +102,21 @@ def compared(tree: Tree, reference: Tree, parameters: Parameters | None = None) 
     """Returns the counts of one sentence. Only what `parameters` delete is removed from the trees."""
     parameters = parameters or Parameters()
     leaves, brackets = _leaves_and_brackets(tree, parameters)
-    expected_leaves, expected = _leaves_and_brackets(reference, parameters)
+    expected_leaves, expected_brackets = _leaves_and_brackets(reference, parameters)
     if not leaves:
         empty = int(not expected_leaves)
-        return BracketCounts(sentences=1, skipped=1, unscored_reference=len(expected), empty=empty)
+        return BracketCounts(sentences=1, skipped=1, unscored_reference=len(expected_brackets), empty=empty)
     if [leaf.word for leaf in leaves] != [leaf.word for leaf in expected_leaves]:
-        return BracketCounts(sentences=1, errors=1, unscored_reference=len(expected), unscored_tree=len(brackets))
-    matched = (collections.Counter(brackets) & collections.Counter(expected)).total()
+        return BracketCounts(
+            sentences=1, errors=1, unscored_reference=len(expected_brackets), unscored_tree=len(brackets)
+        )
+    num_matches = (collections.Counter(brackets) & collections.Counter(expected_brackets)).total()
     return BracketCounts(
         sentences=1,
-        matched=matched,
-        reference=len(expected),
+        matched=num_matches,
+        reference=len(expected_brackets),
         tree=len(brackets),
-        exact=int(matched == len(expected) == len(brackets)),
+        exact=int(num_matches == len(expected_brackets) == len(brackets)),
     )
 
 
@@ -123,15 +125,15 @@ def _leaves_and_brackets(root: Tree, parameters: Parameters) -> tuple[list[Tree]
     labels, words = parameters.same_labels, parameters.same_words
     leaves: list[Tree] = []
     brackets: list[_Bracket] = []
-    waiting: list[tuple[Tree, int | None]] = [(root, None)]
-    while waiting:
-        tree, start = waiting.pop()
+    stack: list[tuple[Tree, int | None]] = [(root, None)]
+    while stack:
+        tree, start = stack.pop()
         if tree.word is not None:
             if tree.label not in parameters.deleted:
                 leaves.append(Tree(labels.get(tree.label, tree.label), word=words.get(tree.word, tree.word)))
         elif start is None:
-            waiting.append((tree, len(leaves)))
-            waiting += [(child, None) for child in reversed(tree.children)]
+            stack.append((tree, len(leaves)))
+            stack += [(child, None) for child in reversed(tree.children)]
         else:
             label = tree.label.split("-")[0].split("=")[0]
             if start < len(leaves) and label not in parameters.deleted:

@@ -18,16 +18,16 @@ OPENING = rf"\({NAME}"  # a regular expression that matches tokens that open a c
 def linearised(tree: Tree) -> str:
     """Linearises a tree, without its `TOP` and parts of speech: "(S (NP The dog )NP (VP barks )VP )S"."""
     tokens: list[str] = []
-    waiting: list[Tree | str] = list(reversed(tree.children if tree.label == TOP else (tree,)))
-    while waiting:
-        part = waiting.pop()
+    stack: list[Tree | str] = list(reversed(tree.children if tree.label == TOP else (tree,)))
+    while stack:
+        part = stack.pop()
         if isinstance(part, str):
             tokens.append(part)
         elif part.word is not None:
             tokens.append(part.word)
         else:
             tokens.append(f"({part.label}")
-            waiting += [f"){part.label}", *reversed(part.children)]
+            stack += [f"){part.label}", *reversed(part.children)]
     return " ".join(tokens)
 
 
@@ -45,56 +45,56 @@ def finished(words: Sequence[str], linear: str) -> Tree:
     """
     leaves = [leaf(UNKNOWN, word) for word in words]
     tokens = linear.split(" ")
-    written = [token for token in tokens if re.fullmatch(NAME, token)]
-    places = partners(written, [each.word or "" for each in leaves])
+    output_words = [token for token in tokens if re.fullmatch(NAME, token)]
+    places = partners(output_words, [each.word or "" for each in leaves])
     starts = [place for place in places if place is not None]
     ends = iter([*starts[1:], len(leaves)])
     open_parts: list[tuple[str, list[Tree]]] = [(TOP, [])]
-    placed, remaining = 0, iter(places)
+    next_leaf, remaining = 0, iter(places)
     for token in tokens:
         if re.fullmatch(NAME, token):
             if next(remaining) is not None:
                 end = next(ends)
-                open_parts[-1][1].extend(leaves[placed:end])
-                placed = end
+                open_parts[-1][1].extend(leaves[next_leaf:end])
+                next_leaf = end
         elif re.fullmatch(OPENING, token):
             open_parts.append((token[1:], []))
         elif token.startswith(")") and len(open_parts) > 1:
             _close(open_parts)
     while len(open_parts) > 1:
         _close(open_parts)
-    return Tree(TOP, (*open_parts[0][1], *leaves[placed:]))
+    return Tree(TOP, (*open_parts[0][1], *leaves[next_leaf:]))
 
 
-def partners(written: Sequence[str], words: Sequence[str]) -> list[int | None]:
+def partners(output_words: Sequence[str], words: Sequence[str]) -> list[int | None]:
     """Aligns written words with the words of a sentence by their edit distance.
 
     As many written words as possible are aligned with an equal word. Between these, written words are aligned with
-    unequal words, from the last one backwards. Only the first 2 * len(written) words of the sentence are considered, so
-    that a short output for a very long text costs little.
+    unequal words, from the last one backwards. Only the first 2 * len(output_words) words of the sentence are
+    considered, so that a short output for a very long text costs little.
 
     Returns:
         For each written word, the index of its partner in the sentence, or None. The indices increase.
     """
-    words = words[: 2 * len(written)]
+    words = words[: 2 * len(output_words)]
     # changes[i][j] is the distance of the first i written words to the first j words; a replacement counts as two.
     changes = [list(range(len(words) + 1))]
-    for count, token in enumerate(written, 1):
-        above, row = changes[-1], [count]
+    for count, token in enumerate(output_words, 1):
+        previous_row, row = changes[-1], [count]
         for place, word in enumerate(words):
-            row.append(min(above[place] + 2 * (token != word), above[place + 1] + 1, row[place] + 1))
+            row.append(min(previous_row[place] + 2 * (token != word), previous_row[place + 1] + 1, row[place] + 1))
         changes.append(row)
-    found: list[int | None] = [None] * len(written)
-    i, j = len(written), len(words)
+    matches: list[int | None] = [None] * len(output_words)
+    i, j = len(output_words), len(words)
     while i and j:
-        if changes[i][j] == changes[i - 1][j - 1] + 2 * (written[i - 1] != words[j - 1]):
+        if changes[i][j] == changes[i - 1][j - 1] + 2 * (output_words[i - 1] != words[j - 1]):
             i, j = i - 1, j - 1
-            found[i] = j
+            matches[i] = j
         elif changes[i][j] == changes[i - 1][j] + 1:
             i -= 1
         else:
             j -= 1
-    return found
+    return matches
 
 
 def _close(open_parts: list[tuple[str, list[Tree]]]) -> None:

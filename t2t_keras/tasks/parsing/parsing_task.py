@@ -73,8 +73,8 @@ class ParsingTask(Task):
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
-        trees, expected = zip(*_trees(hypotheses, references), strict=True)
-        precision, recall, f1, exact = bracket_counts(trees, expected).scores()
+        trees, expected_trees = zip(*_trees(hypotheses, references), strict=True)
+        precision, recall, f1, exact = bracket_counts(trees, expected_trees).scores()
         values = {"F1": f1, "precision": precision, "recall": recall, "exact match": exact}
         return [Score(name, value, _EVALB, _COMPARABLE_TO) for name, value in values.items()]
 
@@ -83,10 +83,10 @@ class ParsingTask(Task):
         kinds = {"words other than the reference's": "errors", "no words": "skipped"}
         counts = [(n, compared(*pair)) for n, pair in enumerate(_trees(hypotheses, references), start=1)]
         lines = []
-        for what, name in kinds.items():
+        for problem, name in kinds.items():
             numbers = [number for number, count in counts if getattr(count, name) > count.empty]
             if numbers:
-                lines.append(f"{len(numbers):,} trees with {what}, the first one is number {numbers[0]:,}\n")
+                lines.append(f"{len(numbers):,} trees with {problem}, the first one is number {numbers[0]:,}\n")
         return "".join(["\n", *lines]) if lines else ""
 
 
@@ -97,5 +97,5 @@ def _linear(reference: str) -> str:
 def _trees(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[tuple[Tree, Tree]]:
     """Yields each tree, with the parts of speech of its reference, and the reference."""
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        expected = tree_of_line(reference)
-        yield with_tags(tree_of_line(hypothesis), expected), expected
+        expected_tree = tree_of_line(reference)
+        yield with_tags(tree_of_line(hypothesis), expected_tree), expected_tree

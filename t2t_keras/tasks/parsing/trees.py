@@ -34,32 +34,32 @@ class Tree:
 
     def leaves(self) -> list["Tree"]:
         """Returns the words with their parts of speech, in order."""
-        found, waiting = [], [self]
-        while waiting:
-            tree = waiting.pop()
+        result, stack = [], [self]
+        while stack:
+            tree = stack.pop()
             if tree.word is not None:
-                found.append(tree)
-            waiting.extend(reversed(tree.children))
-        return found
+                result.append(tree)
+            stack.extend(reversed(tree.children))
+        return result
 
     def words(self) -> list[str]:
         """Returns the words as text spells them: "(" for "-LRB-"."""
-        return [_unescaped(leaf.word or "") for leaf in self.leaves()]
+        return [_unescape(leaf.word or "") for leaf in self.leaves()]
 
     def __str__(self) -> str:
         """Returns the tree in brackets, on one line."""
-        written: list[str] = []
-        waiting: list[Tree | str] = [self]
-        while waiting:
-            part = waiting.pop()
+        pieces: list[str] = []
+        stack: list[Tree | str] = [self]
+        while stack:
+            part = stack.pop()
             if isinstance(part, str):
-                written.append(part)
+                pieces.append(part)
             elif part.word is not None:
-                written.append(f" ({part.label} {part.word})")
+                pieces.append(f" ({part.label} {part.word})")
             else:
-                written.append(f" ({part.label}")
-                waiting += [")", *reversed(part.children)]
-        return "".join(written).lstrip()
+                pieces.append(f" ({part.label}")
+                stack += [")", *reversed(part.children)]
+        return "".join(pieces).lstrip()
 
 
 def leaf(part_of_speech: str, word: str) -> Tree:
@@ -69,7 +69,7 @@ def leaf(part_of_speech: str, word: str) -> Tree:
     return Tree(part_of_speech, word=word)
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     """Unescapes round brackets anywhere in a word of a treebank, and other brackets if they are the whole word."""
     for escaped, bracket in ROUND.items():
         word = word.replace(escaped, bracket)
@@ -139,13 +139,13 @@ class _Reader:
             raise self._error("a closing bracket without an opening one" if atom == ")" else f"{atom!r} is in no tree")
         if atom == ")":
             return self._close()
-        label, inside = self._open[-1]
-        if label is None and not inside:
+        label, children = self._open[-1]
+        if label is None and not children:
             self._open[-1][0] = atom
-        elif inside:
+        elif children:
             raise self._error(f"{atom!r} stands in a bracket beside something else")
         else:
-            inside.append(atom)
+            children.append(atom)
         return None
 
     def end(self) -> None:
@@ -154,24 +154,24 @@ class _Reader:
             raise self._error(f"{len(self._open)} brackets of this tree never close", self.began)
 
     def _close(self) -> Tree | None:
-        label, inside = self._open.pop()
+        label, children = self._open.pop()
         if not self._open:
             label = label or TOP
-        elif label is None and not inside:  # some parsers write "(())" if they find no tree
+        elif label is None and not children:  # some parsers write "(())" if they find no tree
             return None
         if label is None:
             raise self._error("a bracket without a label")
-        words = [part for part in inside if isinstance(part, str)]
-        if words and len(inside) > 1:
+        words = [part for part in children if isinstance(part, str)]
+        if words and len(children) > 1:
             raise self._error(f"{words[0]!r} stands in a bracket beside something else")
-        tree = Tree(label, word=words[0]) if words else Tree(label, tuple(inside))
+        tree = Tree(label, word=words[0]) if words else Tree(label, tuple(children))
         if not self._open:
             return tree
         self._open[-1][1].append(tree)
         return None
 
-    def _error(self, what: str, line: int | None = None) -> InputError:
-        return InputError(f"{self._source}, line {line or self._line}: {what}" if self._source else what)
+    def _error(self, problem: str, line: int | None = None) -> InputError:
+        return InputError(f"{self._source}, line {line or self._line}: {problem}" if self._source else problem)
 
 
 def transformed(
@@ -189,17 +189,17 @@ def transformed(
         The new tree, or None if the root was removed.
     """
     finished: list[list[Tree]] = [[]]
-    waiting: list[tuple[Tree, bool]] = [(root, False)]
-    while waiting:
-        tree, is_done = waiting.pop()
+    stack: list[tuple[Tree, bool]] = [(root, False)]
+    while stack:
+        tree, is_done = stack.pop()
         if tree.word is None and not is_done:
             finished.append([])
-            waiting.append((tree, True))
-            waiting += [(child, False) for child in reversed(tree.children)]
+            stack.append((tree, True))
+            stack += [(child, False) for child in reversed(tree.children)]
             continue
-        new = of_constituent(Tree(tree.label, tuple(finished.pop()))) if is_done else of_word(tree)
-        if new is not None:
-            finished[-1].append(new)
+        new_tree = of_constituent(Tree(tree.label, tuple(finished.pop()))) if is_done else of_word(tree)
+        if new_tree is not None:
+            finished[-1].append(new_tree)
     return finished[0][0] if finished[0] else None
 
 
@@ -210,17 +210,17 @@ def simplified(tree: Tree) -> Tree:
     only traces, are removed; a tree of traces becomes a `TOP` without children. Functions are removed from labels:
     "NP-SBJ=2" becomes "NP". Words are spelled as in repaired text, with "_" instead of blanks such as a no-break space.
     """
-    below = tree.children if tree.label in _TOPS and tree.word is None else (tree,)
-    return transformed(Tree(TOP, below), _plain_word, _plain) or Tree(TOP)
+    children = tree.children if tree.label in _TOPS and tree.word is None else (tree,)
+    return transformed(Tree(TOP, children), _simplify_word, _simplify_constituent) or Tree(TOP)
 
 
-def _plain_word(tree: Tree) -> Tree | None:
+def _simplify_word(tree: Tree) -> Tree | None:
     if tree.label == TRACE:
         return None
-    return leaf(tree.label, "_".join(repair(_unescaped(tree.word or "")).split()) or "_")
+    return leaf(tree.label, "_".join(repair(_unescape(tree.word or "")).split()) or "_")
 
 
-def _plain(tree: Tree) -> Tree | None:
+def _simplify_constituent(tree: Tree) -> Tree | None:
     if not tree.children:
         return None
     # A "-" at the beginning of a label belongs to it.

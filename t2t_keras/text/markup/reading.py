@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from t2t_keras.errors import InputError
 
-_INLINE = frozenset(
+_INLINE_ELEMENTS = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "img"),
         *("input", "ins", "kbd", "label", "mark", "math", "q", "s", "samp", "small", "span", "strike", "strong"),
@@ -21,7 +21,7 @@ _INLINE = frozenset(
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
-_KEPT = frozenset(
+_UNCHANGED = frozenset(
     (
         *("script", "style", "code", "pre", "kbd", "samp", "var", "textarea"),
         *("svg", "math", "iframe", "noembed", "noframes", "xmp"),
@@ -70,14 +70,14 @@ class _HtmlReader(HTMLParser):
         if tag in _VOID:
             self.handle_startendtag(tag, attrs)
             return
-        is_kept = tag in _KEPT or ("translate", "no") in attrs
-        self._add(Part("start", "", tag, tag in _INLINE, is_kept))
+        is_kept = tag in _UNCHANGED or ("translate", "no") in attrs
+        self._add(Part("start", "", tag, tag in _INLINE_ELEMENTS, is_kept))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Part("whole", "", tag, tag in _INLINE))
+        self._add(Part("whole", "", tag, tag in _INLINE_ELEMENTS))
 
     def handle_endtag(self, tag: str) -> None:
-        self._add(Part("end", "", tag, tag in _INLINE))
+        self._add(Part("end", "", tag, tag in _INLINE_ELEMENTS))
 
     def handle_data(self, data: str) -> None:
         self._add(Part("text", ""))
@@ -111,7 +111,7 @@ class _HtmlReader(HTMLParser):
 
 def html_parts(document: str) -> list[Part]:
     """Returns the parts of an HTML document or fragment."""
-    return _with_kept(_merged(_HtmlReader(document).begun, document))
+    return _merge_unchanged(_add_text(_HtmlReader(document).begun, document))
 
 
 def xml_parts(document: str, name: str) -> list[Part]:
@@ -119,14 +119,14 @@ def xml_parts(document: str, name: str) -> list[Part]:
 
     `name` is that of the document, for messages. Raises an InputError with the line if the XML is not well-formed.
     """
-    encoded = document.encode("utf-8")
+    content = document.encode("utf-8")
     parser = xml.parsers.expat.ParserCreate("utf-8")
-    begun: list[tuple[int, Part]] = []
+    places: list[tuple[int, Part]] = []
     in_data, in_doctype = False, False
 
     def add(part: Part) -> None:
         if not in_data and not in_doctype:
-            begun.append((parser.CurrentByteIndex, part))
+            places.append((parser.CurrentByteIndex, part))
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         is_kept = "no" in (attributes.get("translate"), attributes.get("its:translate"))
@@ -163,80 +163,81 @@ def xml_parts(document: str, name: str) -> list[Part]:
     for handler, function in handlers.items():
         setattr(parser, handler, function)
     try:
-        parser.Parse(encoded, True)
+        parser.Parse(content, True)
     except xml.parsers.expat.ExpatError as error:
-        why = xml.parsers.expat.ErrorString(error.code)
-        raise InputError(f"{name}, line {error.lineno}: not well-formed XML: {why}") from None
-    return _with_kept(_with_levels(_merged(begun, encoded)))
+        reason = xml.parsers.expat.ErrorString(error.code)
+        raise InputError(f"{name}, line {error.lineno}: not well-formed XML: {reason}") from None
+    return _merge_unchanged(_mark_inline(_add_text(places, content)))
 
 
-def _merged(begun: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
+def _add_text(places: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
     """Returns parts with their `raw` text, from the positions (of characters or bytes) at which they begin."""
-    if document and (not begun or begun[0][0]):  # the document begins with text that no part covers
-        begun = [(0, Part("whole", "", is_inline=False)), *begun]
-    places = [place for place, _ in begun]
-    pieces = [document[a:b] for a, b in itertools.pairwise([*places, len(document)])]
+    if document and (not places or places[0][0]):  # the document begins with text that no part covers
+        places = [(0, Part("whole", "", is_inline=False)), *places]
+    offsets = [place for place, _ in places]
+    pieces = [document[a:b] for a, b in itertools.pairwise([*offsets, len(document)])]
     raws = [piece if isinstance(piece, str) else piece.decode() for piece in pieces]
-    return _joined([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(begun, raws, strict=True)])
+    return _join_adjacent([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(places, raws, strict=True)])
 
 
-def _joined(parts: Sequence[Part]) -> list[Part]:
+def _join_adjacent(parts: Sequence[Part]) -> list[Part]:
     """Joins adjacent parts of text, and the start and end of an empty-element tag."""
-    joined: list[Part] = []
+    result: list[Part] = []
     for part in parts:
-        last = joined[-1] if joined else None
+        last = result[-1] if result else None
         if last and part.kind == last.kind == "text":
-            joined[-1] = dataclasses.replace(last, raw=last.raw + part.raw)
+            result[-1] = dataclasses.replace(last, raw=last.raw + part.raw)
         elif last and part.kind == "end" and not part.raw and last.kind == "start":
-            joined[-1] = dataclasses.replace(last, kind="whole")
+            result[-1] = dataclasses.replace(last, kind="whole")
         else:
-            joined.append(part)
-    return joined
+            result.append(part)
+    return result
 
 
-def _with_levels(parts: Sequence[Part]) -> list[Part]:
+def _mark_inline(parts: Sequence[Part]) -> list[Part]:
     """Makes the elements of an XML document inline whose parents contain text or are inline, and no others."""
     parents: list[int] = [-1]
     has_text: set[int] = set()
-    parent_of = []
+    parent_numbers = []
     for number, part in enumerate(parts):
         if part.kind == "end":
             parents.pop()
-        parent_of.append(parents[-1])
+        parent_numbers.append(parents[-1])
         if part.kind == "text" and part.raw.strip():
             has_text.add(parents[-1])
         if part.kind == "start":
             parents.append(number)
     inline: list[bool] = []
-    for number, parent in enumerate(parent_of):
+    for number, parent in enumerate(parent_numbers):
         inline.append(parent >= 0 and (parent in has_text or (parts[parent].kind == "start" and inline[parent])))
         if parts[number].kind == "text":
             inline[-1] = True
     return [
-        dataclasses.replace(part, is_inline=part.is_inline and own) for part, own in zip(parts, inline, strict=True)
+        dataclasses.replace(part, is_inline=part.is_inline and is_inline)
+        for part, is_inline in zip(parts, inline, strict=True)
     ]
 
 
-def _with_kept(parts: Sequence[Part]) -> list[Part]:
+def _merge_unchanged(parts: Sequence[Part]) -> list[Part]:
     """Merges each element that stays unchanged into one part.
 
-    As in browsers, an element of `_KEPT` without an end tag extends to the end of the document. For other elements
+    As in browsers, an element of `_UNCHANGED` without an end tag extends to the end of the document. For other elements
     without one, such as paragraphs, whose end tag is optional in HTML, only the start tag stays unchanged.
     """
-    opened: dict[str, list[int]] = collections.defaultdict(list)
+    open_parts: dict[str, list[int]] = collections.defaultdict(list)
     ends: dict[int, int] = {}
     for number, part in enumerate(parts):
         if part.kind == "start":
-            opened[part.name].append(number)
-        elif part.kind == "end" and opened[part.name]:
-            ends[opened[part.name].pop()] = number
-    done: list[Part] = []
+            open_parts[part.name].append(number)
+        elif part.kind == "end" and open_parts[part.name]:
+            ends[open_parts[part.name].pop()] = number
+    result: list[Part] = []
     number = 0
     while number < len(parts):
         part, last = parts[number], number
         if part.kind == "start" and part.is_kept:
-            last = ends.get(number, len(parts) - 1 if part.name in _KEPT else number)
+            last = ends.get(number, len(parts) - 1 if part.name in _UNCHANGED else number)
             part = Part("whole", "".join(each.raw for each in parts[number : last + 1]), part.name, part.is_inline)
-        done.append(part)
+        result.append(part)
         number = last + 1
-    return done
+    return result

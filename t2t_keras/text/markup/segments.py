@@ -81,16 +81,16 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
         parts: parts of the document.
         is_escaped: whether the text uses entities.
     """
-    done: list[str | Segment] = []
+    pieces: list[str | Segment] = []
     run: list[Part] = []
     line = 1
 
     def finish() -> None:
         nonlocal line
-        for piece in _of_run(run):
+        for piece in _split_run(run):
             raw = "".join(part.raw for part in piece)
             segment = _segment(piece, line, is_escaped)
-            done.append(segment if any(map(str.isalpha, segment.text)) else raw)
+            pieces.append(segment if any(map(str.isalpha, segment.text)) else raw)
             line += raw.count("\n")
         run.clear()
 
@@ -99,43 +99,43 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
             run.append(part)
             continue
         finish()
-        done.append(part.raw)
+        pieces.append(part.raw)
         line += part.raw.count("\n")
     finish()
-    return done
+    return pieces
 
 
-def _of_run(run: Sequence[Part]) -> list[list[Part]]:
+def _split_run(run: Sequence[Part]) -> list[list[Part]]:
     """Splits a run of inline parts at tags without a partner in the run, and around parts outside of the text."""
     partners: dict[int, int] = {}
-    opened: list[int] = []
+    open_parts: list[int] = []
     names: collections.Counter[str] = collections.Counter()  # of the open elements
     for number, part in enumerate(run):
         if part.kind == "start":
-            opened.append(number)
+            open_parts.append(number)
             names[part.name] += 1
         elif part.kind == "end" and names[part.name]:
-            while run[first := opened.pop()].name != part.name:
+            while run[first := open_parts.pop()].name != part.name:
                 names[run[first].name] -= 1
             names[part.name] -= 1
-            if len(opened) < _DEEPEST:
+            if len(open_parts) < _DEEPEST:
                 partners[first] = number
-    alone = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
+    separators = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
     # An element must not extend over a cut, so its tags become cuts too.
-    while cut := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in alone)}:
-        for first, last in cut:
+    while crossings := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in separators)}:
+        for first, last in crossings:
             del partners[first]
-            alone |= {first, last}
+            separators |= {first, last}
     pieces: list[list[Part]] = [[]]
     for number, part in enumerate(run):
-        if number in alone:
+        if number in separators:
             pieces += [[part], []]
         else:
             pieces[-1].append(part)
-    return [trimmed for piece in pieces if piece for trimmed in _trimmed(piece)]
+    return [trimmed for piece in pieces if piece for trimmed in _trim(piece)]
 
 
-def _trimmed(piece: Sequence[Part]) -> list[list[Part]]:
+def _trim(piece: Sequence[Part]) -> list[list[Part]]:
     """Separates the parts before the first text or element and after the last one; leaves out empty lists."""
     inner = [n for n, part in enumerate(piece) if part.kind != "whole" and (part.kind != "text" or part.raw.strip())]
     if not inner:
@@ -151,7 +151,7 @@ class _Builder:
         self.text, self.before = "", ""
         self.entities: dict[str, str] = {}
         self._is_escaped = is_escaped
-        self._blanks, self._after_point = "", False
+        self._blanks, self._follows_point = "", False
         self._is_apart = False  # whether the model should see the next character as the start of a new word
         self.top = Mark("")
         self._open = [self.top]
@@ -180,13 +180,15 @@ class _Builder:
             self._follow(True)
             return
         self._follow(False)
-        if not self.text and not self._after_point:
+        if not self.text and not self._follows_point:
             self.before = self._blanks
-        closes = self._after_point and not is_of_word(character) and unicodedata.category(character) not in ("Ps", "Pi")
+        closes = (
+            self._follows_point and not is_of_word(character) and unicodedata.category(character) not in ("Ps", "Pi")
+        )
         if (self._blanks or self._is_apart) and self.text and not closes and not self.text.endswith(" "):
             self.text += " "
         self.text += character
-        self._blanks, self._after_point, self._is_apart = "", False, False
+        self._blanks, self._follows_point, self._is_apart = "", False, False
 
     def _follow(self, is_blank: bool) -> None:
         for point in self._points:
@@ -194,7 +196,7 @@ class _Builder:
         self._points.clear()
 
     def add_point(self, raw: str, joins: bool = False) -> None:
-        is_first = not self.text and not self._after_point
+        is_first = not self.text and not self._follows_point
         if is_first:
             self.before, self._blanks = self._blanks, ""
         point = Mark(raw, start=len(self.text), end=len(self.text))
@@ -202,7 +204,7 @@ class _Builder:
         self._follow(bool(self._blanks))
         self._open[-1].children.append(point)
         self._points.append(point)
-        self._after_point = True
+        self._follows_point = True
         # If a placeholder separates two words, the model should not see them as one.
         self._is_apart = self._is_apart or bool(self._blanks) or not (joins or is_first)
         self._blanks = ""

@@ -17,7 +17,7 @@ from t2t_keras.tensor import Tensor
 from t2t_keras.training.consistency import Consistency
 from t2t_keras.training.fused_loss import FusedLoss, fused_loss
 from t2t_keras.training.layout import MatrixLayout
-from t2t_keras.training.pair_loss import fused_pair_loss
+from t2t_keras.training.pair_loss import PairChunks
 from t2t_keras.training.updates import Head
 
 # Added to the logit of padding, so that its probability is exactly 0. Finite, because it is multiplied by 0.
@@ -112,9 +112,9 @@ class WeightedModel:
         with self._scope(weights):
             states = self._model.states(both._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32) / 2.0
-        options = {"scale": scale, "skip_padding": self._skip_padding, "for_cpu": self._for_cpu}
-        terms = consistency.terms, label_smoothing
-        loss = fused_pair_loss(states.hidden, self._head(weights), pairs.target, *terms, **options)
+        settings = label_smoothing, states.hidden.dtype, self._for_cpu, consistency.terms
+        chunks = PairChunks(self._head(weights), *settings)
+        loss = chunks.fused_loss(states.hidden, pairs.target, scale, self._skip_padding)
         results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
         return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
 

@@ -237,14 +237,14 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
 
 
 def test_two_gigabytes_are_those_of_a_file(tmp_path, monkeypatch):
-    model, sizes, values_read = foreign.trained(), [], token_graphs._values_read
+    model, sizes, weights_of = foreign.trained(), [], token_graphs._weights_of
 
     def measured(*arguments):
-        values = values_read(*arguments)
+        values = weights_of(*arguments)
         sizes.append(sum(array.nbytes for _, array in values))
         return values
 
-    monkeypatch.setattr(token_graphs, "_values_read", measured)
+    monkeypatch.setattr(token_graphs, "_weights_of", measured)
     TokenGraphs(model, "LiteRT", in_one_file=True)
     monkeypatch.setattr(token_graphs, "_MOST_BYTES", (max(sizes) + sum(sizes)) // 2)
     TokenGraphs(model, "ONNX", in_one_file=False)

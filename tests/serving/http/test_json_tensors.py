@@ -138,8 +138,8 @@ def test_large_arrays_are_written_in_pieces_and_are_whole(shape, by_row):
 @pytest.mark.parametrize("by_row", [False, True])
 def test_a_large_array_is_written_in_pieces_between_which_other_threads_run(by_row, monkeypatch):
     """A call of `json.dumps` keeps all other threads from running until it is over."""
-    pieces, dumped = [], module._dumped
-    monkeypatch.setattr(module, "_dumped", lambda value: pieces.append(dumped(value)) or pieces[-1])
+    pieces, dump = [], module._dump
+    monkeypatch.setattr(module, "_dump", lambda value: pieces.append(dump(value)) or pieces[-1])
     array = np.random.default_rng(1).random([1, 1000, 1000], np.float32)
     body = written({"attention": array}, by_row)
     assert sum(map(len, pieces)) > 0.99 * len(body)

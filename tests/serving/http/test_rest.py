@@ -367,7 +367,7 @@ def test_who_leaves_as_the_outputs_come_does_not_cancel_what_is_done_with_them()
             return await outputs
 
         async def answer():
-            found = await rest._unless_gone(SimpleNamespace(scope={"state": {"gone": gone}}), wait())
+            found = await rest._wait_for_outputs(SimpleNamespace(scope={"state": {"gone": gone}}), wait())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             return found

@@ -197,12 +197,12 @@ def test_a_version_stays_until_its_answer_has_ended(export_dir, versions_1_and_2
 
 
 def test_an_export_whose_answers_do_not_grow(server, client):
-    with server.core.lend("toy", None) as lent:
-        signatures = lent.model.signatures
+    with server.core.lend("toy", None) as loan:
+        signatures = loan.model.signatures
         try:
-            lent.model.signatures = {name: s for name, s in signatures.items() if name != "stream_begin"}
+            loan.model.signatures = {name: s for name, s in signatures.items() if name != "stream_begin"}
             answer = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
         finally:
-            lent.model.signatures = signatures
+            loan.model.signatures = signatures
     assert answer.status_code == 501
     assert answer.json()["error"].startswith("version 1 has no signatures 'stream_begin' and 'stream_advance'")

@@ -286,9 +286,9 @@ def test_units_are_linked_as_by_the_whole_sum(source, text, data):
 def test_thousands_of_units_are_not_compared_with_each_other(monkeypatch):
     """A sentence may be 4,096 signs, and a request waits for its tags."""
     calls = []
-    shared = placing._shared
+    overlaps = placing._overlaps
     monkeypatch.setattr(
-        placing, "_shared", lambda places, *span: calls.extend(found := [*shared(places, *span)]) or found
+        placing, "_overlaps", lambda places, *span: calls.extend(found := [*overlaps(places, *span)]) or found
     )
     text = "<br/>" * 800
     assert len(placing._units(placing.Segment(text, []), identity(text))) > 3000
