@@ -36,7 +36,7 @@ class PairTerms(NamedTuple):
     Attributes:
         first: factor on the cross-entropy of p1.
         second: factor on the cross-entropy of p2.
-        forward: factor on KL(p1 || p2).
+        forward: factor on KL(p1 || p2), above 0.
         backward: factor on KL(p2 || p1).
     """
 

@@ -50,42 +50,41 @@ class PairChunks(Chunks):
         """Computes the gradients of both rows of logits, z1 and z2.
 
         With d = log p1 - log p2 and the target q, the gradient of z1 is
-        first (p1 - q) + forward p1 (d - KL(p1 || p2)) + backward (p1 - p2), and that of z2 is symmetric.
+        first (p1 - q) + forward p1 (d - KL(p1 || p2)) + backward (p1 - p2), and that of z2 is symmetric. They are
+        computed in units of `forward`, which saves passes over [chunk, vocab].
         """
         first, second, forward, backward = self._terms
-        label_share = 1.0 - self._smoothing
+        label_share, ratio = 1.0 - self._smoothing, backward / forward
         h1, h2 = tf.split(h, 2, axis=1)  # --> [chunk, d_model] each
         prediction1, prediction2 = self._prediction(h1, y), self._prediction(h2, y)
         p1, p2 = prediction1.probabilities, prediction2.probabilities
         offset = (prediction2.normalisers - prediction1.normalisers)[:, None]  # --> [chunk, 1]
         difference = prediction1.logits - prediction2.logits  # --> [chunk, vocab]; d without the offset
-        kl12 = _row_products(p1, difference) + offset  # --> [chunk, 1]
+        product1 = p1 * difference  # --> [chunk, vocab]
+        kl12 = tf.reduce_sum(product1, axis=1, keepdims=True) + offset  # --> [chunk, 1]
         losses = forward * kl12[:, 0]
-        d_z1 = p1 * (forward * difference + (first + backward + forward * (offset - kl12)))
-        d_z2 = (forward + backward + second) * p2 - forward * p1
+        d_z1 = product1 + ((first + backward) / forward + offset - kl12) * p1
+        d_z2 = p2 * (1.0 + second / forward) - p1 if second else p2 - p1
         if backward:
-            kl21 = -_row_products(p2, difference) - offset  # --> [chunk, 1]
+            product2 = p2 * difference  # --> [chunk, vocab]
+            kl21 = -tf.reduce_sum(product2, axis=1, keepdims=True) - offset  # --> [chunk, 1]
             losses += backward * kl21[:, 0]
-            d_z1 -= backward * p2
-            d_z2 -= backward * p2 * (difference + offset + kl21 + 1.0)
+            d_z1 -= p2 if ratio == 1.0 else ratio * p2
+            d_z2 = (1.0 + second / forward - ratio * (offset + kl21)) * p2 - p1
+            d_z2 -= product2 if ratio == 1.0 else ratio * product2
         if first:
             losses += first * (prediction1.normalisers - label_share * prediction1.label_logits)
-            d_z1 = subtracted(d_z1, y, first * label_share)
+            d_z1 = subtracted(d_z1, y, first * label_share / forward)
         if second:
             losses += second * (prediction2.normalisers - label_share * prediction2.label_logits)
-            d_z2 = subtracted(d_z2, y, second * label_share)
-        d_h1, d_head1 = self._gradients(h1, d_z1, scales)
-        d_h2, d_head2 = self._gradients(h2, d_z2, scales)
+            d_z2 = subtracted(d_z2, y, second * label_share / forward)
+        d_h1, d_head1 = self._gradients(h1, d_z1, forward * scales)
+        d_h2, d_head2 = self._gradients(h2, d_z2, forward * scales)
         d_head = [a + b for a, b in zip(d_head1, d_head2, strict=True)]
-        return losses, tf.concat([d_h1, d_h2], axis=1), d_head
+        return losses, forward * tf.concat([d_h1, d_h2], axis=1), d_head
 
     def _smoothed_states(self, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Weights the two hidden states of each row by the factors of their cross-entropies, which add up to 1."""
         first, second = self._terms.first, self._terms.second
         h1, h2 = tf.split(rows, 2, axis=1)  # --> [rows, d_model] each
         return first * h1 + second * h2, tf.concat([first * gradient, second * gradient], axis=0)
-
-
-def _row_products(a: Tensor, b: Tensor) -> Tensor:
-    """Returns the scalar product of each row of `a` with that of `b`: float32 [rows, 1]."""
-    return tf.reduce_sum(a * b, axis=1, keepdims=True)

@@ -16,8 +16,8 @@ SCALE, EPSILON = 3.0, 0.1
 
 def make_pairs(has_bias: bool = True) -> tuple[np.ndarray, ...]:
     """Hidden states of both predictions, a head, and targets with padding."""
-    states, *others = make_inputs(has_bias=has_bias)
-    return np.concatenate([states, make_inputs(seed=1)[0]]), *others
+    states, *others = make_inputs(batch=12, has_bias=has_bias)
+    return np.concatenate([states, make_inputs(batch=12, seed=1)[0]]), *others
 
 
 def plain(terms: PairTerms, states: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
@@ -45,14 +45,16 @@ def fused(
     return [tf.cast(tensor, tf.float32).numpy() for tensor in computed()]
 
 
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Chunks of 32 rows, so that the inputs have several, of which the last is not full."""
+    monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 64 * VOCAB)
+    monkeypatch.setattr(module, "_ACCELERATOR_CHUNK_ELEMENTS", 64 * VOCAB)
+
+
 @pytest.mark.parametrize("options", [{}, {"skip_padding": False}, {"skip_padding": False, "for_cpu": False}])
-@pytest.mark.parametrize("chunk_rows", [64, 6])
 @pytest.mark.parametrize("terms", TERMS)
-def test_equals_the_plain_formula(terms, chunk_rows, options, monkeypatch):
-    """In one chunk, and in several of which the last is not full."""
-    plain_init = module.Chunks.__init__
-    monkeypatch.setattr(module.Chunks, "__init__", lambda self, *a: (plain_init(self, *a), self.limit(chunk_rows))[0])
-    monkeypatch.setattr(module.Chunks, "limit", lambda self, rows: vars(self).update(_chunk_rows=rows), raising=False)
+def test_equals_the_plain_formula(terms, options):
     inputs = make_pairs()
     assert_close(fused(terms, inputs, **options), plain(terms, *inputs), 3e-5)
 
