@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
     config = run.config
     paths = _chosen(run)
     if paths and not _AVERAGE_LAST.value:
-        flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
+        flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a running training may write a later one meanwhile
     translator = decoding_flags.load_translator(**setting_flags.given(split_flags.SETTINGS))
     from t2t_keras.export.writing import export_translator
     from t2t_keras.models.weights import assign_weights

@@ -130,7 +130,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
             program.say(f"  {kind}, chrF {score:.0f}: {source}\n    {hypothesis}\n    reference: {reference}")
     program.title("4. Export")
     if missing := missing_for_serving():
-        program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command continues here.")
+        program.say(f"Exporting needs {missing}: pip install '.[serve]', then run the same command to resume.")
         return
     version = steps.export()
     card = write_card(steps, version, licence, shlex.join(sys.argv[1:]), _as_typed)

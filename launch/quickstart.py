@@ -79,7 +79,7 @@ def main(argv: list[str]) -> None:
         program.say(f"  {sentence}\n    {translation}")
     if missing := missing_for_serving():
         needs = f"\nExporting and serving need {missing}: pip install '.[serve]'"
-        program.say(f"{needs}, then the same command continues here.")
+        program.say(f"{needs}, then run the same command to resume.")
         return
     program.title("5. The same through a server")
     _serve(steps.export(), translations)

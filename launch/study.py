@@ -1,6 +1,7 @@
 """Makes a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
 
-Every row is a run in the study's folder. The same command goes on where it was stopped, and reuses what is finished.
+Every row is a run in the study's folder. After an interruption, run the same command to resume. Finished rows are
+reused.
 
 Examples:
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --plan
@@ -27,7 +28,7 @@ from t2t_keras.studies.study_settings import SCALES, read_settings
 from . import program
 from .flag_groups import extensions
 
-_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study goes on.", required=True)
+_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study is resumed.", required=True)
 _TABLE = flags.DEFINE_string("table", None, f"Which: {', '.join(TABLES)}; default: what the study began with.")
 _SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or of the paper's sizes.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: what the study began with.")

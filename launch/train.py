@@ -1,4 +1,4 @@
-"""Trains a model on prepared data, or resumes a training that was stopped.
+"""Trains a model on prepared data, or resumes a stopped training.
 
 Example:
     python -m launch.train --data_dir=data/mine --model_dir=runs/mine --preset=tiny --set model.dropout_rate=0.1
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from t2t_keras.training.trainer import Outcome
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run is resumed.", required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
 _INIT_FROM = flags.DEFINE_string(
     "init_from",

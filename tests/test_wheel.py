@@ -136,7 +136,7 @@ def test_the_quickstart_of_a_fresh_installation(wheel: Path, tmp_path: Path) -> 
     first = run(environment, "t2t-quickstart", "--minutes=1", cwd=folder)
     assert first.returncode == 0, first.stderr
     translations = first.stdout.partition("4. Translations of sentences of our own")[2].splitlines()
-    assert translations[-1].endswith("pip install 't2t_keras[serve]', then the same command goes on from here.")
+    assert translations[-1].endswith("pip install 't2t_keras[serve]', then run the same command to resume.")
     assert "Traceback" not in first.stderr
     assert not (folder / "saved_models").exists()
 

@@ -15,7 +15,7 @@
 #SBATCH --output=%x-%j.log
 #
 # The workers, not this script, get SIGTERM five minutes before the time limit, save and exit with 143. So they do when
-# the job is preempted, if the partition has a GraceTime. A lost node requeues the job too, and the log goes on.
+# the job is preempted, if the partition has a GraceTime. A lost node requeues the job too. The log is appended to.
 #SBATCH --signal=TERM@300
 #SBATCH --requeue
 #SBATCH --open-mode=append
@@ -74,8 +74,8 @@ fi
 status=0
 "${step[@]}" || status=$?
 ((status != mistake)) || status=1
-# 143: saved and stopped by SIGTERM. 75: another worker was lost. 69: a bucket did not answer. All go on from the last
-# checkpoint. Anything else would only fail again: 1 is a mistake in the flags, the data or the run.
+# 143: saved and stopped by SIGTERM. 75: another worker was lost. 69: a bucket did not answer. All resume from the last
+# checkpoint. Any other status would only recur: 1 is a mistake in the flags, the data or the run.
 if [[ $status =~ ^(143|75|69)$ ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
   echo "status $status: into the queue again" >&2
   scontrol requeue "$SLURM_JOB_ID"

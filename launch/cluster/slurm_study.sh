@@ -53,7 +53,7 @@ fi
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 status=0
 "${step[@]}" || status=$?
-# 143: saved and stopped by SIGTERM. Anything else would only fail again.
+# 143: saved and stopped by SIGTERM. Any other status would only recur.
 if [[ $status -eq 143 ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
   echo "status $status: into the queue again" >&2
   scontrol requeue "$SLURM_JOB_ID"

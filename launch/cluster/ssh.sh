@@ -4,10 +4,10 @@
 #   HOSTS="gpu1 gpu2" launch/cluster/ssh.sh --data_dir=/shared/data/wmt14 --model_dir=/shared/runs/wmt14 --preset=big
 #   DRY_RUN=1 HOSTS=... launch/cluster/ssh.sh ...      prints the commands instead of running them
 #
-# The hosts must know each other by these names, have this repository in the same place and share --model_dir and
-# --data_dir; ssh must ask for no password. Each worker's output is added to LOGS/HOST.log. Ctrl-C, SIGTERM or a closed
-# terminal stops all workers, who save first; if one worker fails, the others are stopped. The same command goes on
-# afterwards.
+# The hosts must reach each other by these names, have this repository in the same place and share --model_dir and
+# --data_dir. ssh must not ask for a password. The output of each worker is appended to LOGS/HOST.log. Ctrl-C, SIGTERM
+# and a closed terminal stop all workers, which save first. If one worker fails, the others are stopped. Run the same
+# command to resume.
 set -euo pipefail
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # "wait -n -p"
   echo "error: bash 5.1 or later is needed, this is $BASH_VERSION" >&2

@@ -6,9 +6,9 @@
 #   launch/cluster/tpu_vm.sh down               deletes the VM; the disk, with the runs, stays
 #   DRY_RUN=1 launch/cluster/tpu_vm.sh ...      prints the commands instead of running them
 #
-# `train` takes the flags of launch.train. It makes the VM anew when it was preempted and goes on from the last
-# checkpoint, until the training is done or fails for a reason that would only come again, or the VM cannot be set up.
-# Ctrl-C stops the training, which saves first. To copy data to the disk:
+# `train` takes the flags of launch.train. It recreates a preempted VM and resumes from the last checkpoint, until the
+# training is done, fails for a reason that would only recur, or the VM cannot be set up. Ctrl-C stops the training,
+# which saves first. To copy data to the disk:
 #
 #   gcloud compute tpus tpu-vm scp --recurse data/wmt14 t2t:/t2t/data --zone=us-central1-a
 set -euo pipefail
@@ -170,7 +170,7 @@ train() {
       fi
       [[ -z $stopped ]] || return "$status"
       ! is_mistake || return 1
-      echo "status $status: going on from the last checkpoint" >&2
+      echo "status $status: resuming from the last checkpoint" >&2
     elif [[ $(state) == READY ]] && ((++failed == SETUPS)); then
       echo "error: the VM is there, but setting it up failed $failed times: $0 down deletes it" >&2
       return 1

@@ -274,7 +274,7 @@ def _prepared(
     journal = Journal(data_dir / _JOURNAL, json.loads(json.dumps(settings)), _DEPENDENTS)
     _remove_leftovers(data_dir, begin_anew=not journal.done)
     if journal.done:
-        report(f"{data_dir}: going on after an interruption; {len(journal.done)} steps were done before")
+        report(f"{data_dir}: resuming after an interruption; {len(journal.done)} steps are done already")
     counts = dict(journal.step("evaluation text", lambda: _clean_evaluation(corpus, config, data_dir)))
     training = TrainingSplit(data_dir, config, journal, workers, shard_pairs)
     report("reading and cleaning the training text")

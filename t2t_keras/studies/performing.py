@@ -95,7 +95,7 @@ class Performer:
                 self._report(f"{job.name}: begins{again}")
                 answer = self._performed(job)
                 if answer.kind == "stopped":
-                    self._report(f"{job.name}: stopped; the same command goes on from here")
+                    self._report(f"{job.name}: stopped; run the same command to resume")
                     return Performed(tuple(ended["failed"]), tuple(ended["busy"]), signal=answer.value)
                 if answer.kind == "done":
                     write_record(job, self._study_dir, answer.value)

@@ -104,8 +104,8 @@ def _begin(
             _check_same_beginning(run, init_from)
             if not checkpoints.steps(run.checkpoints_path):
                 raise InputError(
-                    f"{run.checkpoints_path} has no step to go on from, but averages: copy one back, or use another "
-                    f"--model_dir, perhaps with --init_from={run.path}"
+                    f"{run.checkpoints_path} contains averages but no step to resume from: copy a step back, or "
+                    f"use a different --model_dir, perhaps with --init_from={run.path}"
                 )
         else:
             run.forget()  # no checkpoint exists yet, so settings may still change

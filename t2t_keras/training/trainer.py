@@ -284,7 +284,7 @@ class Trainer:
 
     def _reason_to_stop(self, decided: "_Decision") -> str:
         if decided.signal:
-            return f"stopped by {signal.Signals(decided.signal).name}; the same command goes on from here"
+            return f"stopped by {signal.Signals(decided.signal).name}; run the same command to resume"
         if self._is_done():
             return self._end()
         if decided.is_time_over:
@@ -377,7 +377,7 @@ class Trainer:
         self.training.write(arrays, saved.step)
         self.step = saved.step
         written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved.path.stat().st_mtime))
-        self._restored = [f"goes on from step {saved.step:,} (checkpoint of {written})"]
+        self._restored = [f"resumed from step {saved.step:,} (checkpoint of {written})"]
         self.position = Position(saved.state["epoch"], saved.state["batch"])
         self.interval = Interval(*saved.state.get("interval", []))
         self.is_validation_due = saved.state.get("is_validation_due", False)

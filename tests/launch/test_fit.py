@@ -115,7 +115,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
     folder, (preparing, checking, training, choosing, scoring, exporting, describing, last, again) = fitted
     assert "2. Training" not in preparing and "1. Text" not in checking
-    assert "going on after an interruption" in training and "2. Training" in training
+    assert "resuming after an interruption" in training and "2. Training" in training
     assert "already prepared" in choosing and "kept:" not in choosing
     # Pairs that were held out are no loss of training text.
     assert "train: 560 pairs" in choosing and "not trained on" not in choosing

@@ -107,7 +107,7 @@ def taken_up(stopped, max_steps) -> subprocess.CompletedProcess:
 
 def test_a_signal_saves_and_is_the_exit_status(stopped):
     assert stopped.status == 128 + signal.SIGTERM
-    assert stopped.error.splitlines()[-1] == "base/seed_1: stopped; the same command goes on from here"
+    assert stopped.error.splitlines()[-1] == "base/seed_1: stopped; run the same command to resume"
     assert "Traceback" not in stopped.error and 0 < stopped.step < MANY_STEPS
 
 

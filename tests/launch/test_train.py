@@ -194,7 +194,7 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
         assert re.search(r"^trains [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
-        said = r"^goes on from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
+        said = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
         resumed = re.search(said, stderr, re.MULTILINE)
         assert bool(resumed) is (name == "goes on"), stderr
     tiny_training.assert_same_end(folder / "stopped", folder / "uninterrupted", STEPS)

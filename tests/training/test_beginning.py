@@ -74,7 +74,7 @@ def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other):
     checkpoints.save_weights(folder, "averaged_last2", 8, saved_weights(other, "8"), {})
     for step in checkpoints.steps(folder):
         checkpoints.discard(folder, step)
-    with pytest.raises(InputError, match="has no step to go on from, but averages: copy one back"):
+    with pytest.raises(InputError, match="contains averages but no step to resume from: copy a step back"):
         begun(tmp_path / "run", data, None)
     assert len(records(tmp_path / "run", "train")) > 0
 

@@ -211,5 +211,5 @@ def test_a_new_run_has_static_shapes_by_itself(data, tmp_path):
     assert process.communicate()[1].endswith(f"error: {needed}\n") and process.returncode == 1
     later = [*flags, "--set=train.max_steps=2"]
     done = programs.run(["-m", "launch.train", *later], capture_output=True, text=True)
-    assert done.returncode == 0 and "goes on from step 1" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resumed from step 1" in done.stderr, done.stderr
     assert Run(tmp_path / "run").config.train.static_shapes
