@@ -215,7 +215,7 @@ def _asked(config: DataConfig) -> dict[str, Any]:
 
 
 def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:
-    """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
+    """The choices as JSON values; an `InputError` if those of the flags cannot be combined with the others."""
     with steps.preparing():
         program.say("reading the text, to choose by its size")
         chosen = steps.chosen(survey.pairs, _MINUTES.value, given=given)

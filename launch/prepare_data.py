@@ -93,7 +93,7 @@ def _workers() -> int | BeamWorkers:
             raise InputError(f"{where}, which do not see this machine's copy of the bucket; {advice}")
         return BeamWorkers(FLAGS.data_dir, FLAGS.beam_runner, FLAGS.beam_pipeline_options, FLAGS.processes)
     if FLAGS.beam_pipeline_options:
-        raise InputError("--beam_pipeline_options goes with --beam_runner")
+        raise InputError("--beam_pipeline_options requires --beam_runner")
     return FLAGS.processes
 
 

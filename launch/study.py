@@ -80,12 +80,12 @@ def _check_flags() -> None:
         raise InputError(f"{' and '.join(instead)} exclude each other")
     for flag in (_DEVICES, _DEVICE, _UTILISATION):
         if flag.present and not _PLAN.value:
-            raise InputError(f"--{flag.name} goes with --plan")
+            raise InputError(f"--{flag.name} requires --plan")
     if _DEVICE.present and not _DEVICES.value:
-        raise InputError("--device goes with --devices")
+        raise InputError("--device requires --devices")
     for flag in (_ONLY, _SHARD):
         if flag.present and (_ROWS.value or _PRINT.value):
-            raise InputError(f"--{flag.name} does not go with {instead[0]}, which is of all rows")
+            raise InputError(f"--{flag.name} cannot be combined with {instead[0]}, which is of all rows")
 
 
 def _plan(study: Study) -> str:

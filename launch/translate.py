@@ -92,7 +92,7 @@ def main(argv: list[str]) -> None:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, report)
     if num_long:
-        print(f"warning: {num_long} lines were too long for one piece and were translated in parts", file=sys.stderr)
+        print(f"warning: {num_long} lines were too long and were translated in parts", file=sys.stderr)
     decoding_flags.warn_of_cut(num_cut, translator.config)
     if _GLOSSARY.value:
         report.print()
@@ -102,7 +102,7 @@ def _translate_marked() -> None:
     others = {"json": _JSON, "json_input": _JSON_INPUT}
     odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if odd or _ON_ERROR.value == "skip":
-        raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
+        raise InputError(f"--markup cannot be combined with --{(odd or ['on_error=skip'])[0]}")
     lines = _raw_lines()
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()

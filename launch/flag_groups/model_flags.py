@@ -56,7 +56,7 @@ def load_translator(
 ) -> "Translator":
     """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
     if ENSEMBLE_MEAN.present and not ENSEMBLE.value:
-        raise InputError("--ensemble_mean goes with --ensemble")
+        raise InputError("--ensemble_mean requires --ensemble")
     if ENSEMBLE.value and engine != "tensorflow":
         raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
     config = decode_config(settings)

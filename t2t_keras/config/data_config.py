@@ -66,7 +66,7 @@ class DataConfig:
         check_seed(self)
         check_not_negative(self, "extend_vocab", "source_vocab_size")
         if self.truecase and self.lowercases_targets:
-            raise InputError(f"data.truecase=true does not go together with data.lowercase={self.lowercase}")
+            raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
                 raise InputError(

@@ -331,7 +331,7 @@ class RequestEncoder:
             ("num_groups", self._config.num_groups, 1),
         ):
             if encoded.constraints and value != off:
-                raise InputError(f"constraints do not go together with decode.{name}={str(value).lower()}")
+                raise InputError(f"constraints cannot be combined with decode.{name}={str(value).lower()}")
         if self._labels_words and len(encoded.constraints) > 1:
             raise InputError("constraints: of the labels of words, only one can be asked for")
         self._check_exclusions(encoded)

@@ -21,7 +21,7 @@ def check_combination(config: DecodeConfig, tokenizer: Tokenizer, options: froze
         raise InputError("a glossary: not with this engine; --engine=tensorflow takes it")
     for name, off in (("sampling", False), ("num_groups", 1)):
         if (value := getattr(config, name)) != off:
-            raise InputError(f"a glossary does not go together with decode.{name}={str(value).lower()}")
+            raise InputError(f"a glossary cannot be combined with decode.{name}={str(value).lower()}")
     if not tokenizer.marks_words:
         raise InputError("a glossary: tensor2tensor's subwords do not say where words begin, so none can be required")
     if writes_labels:

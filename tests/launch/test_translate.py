@@ -136,7 +136,7 @@ def test_pipe_gives_a_line_for_a_line(results):
     assert len(lines) == 7
     assert [bool(line) for line in lines] == [True, False, False, True, False, True, True]
     assert lines[0] == lines[6]
-    assert err == f"warning: 1 lines were too long for one piece and were translated in parts\n{cut(4)}"
+    assert err == f"warning: 1 lines were too long and were translated in parts\n{cut(4)}"
 
 
 def test_files_equal_pipes_and_chunks_do_not_matter(results, folder):
@@ -189,7 +189,7 @@ def test_nothing_in_nothing_out(results):
         ("invalid", ["standard input, line 2", "UTF-8"]),
         ("no_run", ["/nowhere"]),
         ("no_checkpoint", ["77"]),
-        ("no_ensemble", ["--ensemble_mean goes with --ensemble"]),
+        ("no_ensemble", ["--ensemble_mean requires --ensemble"]),
         ("no_extension", ["--extension=: give a Python file, or a module by its whole name"]),
         ("half_an_extension", ["--extension=.foo: give a Python file, or a module by its whole name"]),
         ("no_member", ["/nowhere"]),

@@ -265,7 +265,7 @@ def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
     for score in task(name).scores(read[1], read[1]):
         assert re.search(f"^{score.name} +{score.value:.2f}", perfect[1], re.MULTILINE)
     assert all(task(name).report(*read) in out for _, out, _ in (split, scored))
-    assert alone[::2] == (1, "error: --task, --hypotheses and --references go together\n")
+    assert alone[::2] == (1, "error: give --task, --hypotheses and --references together\n")
     assert both[0] == 1 and "scored without a model" in both[2]
 
 

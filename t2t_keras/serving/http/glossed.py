@@ -98,7 +98,7 @@ class GlossedCall:
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only {DEFAULT_SIGNATURE!r} has glossaries, leave out 'signature_name'")
         if "markup" in content:
-            raise invalid("a glossary does not go together with markup")
+            raise invalid("a glossary cannot be combined with markup")
         default, options = lent.model.signature(DEFAULT_SIGNATURE), core.options
         has_signatures = {_PLAIN, _CONSTRAINED} <= lent.model.signatures.keys()
         if glossaries is None or not has_signatures or list(default.inputs) != ["text"]:

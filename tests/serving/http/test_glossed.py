@@ -134,7 +134,7 @@ def test_texts_are_asked_for_again_where_they_need_it(client, versions):
         ({"glossary": [], "inputs": [["1"]]}, "deeper than its 1 dimensions"),
         ({"glossary": [["1", "9"]]}, "no such number"),
         ({"glossary": [], "inputs": ["x"]}, "x" * 500),
-        ({"glossary": [], "markup": "html"}, "a glossary does not go together with markup"),
+        ({"glossary": [], "markup": "html"}, "a glossary cannot be combined with markup"),
         ({"glossary": [], "signature_name": "tokens"}, "only 'serving_default' has glossaries"),
     ],
 )
