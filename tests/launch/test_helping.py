@@ -66,7 +66,7 @@ def test_flags_are_in_groups_the_required_ones_first(lines):
         "--[no]json",
         "--only=TEXT",
     ]
-    assert "  -h, --help                Print this and end." in section(lines, "every program")
+    assert "  -h, --help                Print this help and exit." in section(lines, "every program")
 
 
 def test_required_is_said_once_whatever_the_flag_is_about(lines):

@@ -136,7 +136,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
         ({"tsv": True}, "with --tsv, --train_source alone must be given"),
         ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would not be in the text any more"),
-        ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
+        ({"vocab_from": "{}"}, "--vocab_size is determined by --vocab_from"),
         ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options requires --beam_runner"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),
         (
