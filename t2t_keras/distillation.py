@@ -181,8 +181,8 @@ class _Progress:
             return progress
         if changed := changes(before.settings, settings):
             raise InputError(
-                f"{job.output_target}: begun with other settings ({', '.join(changed)}); give another --output_target, "
-                f"or remove {job.folder} to begin anew"
+                f"{job.output_target}: begun with other settings ({', '.join(changed)}); give a different "
+                f"--output_target, or remove {job.folder} to start over"
             )
         return before
 

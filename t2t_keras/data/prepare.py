@@ -239,7 +239,7 @@ def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
         for place in (path.parent.resolve() / path.name, path.resolve()):  # the path, and the target if it is a link
             if place.parent == data_dir.resolve() and _OUTPUT.fullmatch(place.name):
                 raise InputError(
-                    f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give another "
+                    f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give a different "
                     "--data_dir, or move the file"
                 )
 
@@ -255,7 +255,7 @@ def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callab
     old = {**dataclasses.asdict(prepared.config), **prepared.identity}
     if changed := changes(old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
         text = ", ".join(changed)
-        raise InputError(f"{data_dir}: already prepared with other settings ({text}); give another --data_dir")
+        raise InputError(f"{data_dir}: already prepared with other settings ({text}); give a different --data_dir")
     report(f"{data_dir}: already prepared")
     return prepared
 

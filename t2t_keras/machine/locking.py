@@ -52,7 +52,7 @@ def _take(descriptor: int, directory: pathlib.Path, verb: str, participle: str, 
         _wait_for_lock(descriptor)
     except BlockingIOError:
         holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
-        raise BusyError(f"{directory} is being {participle} already, by {holder}; use another {flag}") from None
+        raise BusyError(f"{directory} is being {participle} already, by {holder}; use a different {flag}") from None
     except OSError as error:
         logging.getLogger(__name__).warning(
             "%s cannot be locked (%s): do not %s there twice at once", directory, error.strerror, verb

@@ -130,7 +130,9 @@ def _told(url: str, path: Path | None = None) -> Iterator[None]:
         raise InputError(f"{url}: no such bucket or folder: {_first_line(error)}") from error
     except Exception as error:
         if path is not None and is_full(error):
-            raise InputError(f"{url}: no room for it in {path.parent}; T2T_KERAS_CACHE names another folder") from error
+            raise InputError(
+                f"{url}: no room for it in {path.parent}; T2T_KERAS_CACHE can name a different folder"
+            ) from error
         name = type(error).__name__
         is_mistake = isinstance(error, (ValueError, TypeError)) or any(part in name for part in _MISTAKES)
         raise (InputError if is_mistake else AwayError)(f"{url}: {name}: {_first_line(error)}") from error

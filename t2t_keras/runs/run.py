@@ -121,11 +121,13 @@ class Run:
     def check_trainable(self) -> None:
         """Raises an InputError if the directory has an exported model or a config.json that is not a training's."""
         if self.exported:
-            raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
+            raise InputError(
+                f"{self.path} holds an exported model, which cannot be trained; use a different --model_dir"
+            )
         if self.exists:
             values = self._read()
             if _DATA_DIR not in values or _EXPORT in values:
-                raise InputError(f"{self.config_path} is not that of a training; use another --model_dir")
+                raise InputError(f"{self.config_path} is not that of a training; use a different --model_dir")
             _ = self.config  # raises if it is invalid
 
     def forget(self) -> None:
@@ -166,21 +168,21 @@ class Run:
             init_from = self.init_from
             if changed := lasting_differences(self.config, config):
                 raise InputError(
-                    f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
-                    "use another --model_dir or the old settings"
+                    f"{self.path} holds a run with a different configuration ({'; '.join(changed)}); "
+                    "use a different --model_dir or the old settings"
                 )
             if vocabulary_bytes(self.vocab_path) != vocab:
-                raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
+                raise InputError(f"{self.path} holds a run with a different vocabulary than {vocab_path}")
             values = self._read()
             noted = values.get(_TEXT)  # runs of earlier versions have none
             if text and noted and not text.startswith(noted):  # earlier versions recorded only the lengths
                 raise InputError(
                     f"{self.path} was trained on {values[_DATA_DIR]} with {noted}, but {data_dir} has {text}; use "
-                    "another --model_dir, perhaps with --init_from, or the old data"
+                    "a different --model_dir, perhaps with --init_from, or the old data"
                 )
             text = text or noted
         elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
-            raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
+            raise InputError(f"{self.vocab_path} is there without a run; use a different --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first, because it marks the directory as a run.
         values = {**config.to_dict(), _DATA_DIR: remote.origin(data_dir)}

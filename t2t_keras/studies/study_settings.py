@@ -55,7 +55,7 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
         raise InputError(f"--table must be given to begin a study in {study_dir}")
     for name in ("table", "scale") if known else ():
         if given.get(name, kept := getattr(known, name)) != kept:
-            raise InputError(f"{study_dir} holds the study with --{name}={kept}; use another --study_dir")
+            raise InputError(f"{study_dir} holds the study with --{name}={kept}; use a different --study_dir")
     found = dataclasses.replace(known or StudySettings(given["table"]), **given)
     return dataclasses.replace(found, data_dir=os.path.abspath(found.data_dir) if found.data_dir else "")
 

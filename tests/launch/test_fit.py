@@ -196,10 +196,10 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
     begun = "mine was begun with other data or choices"
     flags = [*FILES, "--minutes=100", *FLAGS]
     more = error(folder, *flags, "--set=model.dropout_rate=0.2")
-    assert more.startswith(f"{begun} (set: ") and "use another folder" in more
+    assert more.startswith(f"{begun} (set: ") and "use a different folder" in more
     where = fitted[0]
     languages = error(where, *flags, "--target_language=nl")
-    assert languages == f"{begun} (target_language: 'de' -> 'nl'); use another folder"
+    assert languages == f"{begun} (target_language: 'de' -> 'nl'); use a different folder"
     before = (where / "a.de").read_text(encoding="utf-8")
     try:
         (where / "a.de").write_text(before.replace("Hund", "Wolf"), encoding="utf-8")

@@ -252,7 +252,7 @@ def test_two_trainers_of_one_run(folder, killed, monkeypatch):
 
 
 def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
-    nothing = "nothing complete is there: no bucket, or no run, prepared data or export in it\n"
+    nothing = "the bucket is missing, or it contains no complete run, prepared data or export there\n"
     for place in (f"{BUCKET}/none", "s3://none/run"):
         done = call(folder, "none", "translate", f"--model_dir={place}")
         assert (done.returncode, done.stderr) == (1, f"error: {place}: {nothing}")

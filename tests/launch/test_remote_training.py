@@ -222,7 +222,7 @@ def test_a_store_that_is_down_too_does_not_hide_why_training_ended(url, monkeypa
 def test_an_export_cannot_be_trained(url, tmp_path):
     (tmp_path / "store" / "run" / "1").mkdir()
     (tmp_path / "store" / "run" / "1" / "saved_model.pb").write_bytes(b"graph")
-    said = f"{url} holds an exported model, which cannot be trained; use another --model_dir"
+    said = f"{url} holds an exported model, which cannot be trained; use a different --model_dir"
     assert lines(together(url, add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
 
 

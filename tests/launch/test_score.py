@@ -89,7 +89,7 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
         ("unequal", ["a.en", "short.de", "3", "2"]),
         ("missing", ["/nowhere/a.de"]),
         ("no_run", ["other"]),
-        ("over_itself", ["--output=", "a.de is what is read"]),
+        ("over_itself", ["--output=", "a.de is also the input"]),
         ("into_a_folder", ["Is a directory", "run"]),
         ("label", ["line 1: 'good' is no label"]),
     ],

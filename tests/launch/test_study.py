@@ -411,7 +411,7 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
         ("devices without a plan", "--devices requires --plan"),
         ("a device without devices", "--device requires --devices"),
         ("plan and rows", "--rows and --plan exclude each other"),
-        ("some of all rows", "--only cannot be combined with --print, which is of all rows"),
+        ("some of all rows", "--only cannot be combined with --print, which concerns all rows"),
     ],
 )
 def test_bad_input_is_one_line(cases, name, words):

@@ -282,7 +282,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
     "name, words",
     [
         ("nowhere", ["nowhere is not a run's directory"]),
-        ("differs", ["another configuration", "train.warmup_steps: 20 -> 7", "train.seed: 1 -> 3", "--model_dir"]),
+        ("differs", ["a different configuration", "train.warmup_steps: 20 -> 7", "train.seed: 1 -> 3", "--model_dir"]),
         ("preset", ["unknown preset 'huge'", "tiny, base, big", "table3_e_learned"]),
         ("no preset", ["--preset must be given", "tiny, base, big"]),
         ("no data_dir", ["--data_dir must be given"]),

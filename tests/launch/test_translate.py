@@ -196,7 +196,7 @@ def test_nothing_in_nothing_out(results):
         ("bad_member", ["'@best'", "MODEL_DIR@CHECKPOINT"]),
         ("no_input", ["/nowhere/in.txt"]),
         ("no_output", ["/nowhere/out.txt"]),
-        ("over_itself", ["--output=", "in.gz", "is what is read"]),
+        ("over_itself", ["--output=", "in.gz", "is also the input"]),
         ("large_beam", ["beam_size", "351", "350"]),
         ("too_many", ["--num_best=3", "--beam_size=2"]),
         ("not_json", ["standard input, line 3", "not valid JSON"]),
@@ -240,8 +240,8 @@ def test_a_glossary_is_kept_and_counted(results):
     assert term["source"] == "man" and term["form"] in answers[0]["translation"] and term["forced"]
     assert answers[3]["terms"] == [{"source": "dog", "form": None, "forced": False}]
     warning, *_, counts = err.splitlines()
-    assert warning.startswith("warning: standard input, line 4: no form of the term 'dog' could be met")
-    assert counts == "glossary: 2 terms in the source, 0 met by the model itself, 1 forced, 1 missing"
+    assert warning.startswith("warning: standard input, line 4: no form of the term 'dog' fits within the limit")
+    assert counts == "glossary: 2 terms in the source, 0 met by the model, 1 forced, 1 missing"
 
 
 @pytest.mark.parametrize("name", ["settings", "sampling"])

@@ -259,7 +259,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device", local)
 
     monkeypatch.setattr(reader.store._files, "get_file", full, raising=False)
-    message = f"{URL}: no room for it in {reader.path}; T2T_KERAS_CACHE names another folder"
+    message = f"{URL}: no room for it in {reader.path}; T2T_KERAS_CACHE can name a different folder"
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         reader.fetch()
     assert contents(reader) == {}

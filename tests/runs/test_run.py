@@ -81,7 +81,7 @@ def test_how_it_decodes_may_change(run, tmp_path, vocab, setting):
 
 def test_another_vocabulary_is_refused(run, tmp_path, vocab):
     vocab.write_bytes(b"another one")
-    with pytest.raises(InputError, match="another vocabulary"):
+    with pytest.raises(InputError, match="a different vocabulary"):
         run.start(CONFIG, tmp_path / "data", vocab)
     assert run.vocab_path.read_bytes() == b"the vocabulary"
 
@@ -98,7 +98,7 @@ def test_another_training_text_is_refused(run, tmp_path, vocab):
         _ = run.data_dir
     (tmp_path / "moved").mkdir()
     assert run.config == CONFIG and run.data_dir == tmp_path / "moved"
-    with pytest.raises(InputError, match=r"has 2 pairs \(a, b\), text d; use another --model_dir"):
+    with pytest.raises(InputError, match=r"has 2 pairs \(a, b\), text d; use a different --model_dir"):
         run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text d")
 
 

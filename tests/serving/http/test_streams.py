@@ -137,7 +137,7 @@ def test_limits_and_the_end_of_the_server(export_dir):
             server.core.abandon()  # as after the time for what runs
             *_, (name, last) = found
             assert (name, last) == ("error", {"error": "the server is stopping"})
-        assert not server.stop(), "not all was answered"
+        assert not server.stop(), "some requests were not answered"
 
 
 def hits_and_misses(client):
