@@ -106,7 +106,7 @@ def test_steps_that_lie_close_are_warned_of(make_run):
     done = average(f"--model_dir={by_minutes.path}", "--average_last=5")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: steps 399 and 403 lie closer")
+    assert line.startswith("warning: steps 399 and 403 are closer")
     validated = make_run("validated", [4, 6, 8], train={"validation_steps": 2})  # each of which saves a checkpoint
     assert average(f"--model_dir={validated.path}", "--average_last=3").stderr == ""
 

@@ -52,7 +52,7 @@ SETTINGS = [
 
 def cut(number: int) -> str:
     """What is said of outputs that end at the limit, as all of a model that was not trained do."""
-    raising = "--max_length_factor and --max_length_offset raise it"
+    raising = "to raise it, give --max_length_factor and --max_length_offset"
     outputs = "1 output was" if number == 1 else f"{number} outputs were"
     return f"warning: {outputs} cut at the limit of 1 x source + 3 tokens; {raising}\n"
 
@@ -190,8 +190,8 @@ def test_nothing_in_nothing_out(results):
         ("no_run", ["/nowhere"]),
         ("no_checkpoint", ["77"]),
         ("no_ensemble", ["--ensemble_mean requires --ensemble"]),
-        ("no_extension", ["--extension=: give a Python file, or a module by its whole name"]),
-        ("half_an_extension", ["--extension=.foo: give a Python file, or a module by its whole name"]),
+        ("no_extension", ["--extension=: give a Python file, or the full name of a module"]),
+        ("half_an_extension", ["--extension=.foo: give a Python file, or the full name of a module"]),
         ("no_member", ["/nowhere"]),
         ("bad_member", ["'@best'", "MODEL_DIR@CHECKPOINT"]),
         ("no_input", ["/nowhere/in.txt"]),
