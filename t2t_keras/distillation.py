@@ -174,7 +174,7 @@ class _Progress:
         files = {"source": job.source, "target": job.target, **teachers}
         choice = {"direction": job.direction, "choose": job.choose, "num_best": job.num_best}
         settings = {**job.settings, **choice, **checksums(files, job.folder / ".checksums.json")}
-        before = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to begin anew")
+        before = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to start over")
         if before is None:
             progress = cls(settings, sum(1 for _ in read_pairs(job.source, job.target)))
             progress.write(job)
@@ -262,7 +262,7 @@ def _continued(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
         if file.tell() < size:
             raise InputError(
                 f"{part} has {file.tell():,} bytes, and not the {size:,} that {job.folder} records; give the same "
-                f"--output_source and --output_target as before, or remove {job.folder} to begin anew"
+                f"--output_source and --output_target as before, or remove {job.folder} to start over"
             )
         file.truncate(size)
         yield file

@@ -69,9 +69,7 @@ class DataConfig:
             raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
-                raise InputError(
-                    f"{symbol!r} cannot be a symbol: it must be like <2fr>, without blanks, and not <=...>"
-                )
+                raise InputError(f"{symbol!r} is not a valid symbol: use the form <2fr>, without blanks, not <=...>")
 
     @property
     def all_symbols(self) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class PreparedData:
             self.split_by: Literal["sentences", "lines"] = record.get("split", DecodeConfig.split)
             self.identity: Mapping[str, Any] = record["identity"]
         except (KeyError, TypeError, AttributeError):  # other programs use the file name too
-            raise InputError(f"{self.directory / _COMPLETE} is not that of prepared data") from None
+            raise InputError(f"{self.directory / _COMPLETE} does not belong to prepared data") from None
         except InputError as error:  # for example, an unknown setting
             raise InputError(f"{self.directory / _COMPLETE}: {error}") from None
 
@@ -215,20 +215,22 @@ def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
     kind = task(config.task)
     if config.lowercases_sources and not kind.writes_text:
         flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
-        raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
+        raise InputError(f"{flag}: outputs of {config.task} are not text, and their labels must not change")
     if config.final_marks and not kind.writes_text:
-        raise InputError(f"--final_marks: what {config.task} writes is no text, and has no final marks")
+        raise InputError(f"--final_marks: outputs of {config.task} are not text, and have no final marks")
     if config.truecase and not kind.writes_text:
-        raise InputError(f"--truecase: what {config.task} writes is no text, and must stay as it is")
+        raise InputError(f"--truecase: outputs of {config.task} are not text, and must not change")
     if kind.is_masked and (config.lowercase == "source" or config.truecase):
         flag = "--truecase" if config.truecase else "--lowercase=source"
         raise InputError(f"{flag}: {config.task} makes its sources from its targets, so both must have the same case")
     if config.lowercases_sources and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
-        raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
+        raise InputError(f"--lowercase: the symbol {shouted[0]} would no longer occur in the text; lowercase it too")
     if any(config.tags) and not kind.takes_tags:
-        raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
+        raise InputError(f"--tag: a source of {config.task} must not begin with a tag, which would count as a word")
     if config.source_vocab_size and kind.writes_source:
-        raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
+        raise InputError(
+            f"--source_vocab_size: outputs of {config.task} contain words of the sources: both must share a vocabulary"
+        )
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
 

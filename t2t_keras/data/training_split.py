@@ -216,7 +216,7 @@ class TrainingSplit:
         if task(self._config.task).has_known_labels:
             drawn = self._with_known_labels(duplicates, drawn)
             if not any(map(len, drawn)):
-                raise InputError("no validation set can be drawn, every label is too rare: give --valid_source")
+                raise InputError("no validation set can be drawn, because every label is too rare; give --valid_source")
         numbered = enumerate(drawn)
         sample = (pair for number, rows in numbered for pair in shards.selected_pairs(self._data_dir, number, rows))
         shards.write_text(self._data_dir, "valid", sample)

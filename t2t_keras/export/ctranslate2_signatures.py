@@ -48,7 +48,7 @@ class CTranslate2Signatures:
         """
         if not (version / _CONFIG).is_file():
             raise InputError(
-                f"{version} has no {_CONFIG}, so that the engine ctranslate2 cannot read it; --engine=tensorflow can"
+                f"{version} has no {_CONFIG}, so the engine ctranslate2 cannot read it; use --engine=tensorflow"
             )
         translator = Translator.load(version, engine="ctranslate2", compute_type=self._compute_type)
         if translator.config.sampling:

@@ -111,7 +111,9 @@ class FitSteps:
         for choice in self.choices:
             if choice.name == name:
                 return choice.value
-        raise InputError(f"{self.run.path} was begun by another version, which did not choose {name}; use a new folder")
+        raise InputError(
+            f"{self.run.path} was begun by a different version, which did not choose {name}; use a new folder"
+        )
 
     @functools.cached_property
     def strategy(self) -> "Devices":
@@ -138,7 +140,7 @@ class FitSteps:
         if steps is None:
             speed = self.record["updates_per_minute"]
             if speed is None:
-                self._say("measuring how fast this machine trains")
+                self._say("measuring the training speed of this machine")
                 from t2t_keras.fitting.speed import updates_per_minute
 
                 in_bfloat16 = machine["computes_in_bfloat16"] and not machine["has_accelerator"]
@@ -176,7 +178,7 @@ class FitSteps:
                     usual = chosen["data.vocab_size"]
                     if usual.reason == GIVEN:
                         raise
-                    size, reason = error.nearest, "the text allows no more"
+                    size, reason = error.nearest, "the text allows no more entries"
                     if size > usual.value:
                         size, reason = size + usual.value, f"{size:,} for its characters, and the usual {usual.value:,}"
                     self._say(f"{error}; {size} is chosen")
@@ -210,7 +212,9 @@ class FitSteps:
             How training ended, or None if the time was used up before.
         """
         if (before := self.record["trained_for"] or 0.0) >= minutes:
-            self._say(f"{self.run.path} was trained for {before:g} minutes before; a larger --minutes trains on")
+            self._say(
+                f"{self.run.path} was trained for {before:g} minutes before; to train longer, give a larger --minutes"
+            )
             return None
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
         limit = max(minutes - preparing, _LEAST_SHARE * minutes)
@@ -219,7 +223,7 @@ class FitSteps:
 
         trainer = Trainer(self.run, self._config(minutes, left), self.data, self.strategy)
         outcome = trainer.train()
-        ended = "ended by Ctrl-C; a larger --minutes resumes it"
+        ended = "ended by Ctrl-C; to resume, give a larger --minutes"
         self._say(f"step {outcome.step:,}: {ended if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
@@ -344,7 +348,7 @@ class FitSteps:
         for score in self.record["scores"]:
             self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
         if any(score["name"] == "BLEU" and score["value"] < _NEXT_TO_NOTHING for score in self.record["scores"]):
-            self._say(f"BLEU under {_NEXT_TO_NOTHING} is next to nothing: train longer, or on more text")
+            self._say(f"BLEU under {_NEXT_TO_NOTHING} is very low: train longer, or on more text")
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:

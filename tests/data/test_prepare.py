@@ -170,7 +170,7 @@ def test_a_folder_without_prepared_data_is_named(tmp_path):
 def test_a_file_of_the_same_name_that_somebody_else_made_is_named(corpus, tmp_path, contents):
     (tmp_path / "data.json").write_text(contents)
     for opened in (lambda: PreparedData.open(tmp_path), lambda: prepare(corpus, CONFIG, tmp_path, print)):
-        with pytest.raises(InputError, match=r"data\.json(: | is not that of prepared data$)"):
+        with pytest.raises(InputError, match=r"data\.json(: | does not belong to prepared data$)"):
             opened()
     assert (tmp_path / "data.json").read_text() == contents
 

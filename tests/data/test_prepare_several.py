@@ -85,7 +85,7 @@ def test_corpora_are_told_apart_and_one_alone_is_itself(tmp_path):
 
 @pytest.mark.parametrize("symbol", ["2de", "<2 de>", "<=2de>", "<>", "<<a>>"])
 def test_odd_symbols_are_refused(symbol):
-    with pytest.raises(InputError, match="cannot be a symbol"):
+    with pytest.raises(InputError, match="is not a valid symbol"):
         dataclasses.replace(CONFIG, symbols=(symbol,))
 
 

@@ -135,18 +135,18 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
     [
         ("again", "{folder}/run exists already; give a folder that is new"),
         ("out again", "{folder}/output exists already; give a folder that is new"),
-        ("pre", "--quantization=int8: transformers takes float32, and casts when it loads"),
-        ("numbers", "--quantization=bfloat16: LiteRT takes float32, float16, int8"),
+        ("pre", "--quantization=int8: transformers supports float32, and casts when it loads"),
+        ("numbers", "--quantization=bfloat16: LiteRT supports float32, float16, int8"),
         ("checkpoint", "--checkpoint cannot be combined with --from"),
         ("language", "--source_language cannot be combined with --to"),
         ("both", "give either --from or --to"),
         ("neither", "give either --from or --to"),
         ("no input", "--from needs --input"),
         ("no output", "--to needs --output"),
-        ("nowhere", "{folder}/nowhere is no folder"),
+        ("nowhere", "{folder}/nowhere is not a folder"),
         (
             "no numbers",
-            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or no numbers; "
+            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or NaN, so "
             "nothing can be computed",
         ),
         ("no run", "{folder}/nowhere is not a run's directory: it has no config.json"),

@@ -135,7 +135,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
         ({"valid_source": "{}/a.en"}, "without --tsv, give both --valid_source and --valid_target"),
         ({"tsv": True}, "with --tsv, give only --train_source"),
-        ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would not be in the text any more"),
+        ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would no longer occur in the text"),
         ({"vocab_from": "{}"}, "--vocab_size is determined by --vocab_from"),
         ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options requires --beam_runner"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),

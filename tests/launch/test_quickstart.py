@@ -95,7 +95,7 @@ def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) 
     _, (first, second, _) = runs
     assert "already prepared" not in first and "already prepared" in second
     assert "reached train.max_minutes" in first
-    assert "reached train.max_minutes" not in second and "a larger --minutes trains on" in second
+    assert "reached train.max_minutes" not in second and "to train longer, give a larger --minutes" in second
     scores = [[line for line in output.splitlines() if line.startswith(("BLEU", "chrF"))] for output in (first, second)]
     assert scores[0] == scores[1]
 

@@ -97,7 +97,7 @@ def test_a_name_is_taken_once(wide):
     class OtherConfig(WideConfig):
         pass
 
-    with pytest.raises(ValueError, match="'wide' is registered already, by .*test_families"):
+    with pytest.raises(ValueError, match="'wide' is already registered, by .*test_families"):
         families.register(OtherConfig, wide)
 
 
@@ -159,5 +159,5 @@ def test_a_name_is_taken_before_its_settings_are_imported(monkeypatch):
         family: ClassVar[str] = "later"
 
     monkeypatch.setitem(registry._FAMILIES, "later", "somewhere.else:LaterConfig")
-    with pytest.raises(ValueError, match=r"'later' is registered already, by somewhere\.else$"):
+    with pytest.raises(ValueError, match=r"'later' is already registered, by somewhere\.else$"):
         registry.register_config(OtherConfig)
