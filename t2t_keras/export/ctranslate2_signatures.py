@@ -53,8 +53,8 @@ class CTranslate2Signatures:
         translator = Translator.load(version, engine="ctranslate2", compute_type=self._compute_type)
         if translator.config.sampling:
             raise InputError(
-                "the engine ctranslate2 does not serve decode.sampling=True, since its samples depend on what else is "
-                "in their batch; --engine=tensorflow does"
+                "the engine ctranslate2 does not support decode.sampling=True, because its samples depend on the other "
+                "texts of the batch; use --engine=tensorflow"
             )
 
         def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -47,7 +47,7 @@ def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: For
     try:
         check_expressible(sizes, "CTranslate2")
     except InputError as error:
-        return str(error).removeprefix("CTranslate2 cannot have ")
+        return str(error).removeprefix("CTranslate2 does not support ")
     odd = [f"decode.{name}={getattr(config, name)}" for name, off in _OFF.items() if getattr(config, name) != off]
     odd += ["excluded words"] if excluded else []
     odd += ["a task whose outputs are labels"] if form else []
@@ -64,7 +64,7 @@ def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
     device = "cuda" if package.get_cuda_device_count() else "cpu"
     if compute_type not in (types := package.get_supported_compute_types(device)):
         known = ", ".join(sorted(types))
-        raise InputError(f"--compute_type={compute_type}: CTranslate2 computes {known} on this {device}")
+        raise InputError(f"--compute_type={compute_type}: CTranslate2 supports {known} on this {device}")
     return package, device
 
 
@@ -102,7 +102,7 @@ class CTranslate2Engine:
             InputError: the package is missing, or CTranslate2 does not support a setting; names it.
         """
         if what := refusal(model, config, excluded, form):
-            raise InputError(f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does")
+            raise InputError(f"the engine ctranslate2 does not support {what}; use --engine=tensorflow")
         package, device = package_and_device(self._compute_type)
         sizes = model.config
         longest_output = int(output_limits([self._longest_source], config)[0])

@@ -36,7 +36,7 @@ class MappedArray:
         self._kept: np.ndarray | None = None
         with _telling_too_many(), open(path, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("not an array of the version that is written here")
+                raise ValueError("not an array of the supported format version")
             shape, _, self._dtype = np.lib.format.read_array_header_1_0(file)
             self._begin = file.tell()
             size = file.seek(0, 2)

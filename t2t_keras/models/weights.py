@@ -45,10 +45,10 @@ def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """
     fitting = {pattern: [name for name in names if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns}
     for pattern in (pattern for pattern, fits in fitting.items() if not fits):
-        raise InputError(f"train.frozen: no weight's name fits {pattern!r}; names: {_list(names)}")
+        raise InputError(f"train.frozen: no weight has a name that matches {pattern!r}; names: {_list(names)}")
     frozen = [name for name in names if any(name in fits for fits in fitting.values())]
     if len(frozen) == len(names):
-        raise InputError(f"train.frozen={','.join(patterns)} leaves nothing to train")
+        raise InputError(f"train.frozen={','.join(patterns)} freezes all weights")
     return frozen
 
 
@@ -80,9 +80,7 @@ class WeightAccount(NamedTuple):
         lines = [f"taken: {_amount(self.taken)}"]
         if self.rows:
             count = max(self.rows.values())
-            lines.append(
-                f"{count:,} further entries of the vocabulary, means of what they are spelled with: {_list(self.rows)}"
-            )
+            lines.append(f"{count:,} new entries of the vocabulary, means of their pieces:  {_list(self.rows)}")
         return lines + [f"{kind}: {_amount(sizes)}{': ' * bool(sizes)}{_list(sizes)}" for kind, sizes in names.items()]
 
 
@@ -120,9 +118,9 @@ def assign_known_weights(
         weights = {**weights, name: np.concatenate([weights[name], rows])}
         shapes[name] = (tuple(weights[name].shape), shapes[name][1])
     if odd := [f"{name} {theirs} -> {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]:
-        raise InputError(f"weights of other shapes cannot be taken: {_list(odd, _LISTED_IN_AN_ERROR)}")
+        raise InputError(f"weights with different shapes cannot be copied: {_list(odd, _LISTED_IN_AN_ERROR)}")
     if not shared:
-        raise InputError("no weight can be taken: none has the name of one of the model's")
+        raise InputError("no weight can be copied: no name matches a weight of the model")
     for name in shared:
         variables[name].assign(weights[name])
     return WeightAccount(
@@ -159,7 +157,9 @@ def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> 
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     if variables.keys() != set(arrays):
         odd = sorted(variables.keys() ^ set(arrays))
-        raise InputError(f"the checkpoint holds the {part} of another model; they differ in {', '.join(odd[:5])}")
+        raise InputError(
+            f"the checkpoint contains the {part} of a different model; they differ in {', '.join(odd[:5])}"
+        )
     for name, variable in variables.items():
         if tuple(variable.shape) != tuple(arrays[name].shape):
             raise InputError(

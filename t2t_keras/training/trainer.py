@@ -157,7 +157,7 @@ class Trainer:
             if what := refusal(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
                 raise InputError(
                     f"train.validation_sentences={count}: on JAX sentences are translated by CTranslate2, which does "
-                    f"not search with {what}; 0 leaves them out"
+                    f"not support {what}; 0 disables these translations"
                 )
             make(engine)
         return lambda: make(engine)

@@ -115,7 +115,7 @@ def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
         config = json.loads((version / "assets.extra" / "config.json").read_text(encoding="utf-8"))
         config["decode"][setting] = value
         (folder / "assets.extra" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        with pytest.raises(InputError, match=f"decode.{setting}={value}.*; --engine=tensorflow does$"):
+        with pytest.raises(InputError, match=f"decode.{setting}={value}.*; use --engine=tensorflow$"):
             signatures(folder)
 
 

@@ -191,7 +191,7 @@ def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"d_key": 3}, "CTranslate2 cannot have model.d_key=3"),
+        ({"d_key": 3}, "CTranslate2 does not support model.d_key=3"),
         ({"attention_score": "additive", "num_experts": 2}, "num_experts=2, model.attention_score=additive"),
     ],
 )

@@ -133,8 +133,8 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
 @pytest.mark.parametrize(
     "case, message",
     [
-        ("again", "{folder}/run exists already; give a folder that is new"),
-        ("out again", "{folder}/output exists already; give a folder that is new"),
+        ("again", "{folder}/run already exists; give a new folder"),
+        ("out again", "{folder}/output already exists; give a new folder"),
         ("pre", "--quantization=int8: transformers supports float32, and casts when it loads"),
         ("numbers", "--quantization=bfloat16: LiteRT supports float32, float16, int8"),
         ("checkpoint", "--checkpoint cannot be combined with --from"),

@@ -174,12 +174,12 @@ def test_what_one_worker_cannot_fetch_ends_all(url, monkeypatch):
 
     def no_room(store: Store, name: str, path: Path) -> bool:
         if store is mirrors[1].store:
-            raise InputError(f"{url}: no room for it in {path.parent}")
+            raise InputError(f"{url}: no space left in {path.parent}")
         return get(store, name, path)
 
     monkeypatch.setattr(Store, "get", no_room)
     first, second = together(url, add_step, mirrors)
-    assert str(second).startswith(f"{url}: no room for it in ")
+    assert str(second).startswith(f"{url}: no space left in ")
     assert str(first) == f"worker 1 failed: {remote.with_urls(str(second))}"
     assert lease(url) is None
 

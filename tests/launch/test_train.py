@@ -292,7 +292,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("data setting", ["data.seed=3", "launch.prepare_data"]),
         ("vocabulary setting", ["model.vocab_size=3", "launch.prepare_data"]),
         ("weights of corpora", ["train.corpus_weights has 2 values", "corpora: 1"]),
-        ("frozen nothing", ["train.frozen: no weight's name fits 'encodr/*'"]),
+        ("frozen nothing", ["train.frozen: no weight has a name that matches 'encodr/*'"]),
         ("small batch", ["train.tokens_per_batch=3", "at least"]),
         ("a file", ["a_file"]),
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),

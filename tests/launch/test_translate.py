@@ -175,7 +175,7 @@ def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
     assert status == 0 and answers[0]["id"] == 7 and answers[0]["translation"]
     assert answers[1] == {
         "id": ["x"],
-        "error": "constraints: not with this engine; --engine=tensorflow takes it",
+        "error": "constraints: not supported by this engine; use --engine=tensorflow",
     }
 
 

@@ -148,7 +148,7 @@ def test_what_is_damaged_or_not_from_here(store, version, tmp_path):
     remote_exports.publish_version(store, version)
     fsspec.filesystem("memory").pipe_file(f"{URL}/1/assets/vocab.model", b"half")
     with pytest.raises(
-        InputError, match=f"^{URL}/1/assets/vocab.model is missing or damaged, which .+files.json names$"
+        InputError, match=f"^{URL}/1/assets/vocab.model is named in .+files.json, but is missing or damaged$"
     ):
         remote_exports.fetch_newest(store, tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.name != "version"]

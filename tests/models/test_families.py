@@ -109,7 +109,7 @@ def test_a_model_whose_family_nobody_registered():
 def test_settings_without_a_model_are_named(monkeypatch):
     monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
     registry.register_config(WideConfig)
-    with pytest.raises(InputError, match=r"'wide' has settings, but no model: call `families\.register`"):
+    with pytest.raises(InputError, match=r"'wide' has settings but no model; call `families\.register`"):
         families.make_model(WideConfig())
 
 
@@ -126,7 +126,7 @@ def test_the_base_of_all_settings_is_no_family():
 
 def test_what_training_would_not_use_is_refused(wide, monkeypatch):
     monkeypatch.setattr(wide, "losses", [1.0], raising=False)
-    with pytest.raises(ValueError, match="Wide has losses of Keras's"):
+    with pytest.raises(ValueError, match="Wide has Keras losses"):
         families.make_model(WideConfig())
 
 

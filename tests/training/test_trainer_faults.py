@@ -145,9 +145,9 @@ def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
     trainer = make_trainer(tmp_path, data)
     with Run(tmp_path).lock():
-        with pytest.raises(InputError, match="is being trained already"):
+        with pytest.raises(InputError, match="is already being trained"):
             make_trainer(tmp_path, data)
-        with pytest.raises(InputError, match="is being trained already"):
+        with pytest.raises(InputError, match="is already being trained"):
             trainer.train()
     assert trainer.train().step == 12
 

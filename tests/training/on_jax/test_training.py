@@ -171,8 +171,8 @@ def test_what_is_not_offered_is_named(folder):
         "strategy": "--strategy=mirrored is TensorFlow's; valid on JAX: auto, all its devices, and cpu",
         "replicas": "--replicas=5, but JAX has 4 devices here",
         "search": (
-            "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not search with "
-            "model.num_experts=4; 0 leaves them out"
+            "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not support "
+            "model.num_experts=4; 0 disables these translations"
         ),
         "odd devices": (
             "--model_parallel=3 does not divide the devices that JAX has in each process, 4; --replicas=N takes N "
