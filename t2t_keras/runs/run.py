@@ -107,10 +107,10 @@ class Run:
         """
         values = self._read()
         if _DATA_DIR not in values:
-            raise InputError(f"{self.config_path} does not say where the data was; give --data_dir")
+            raise InputError(f"{self.config_path} does not record the directory of the data; give --data_dir")
         data_dir = pathlib.Path(remote.local(values[_DATA_DIR]))
         if not data_dir.exists():
-            raise InputError(f"{data_dir}: the data that {self.path} was trained on are not there; give --data_dir")
+            raise InputError(f"{data_dir}: the data that {self.path} was trained on are missing; give --data_dir")
         return data_dir
 
     @property
@@ -127,7 +127,7 @@ class Run:
         if self.exists:
             values = self._read()
             if _DATA_DIR not in values or _EXPORT in values:
-                raise InputError(f"{self.config_path} is not that of a training; use a different --model_dir")
+                raise InputError(f"{self.config_path} does not belong to a training; use a different --model_dir")
             _ = self.config  # raises if it is invalid
 
     def forget(self) -> None:
@@ -182,7 +182,7 @@ class Run:
                 )
             text = text or noted
         elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
-            raise InputError(f"{self.vocab_path} is there without a run; use a different --model_dir")
+            raise InputError(f"{self.vocab_path} exists without a run; use a different --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first, because it marks the directory as a run.
         values = {**config.to_dict(), _DATA_DIR: remote.origin(data_dir)}
@@ -213,7 +213,7 @@ class Run:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config_path} is not JSON: {error}") from None
         if not isinstance(values, dict):
-            raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
+            raise InputError(f"{self.config_path} must contain a configuration, but contains {type(values).__name__}")
         if "model_type" in values:
             raise InputError(
                 f"{self.config_path} is that of a model of transformers, not of a run; launch.convert "
@@ -244,7 +244,7 @@ class RunCheckpoint(NamedTuple):
             return cls(text)
         model_dir, _, checkpoint = text.rpartition("@")
         if not model_dir or not checkpoint:
-            raise InputError(f"{text!r} names no run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
+            raise InputError(f"{text!r} does not name a run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
         return cls(model_dir, checkpoint)
 
 

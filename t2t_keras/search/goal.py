@@ -61,7 +61,7 @@ class Goal:
         if self.constraints is not None and self.settings.num_groups > 1:
             raise ValueError(f"constraints cannot be combined with num_groups={self.settings.num_groups}")
         if self.constraints is not None and self.settings.sampling:
-            raise ValueError("constraints cannot be combined with sampling: only a beam search can keep them")
+            raise ValueError("constraints cannot be combined with sampling: only a beam search can meet constraints")
 
     def with_tensors(self) -> "Goal":
         """Returns this goal with `max_lengths` and `min_lengths` as int32 tensors [batch]."""

@@ -84,7 +84,7 @@ def model_settings(config: model_server_config_pb2.ModelServerConfig, where: str
         raise InputError(f"{where}: model_config_list has no model")
     # Limited because each model has a thread that watches its directory.
     if len(given) > _MOST_MODELS:
-        raise InputError(f"{where}: {len(given)} models: there may be {_MOST_MODELS}")
+        raise InputError(f"{where}: {len(given)} models: the limit is {_MOST_MODELS}")
     models = [_settings(model, where) for model in given]
     ((name, count),) = collections.Counter(model.name for model in models).most_common(1)
     if count > 1:

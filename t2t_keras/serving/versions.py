@@ -212,7 +212,7 @@ class Versions:
             self._complain(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
         else:
             self._complain(
-                "" if directories else f"{self.export_dir}: no version, that is no directory with a number for a name"
+                "" if directories else f"{self.export_dir}: no version, that is, no directory whose name is a number"
             )
         self._forget_gone(directories)
         self._warn_of_replaced(directories)

@@ -120,7 +120,7 @@ class Performer:
             try:
                 answer = self._call(answer_of_phase, phase, job, self._study_dir, started=self._signals.hand_on)
             except ProcessDiedError as error:
-                answer = _Answer("failed", f"{error}; what it wrote to standard error says why")
+                answer = _Answer("failed", f"{error}; for the reason, see its standard error")
             if answer.kind != "done":
                 return _Answer("stopped", self._signals.received) if self._signals.received else answer
             results |= answer.value

@@ -143,7 +143,7 @@ def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
     chosen = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
     if chosen != {name: noted.get(name) for name in chosen} and not _has_weights(init_from, noted.get("weights")):
         origin = f"from {noted['path']}" if noted else "with fresh weights"
-        raise InputError(f"{run.path} began {origin}; leave out --init_from, or use a different --model_dir")
+        raise InputError(f"{run.path} began {origin}; omit --init_from, or use a different --model_dir")
 
 
 def _has_weights(init_from: RunCheckpoint, checksum: str | None) -> bool:

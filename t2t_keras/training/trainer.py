@@ -104,7 +104,7 @@ class Trainer:
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.fail_together():
                 if changed := differences(Config.from_dict(json.loads(first)), config):
-                    others = f"worker {self.workers.index} has other settings than worker 0"
+                    others = f"worker {self.workers.index} has different settings than worker 0"
                     raise InputError(f"{others}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # the epoch plans depend on these
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)

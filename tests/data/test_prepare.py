@@ -253,7 +253,7 @@ def test_an_empty_corpus_is_bad_input(tmp_path, splits, message):
 
 def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_path):
     with pytest.raises(
-        InputError, match="vocab_size=9000 is more than the text allows; the largest that works"
+        InputError, match="vocab_size=9000 is more than the text allows; the largest valid size"
     ) as error:
         prepare(corpus, dataclasses.replace(CONFIG, vocab_size=9000), tmp_path, print)
     largest = int(str(error.value).split()[-1])

@@ -106,7 +106,7 @@ def test_subwords_of_another_project_are_taken_over(tmp_path):
     ids = other.split("test").source_ids(np.array([0]))[0].tolist()
     assert other.tokenizer.decode(ids) == HELD_OUT[0][0]
     more = dataclasses.replace(CONFIG, extend_vocab=4)
-    with pytest.raises(InputError, match="tensor2tensor's subwords, which cannot get more entries"):
+    with pytest.raises(InputError, match="tensor2tensor's subwords cannot be extended"):
         prepare(corpus, more, tmp_path / "more", quietly, vocab_from=given)
 
 

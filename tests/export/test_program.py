@@ -51,4 +51,4 @@ def test_other_programs_take_an_export(translator, folder, version):
     )
     assert no_place == (1, "", message)
     assert no_data[0] == 1
-    assert no_data[2].endswith("assets.extra/config.json does not say where the data was; give --data_dir\n")
+    assert no_data[2].endswith("assets.extra/config.json does not record the directory of the data; give --data_dir\n")

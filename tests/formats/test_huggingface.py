@@ -327,7 +327,10 @@ DAMAGES = {
         lambda folder: shorten(folder / "model.safetensors"),
         "model.safetensors cannot be read as safetensors",
     ),
-    "spm": (lambda folder: shorten(folder / "source.spm"), "the vocabulary cannot be used: this is no SentencePiece"),
+    "spm": (
+        lambda folder: shorten(folder / "source.spm"),
+        "the vocabulary cannot be used: this is not a SentencePiece",
+    ),
     "no_spm": (lambda folder: (folder / "target.spm").unlink(), "target.spm: cannot be read"),
     "no_weights": (
         lambda folder: (folder / "model.safetensors").unlink(),

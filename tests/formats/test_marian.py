@@ -275,7 +275,7 @@ DAMAGES = {
     "vocabs": (lambda folder: (folder / "decoder.yml").write_text("vocabs: a"), "vocabs must be names of files"),
     "cut_spm": (
         lambda folder: (folder / "vocab.yml").unlink() or (folder / "vocab.spm").write_bytes(b"cut"),
-        "vocab.spm is no SentencePiece model",
+        "vocab.spm is not a SentencePiece model",
     ),
 }
 

@@ -149,10 +149,10 @@ def test_a_sentence_of_labels_has_no_more_than_its_words():
 @pytest.mark.parametrize("name", ["classification", "tagging"])
 @pytest.mark.parametrize("restriction", [{"prefix": "neg"}, {"constraints": ("neg",)}, {"excluded": ("neg",)}])
 def test_what_is_no_label_is_named(name, restriction):
-    message = f"{next(iter(restriction))}: 'neg' is no label of the model, which has B-LOC, O, negative"
+    message = f"{next(iter(restriction))}: 'neg' is not a label of the model; valid: B-LOC, O, negative"
     with pytest.raises(InputError, match=f"^{message}$"):
         label_encoder(name).encode(Request("A man", **restriction))
-    with pytest.raises(InputError, match="excluded: 'neg' is no label"):
+    with pytest.raises(InputError, match="excluded: 'neg' is not a label"):
         label_encoder(name, "neg")
 
 

@@ -139,7 +139,7 @@ def test_files_are_scored_in_the_language_of_their_name(results):
         ("empty", ["no lines"]),
         ("no_data", ["out"]),
         ("no_folder", ["a.en"]),
-        ("chinese_paper", ["no rules of 'zh'"]),
+        ("chinese_paper", ["no rules for 'zh'"]),
         ("files_and_folder", ["--output_dir cannot be combined with --hypotheses", "scores are printed"]),
         ("files_and_beam", ["--beam_size cannot be combined with --hypotheses"]),
         ("labels_of_a_language", ["--target_language: scores of tagging do not depend on the language; omit the flag"]),

@@ -361,7 +361,7 @@ def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
     said = re.search(
-        r"vocab_size=2000 is more than the text allows; the largest that works is (\d+); \1 is chosen", output
+        r"vocab_size=2000 is more than the text allows; the largest valid size is (\d+); \1 is chosen", output
     )
     assert said and said[1] == str(json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"])
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))  # goes on with it
@@ -381,7 +381,7 @@ def test_a_text_of_many_characters_gets_a_vocabulary_with_all_of_them(tmp_path: 
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
     said = re.search(
-        r"vocab_size=2000 is too small for the text's characters; the smallest that works is (\d+); ", output
+        r"vocab_size=2000 is too small for the text's characters; the smallest valid size is (\d+); ", output
     )
     size = json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"]
     assert said and 2000 < int(said[1]) <= size

@@ -91,7 +91,7 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
         ("no_run", ["other"]),
         ("over_itself", ["--output=", "a.de is also the input"]),
         ("into_a_folder", ["Is a directory", "run"]),
-        ("label", ["line 1: 'good' is no label"]),
+        ("label", ["line 1: 'good' is not a label"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

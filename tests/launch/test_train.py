@@ -287,7 +287,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("no preset", ["--preset must be given", "tiny, base, big"]),
         ("no data_dir", ["--data_dir must be given"]),
         ("missing data", ["nowhere", "launch.prepare_data"]),
-        ("moved data", ["gone: the data that", "moved was trained on are not there; give --data_dir"]),
+        ("moved data", ["gone: the data that", "moved was trained on are missing; give --data_dir"]),
         ("interrupted data", ["interrupted", "launch.prepare_data again"]),
         ("data setting", ["data.seed=3", "launch.prepare_data"]),
         ("vocabulary setting", ["model.vocab_size=3", "launch.prepare_data"]),

@@ -153,7 +153,7 @@ def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
     with pytest.raises(InputError, match="no checkpoint '7' .+ names there: imported"):
         Transformer.from_preset(f"{tmp_path}/mine@7")
     other = Transformer.from_preset("tiny", vocab_size=14, **SIZES)
-    with pytest.raises(InputError, match="mine has a model with other settings"):
+    with pytest.raises(InputError, match="mine has a model with different settings"):
         other.save_to_preset(tmp_path / "other", like=tmp_path / "mine")
 
 

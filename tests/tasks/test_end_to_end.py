@@ -229,10 +229,10 @@ def test_labels_can_be_asked_for_and_excluded(folders):
 
 def test_given_outputs_that_are_none_are_named_by_their_line(folders):
     translator = Translator.load(folders["parsing"] / "run")
-    with pytest.raises(InputError, match=r"^line 2: 2 brackets of this tree never close$"):
+    with pytest.raises(InputError, match=r"^line 2: 2 brackets of this tree are not closed$"):
         translator.score(["the dog", "a cat"], ["(TOP (NP (X the) (X dog)))", "(TOP (NP (X a)"])
     translator = Translator.load(folders["tagging"] / "run")
-    with pytest.raises(InputError, match=r"^line 2: 'B-XXX' is no label of the model, which has B-LOC, B-PER, "):
+    with pytest.raises(InputError, match=r"^line 2: 'B-XXX' is not a label of the model; valid: B-LOC, B-PER, "):
         translator.score(["Ana sees", "Bo"], ["B-PER O", "B-XXX"])
 
 

@@ -173,7 +173,7 @@ def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
         assert trainer.train() == (3, "had reached train.max_steps before", 0)
         assert_same_weights(trainer, saved_weights(tmp_path / "run", "3"))
         assert Run(tmp_path / "run").init_from == noted
-    with pytest.raises(InputError, match=r"run began from .*step_00000004; leave out --init_from, or use a different"):
+    with pytest.raises(InputError, match=r"run began from .*step_00000004; omit --init_from, or use a different"):
         begun(tmp_path / "run", data, RunCheckpoint(source), max_steps=3)
-    with pytest.raises(InputError, match="run began with fresh weights; leave out --init_from"):
+    with pytest.raises(InputError, match="run began with fresh weights; omit --init_from"):
         begun(other, data, RunCheckpoint(tmp_path / "gone"), max_steps=8)

@@ -250,7 +250,7 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     whole = weights.read_bytes()
     weights.write_bytes(b"nothing")
     half_written.mkdir()
-    with pytest.raises(InputError, match="no checkpoint in .* can be used"):
+    with pytest.raises(InputError, match="no usable checkpoint in"):
         train(tmp_path, data)
     assert half_written.is_dir()
     weights.write_bytes(whole)

@@ -36,7 +36,7 @@ def test_a_full_disk_ends_the_training_and_the_same_command_resumes_it(monkeypat
     scripted(5.0, 3.0, 3.5)
     with monkeypatch.context() as patch:
         failing_at(patch, 8, errno.ENOSPC)
-        with pytest.raises(InputError, match="step_00000008: No space left on device; the earlier ones"):
+        with pytest.raises(InputError, match="step_00000008: No space left on device; earlier checkpoints"):
             train(tmp_path, data)
     assert saved_steps(tmp_path) == [4]
     scripted(3.0, 3.5)

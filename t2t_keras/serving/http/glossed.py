@@ -74,7 +74,9 @@ class Glossaries:
         with self._lock:
             if model not in self._made:
                 if not model.is_as_loaded:
-                    raise ServingError(Code.UNAVAILABLE, f"the files of version {model.version} are gone, or others")
+                    raise ServingError(
+                        Code.UNAVAILABLE, f"the files of version {model.version} are missing or have changed"
+                    )
                 self._made[model] = self._reader(model.path)
             return self._made[model]
 
@@ -96,7 +98,7 @@ class GlossedCall:
         self._core, self._lent = core, lent
         self._end = time.monotonic() + core.options.request_seconds
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} has glossaries, leave out 'signature_name'")
+            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports glossaries; omit 'signature_name'")
         if "markup" in content:
             raise invalid("a glossary cannot be combined with markup")
         default, options = lent.model.signature(DEFAULT_SIGNATURE), core.options

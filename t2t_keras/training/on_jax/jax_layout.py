@@ -75,5 +75,7 @@ def _axis(name: str, shape: tuple[int, ...], count: int) -> int | None:
     odd = f"does not divide the {shape[axis]:,} of axis {axis} of {name} {list(shape)}"
     if pattern not in _EMBEDDINGS:
         raise InputError(f"--model_parallel={count} {odd}")
-    logging.getLogger(__name__).warning("--model_parallel=%d %s, which is whole on every device", count, odd)
+    logging.getLogger(__name__).warning(
+        "--model_parallel=%d %s, which every device therefore holds in full", count, odd
+    )
     return None

@@ -72,7 +72,7 @@ def test_a_vocabulary_that_does_not_divide_is_whole(caplog):
     (message,) = caplog.messages
     assert message == (
         "--model_parallel=2 does not divide the 51 of axis 0 of target_embedding/table [51, 8], "
-        "which is whole on every device"
+        "which every device therefore holds in full"
     )
 
 
