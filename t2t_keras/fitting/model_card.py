@@ -98,9 +98,9 @@ def _examples(steps: FitSteps) -> str:
 def _limits(steps: FitSteps) -> str:
     return (
         "## Limits\n\n"
-        f"It has read {steps.data.counts['train']['kept']:,} pairs and nothing else: text of a different kind, unknown "
+        f"The model was trained on {steps.data.counts['train']['kept']:,} pairs and nothing else: other text, unknown "
         "words and names are translated badly, and fluent output may be wrong. Sentences far longer than those of the "
-        "text are cut into parts. What is biased or wrong in the text may be so in the translations. The scores "
+        "text are cut into parts. Bias and errors of the text may occur in the translations. The scores "
         "are those of text like the training text."
     )
 

@@ -216,8 +216,8 @@ class Run:
             raise InputError(f"{self.config_path} must contain a configuration, but contains {type(values).__name__}")
         if "model_type" in values:
             raise InputError(
-                f"{self.config_path} is that of a model of transformers, not of a run; launch.convert "
-                "--from=huggingface makes a run of such models"
+                f"{self.config_path} belongs to a model of transformers, not to a run; to make a run of it, use "
+                "launch.convert --from=huggingface"
             )
         return values
 

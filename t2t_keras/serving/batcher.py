@@ -215,7 +215,7 @@ class Batcher:
         expected = self.pace.seconds(before) / streams
         if expected > seconds:
             raise Busy(
-                f"the queue is too long: what waits will take some {expected:.0f} s, and this request has "
+                f"the queue is too long: the waiting requests will take about {expected:.0f} s, and this request has "
                 f"{seconds:.0f} s; try again later",
                 retry_seconds=math.ceil(expected - seconds),
             )

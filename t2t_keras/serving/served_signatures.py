@@ -154,7 +154,7 @@ class Signature:
         if unknown:
             raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
         if len(set(names)) < len(names):
-            raise invalid(f"an output is asked for twice: {', '.join(map(repr, names))}")
+            raise invalid(f"an output is requested twice: {', '.join(map(repr, names))}")
 
 
 def check_size(outputs: Arrays, limits: Limits) -> None:

@@ -247,8 +247,8 @@ class Versions:
             if not model.is_as_loaded and model not in self._replaced:
                 self._replaced.add(model)
                 _LOG.warning(
-                    "version %d of %s has other files than were loaded, and stays as it is: give them a new number, or "
-                    "restart the server",
+                    "version %d of %s has different files than those loaded, and is not reloaded: give a new number, "
+                    "or restart the server",
                     version,
                     self._name,
                 )

@@ -223,7 +223,7 @@ class _Rest:
             if self._core.models.get(target.name):
                 call.model = target.name
             if target.method != "predict":
-                raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
+                raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not supported, only predict")
             body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
             # These fields need slow preparation, which runs in a thread. JSON escapes (\u) may also spell their names.

@@ -58,8 +58,8 @@ def weight_layout(model: SequenceModel, devices: JaxDevices) -> list[NamedShardi
         split += 0 if axis is None else math.prod(shape)
     if count > 1 and 2 * split < total:
         raise InputError(
-            f"--model_parallel={count} would split only {split / total:.0%} of the weights: it splits embeddings whose "
-            "entries it divides, multi-head attention and feed-forward networks"
+            f"--model_parallel={count} would split only {split / total:.0%} of the weights: it splits embeddings with "
+            "a divisible number of entries, multi-head attention and feed-forward networks"
         )
     return layout
 

@@ -92,8 +92,8 @@ def test_learned_positions_are_whole():
         (
             2,
             {"vocab_size": 5001},
-            "--model_parallel=2 would split only 6% of the weights: it splits embeddings whose entries it divides, "
-            "multi-head attention and feed-forward networks",
+            "--model_parallel=2 would split only 6% of the weights: it splits embeddings with a divisible "
+            "number of entries, multi-head attention and feed-forward networks",
         ),
     ],
 )
