@@ -19,7 +19,7 @@ fi
 : "${DIRECTORY:=$PWD}"            # the repository, on every host
 : "${PYTHON:=.venv/bin/python}"   # on every host, from there
 : "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12] on every host
-: "${PORT:=2222}"                 # on which the workers talk
+: "${PORT:=2222}"                 # for communication between workers
 : "${LOGS:=logs}"                 # a folder here
 : "${SSH:=ssh -o BatchMode=yes -o ServerAliveInterval=15}"
 : "${DRY_RUN:=}"
@@ -41,7 +41,7 @@ addresses="[${addresses%, }]"
 # On every host: the worker's process id, so that it can be stopped; a signal to ssh here would not reach it.
 pid_file="/tmp/t2t_worker_${PORT}_$$"
 
-# A command in words that a shell takes as they are.
+# Prints a command, quoted for a shell.
 show() {
   local word
   for word in "$@"; do
@@ -51,7 +51,7 @@ show() {
   printf '\n'
 }
 
-# What host number $1 runs; the rest are the flags.
+# Prints the command of host number $1; the other arguments are the flags.
 worker_command() {
   local index=$1
   shift
@@ -68,7 +68,7 @@ if [[ -n $DRY_RUN ]]; then
   exit
 fi
 
-# Whoever is only about to start has some seconds to do so: it would wait for the others in vain.
+# A worker that is still starting gets some seconds to do so; otherwise it would wait for the others in vain.
 stop_all() {
   echo "stopping all workers" >&2
   local index file

@@ -35,7 +35,7 @@ usage() {
   exit 2
 }
 
-# A command in words that a shell takes as they are.
+# Prints a command, quoted for a shell.
 show() {
   local word
   for word in "$@"; do
@@ -72,7 +72,7 @@ state() {
   fi
 }
 
-# A VM that is there and has everything; does nothing that was done before.
+# Creates and sets up the VM; skips steps that are done already.
 up() {
   local disk="projects/$PROJECT/zones/$ZONE/disks/$DISK" spot=()
   [[ -z $PRICING ]] || spot=("$PRICING")
@@ -125,8 +125,8 @@ install() {
     touch .installed"
 }
 
-# Ends the VM's training, if there is one, and waits until it has saved. One that is only about to start has as many
-# seconds as $1 says to do so.
+# Stops the VM's training, if any, and waits until it has saved. A training that is still starting gets $1 seconds to do
+# so.
 stop() {
   # shellcheck disable=SC2016  # the VM's shell is to expand these
   on_vm 'for i in $(seq '"${1:-0}"'); do test -e worker.pid && break; sleep 1; done
@@ -147,7 +147,7 @@ run() {
   on_vm "$command"
 }
 
-# Whether the training itself ended with a mistake in the flags, the data or the run; gcloud's own errors are 1 too.
+# Whether the training itself ended with an error in the flags, the data or the run; gcloud's errors also have status 1.
 is_mistake() {
   [[ $(on_vm 'cat worker.status' 2>/dev/null) == 1 ]]
 }
@@ -159,7 +159,7 @@ train() {
       status=0 failed=0
       stop # what may be left of a run whose connection broke
       [[ -z $stopped ]] || return 130
-      # In the background, for a signal to this script is seen only while it waits.
+      # In the background, because this script handles signals only while it waits.
       running=1
       run "$@" &
       wait $! || status=$?
