@@ -282,6 +282,6 @@ def _publish(job: Distillation, progress: _Progress) -> None:
             _part(path).replace(path)
         if not path.is_file() or path.stat().st_size != size:
             raise InputError(
-                f"{path} is not the output of {size:,} bytes that {job.folder} records; remove {job.folder} to begin "
-                "anew"
+                f"{path} is not the output of {size:,} bytes that {job.folder} records; remove {job.folder} to start "
+                "over"
             )

@@ -15,8 +15,8 @@
 #SBATCH --output=%x-%j.log
 #
 # The workers, not this script, receive SIGTERM five minutes before the time limit, save and exit with 143. The same
-# happens if the job is preempted and the partition has a GraceTime. A lost node also requeues the job. The log is appended
-# to.
+# happens if the job is preempted and the partition has a GraceTime. A lost node also requeues the job. Each run of the job
+# appends to the log.
 #SBATCH --signal=TERM@300
 #SBATCH --requeue
 #SBATCH --open-mode=append
@@ -78,7 +78,7 @@ status=0
 # 143: saved and stopped by SIGTERM. 75: another worker was lost. 69: a bucket did not answer. All resume from the last
 # checkpoint. Any other status would only recur: 1 is a mistake in the flags, the data or the run.
 if [[ $status =~ ^(143|75|69)$ ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
-  echo "status $status: into the queue again" >&2
+  echo "status $status: the job is requeued" >&2
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -24,7 +24,7 @@ set -euo pipefail
 
 # ---- settings: environment variables, with what they are if they are not set ----
 : "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
-: "${RESTARTS:=100}"             # how often a stopped task is put into the queue again
+: "${RESTARTS:=100}"             # how often a stopped task is requeued
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ status=0
 "${step[@]}" || status=$?
 # 143: saved and stopped by SIGTERM. Any other status would only recur.
 if [[ $status -eq 143 ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
-  echo "status $status: into the queue again" >&2
+  echo "status $status: the job is requeued" >&2
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

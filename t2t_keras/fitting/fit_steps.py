@@ -424,7 +424,7 @@ def _origin(version: Path) -> Mapping[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))["export"]
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path} cannot be read: {error!r}; delete {version} to export anew") from error
+        raise InputError(f"{path} cannot be read: {error!r}; delete {version} to export again") from error
 
 
 def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list]:

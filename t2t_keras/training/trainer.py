@@ -91,7 +91,7 @@ class Trainer:
         init_from: RunCheckpoint | None = None,
     ) -> None:
         if config.train.jit_compile and not config.train.static_shapes:
-            raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA compiles every shape anew")
+            raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA recompiles for every shape")
         self._metric = task(config.data.task).metric
         if config.train.best_metric not in ("loss", self._metric):
             raise InputError(

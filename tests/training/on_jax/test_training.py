@@ -167,7 +167,7 @@ def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
 def test_what_is_not_offered_is_named(folder):
     assert json.loads((folder / "refusals.json").read_text()) == {
         "none": "4 replicas on cpu",
-        "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew",
+        "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape",
         "strategy": "--strategy=mirrored is TensorFlow's; valid on JAX: auto, all its devices, and cpu",
         "replicas": "--replicas=5, but JAX has 4 devices here",
         "search": (
@@ -207,7 +207,7 @@ def test_a_new_run_has_static_shapes_by_itself(data, tmp_path):
     process = on_jax(["-m", "launch.train", *flags, "--set=train.static_shapes=false", f"--model_dir={tmp_path}/false"])
     finished(on_jax(["-m", "launch.train", *flags]))
     assert Run(tmp_path / "run").config.train.static_shapes
-    needed = "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew"
+    needed = "Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape"
     assert process.communicate()[1].endswith(f"error: {needed}\n") and process.returncode == 1
     later = [*flags, "--set=train.max_steps=2"]
     done = programs.run(["-m", "launch.train", *later], capture_output=True, text=True)
