@@ -1,8 +1,8 @@
 """Draws the attention behind a translation, as the figures of "Attention Is All You Need" do.
 
-Without --target the sentence is translated first. By default --output is a folder, and for each kind of attention it
-gets a heat map of every layer and head, and the lines from word to word of one layer's heads. Layers and heads are
-counted from 1, as in the paper.
+Without --target, the model first translates the sentence. If --output is a folder, the program writes two pictures for
+each kind of attention: a heat map of every layer and head, and the lines from word to word for the heads of one layer.
+Layers and heads are counted from 1, as in the paper.
 
 Examples:
     python -m launch.attention --model_dir=runs/mine --source="A dog runs." --output=pictures
@@ -42,33 +42,33 @@ _KINDS = tuple(_FULL_NAMES)
 _STYLES = ("maps", "lines")
 _FORMATS = ("png", "svg")
 
-_SOURCE = flags.DEFINE_string("source", None, "A sentence: the text itself.", required=True)
-_TARGET = flags.DEFINE_string("target", None, "A translation of it; default: the model's own.")
-_OUTPUT = flags.DEFINE_string("output", None, "A folder, or for one picture a file, .png or .svg.", required=True)
-_KIND = flags.DEFINE_multi_enum("kind", [], _KINDS, "Which attention; default: all kinds that the model has.")
-_LAYER = flags.DEFINE_integer("layer", None, "From 1; default: all in maps, the last but one in lines.")
-_HEAD = flags.DEFINE_list("head", [], "From 1, several separated by commas, or mean; default: all.")
-_QUERY = flags.DEFINE_string("query", None, "A word: only its lines are drawn.")
+_SOURCE = flags.DEFINE_string("source", None, "The text of a sentence.", required=True)
+_TARGET = flags.DEFINE_string("target", None, "A translation of the sentence; default: the model's translation.")
+_OUTPUT = flags.DEFINE_string("output", None, "A folder; or, for one picture, a .png or .svg file.", required=True)
+_KIND = flags.DEFINE_multi_enum("kind", [], _KINDS, "The kind of attention; default: all kinds of the model.")
+_LAYER = flags.DEFINE_integer("layer", None, "A layer, from 1; default: all layers in maps, the last but one in lines.")
+_HEAD = flags.DEFINE_list("head", [], "Heads, from 1, separated by commas, or mean; default: all.")
+_QUERY = flags.DEFINE_string("query", None, "A word; only the lines of this word are drawn.")
 _STYLE = flags.DEFINE_multi_enum("style", [], _STYLES, "Heat maps, or lines from word to word; default: both.")
-_FORMAT = flags.DEFINE_multi_enum("format", ["png"], _FORMATS, "Of the files in a folder.")
+_FORMAT = flags.DEFINE_multi_enum("format", ["png"], _FORMATS, "The format of the files in a folder.")
 flags.adopt_module_key_flags(decoding_flags)
 flags.mark_flag_as_required("model_dir")
 program.TEXTS.update(("source", "target"))
 
 
 class Picture(NamedTuple):
-    """A figure and the name of its file, without an end."""
+    """A figure, and the name of its file without suffix."""
 
     name: str
     figure: "Figure"
 
 
 def main(argv: list[str]) -> None:
-    """Draws what the flags ask for."""
+    """Draws the pictures that the flags select."""
     if not _SOURCE.value.strip():
         raise InputError("--source is blank")
     if _QUERY.value is not None and "maps" in _STYLE.value:
-        raise InputError("--query goes with lines, not with --style=maps")
+        raise InputError("--query cannot be combined with --style=maps, only with lines")
     translator = decoding_flags.load_translator(split="lines")
     from t2t_keras.models.contract import attention_views
     from t2t_keras.pictures.saving import missing_characters, save
@@ -84,17 +84,17 @@ def main(argv: list[str]) -> None:
     pieces = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
     if missing := missing_characters(pieces):
         characters = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
-        print(f"warning: the font has no {characters}: boxes in .png files, text in .svg files", file=sys.stderr)
+        print(f"warning: the font lacks {characters}; .png files show boxes, .svg files show text", file=sys.stderr)
 
 
 def _explain(translator: "Translator") -> "Explanation":
-    """The explanation of the sentence and of the translation that is given, or else of the model's own."""
+    """Returns the explanation of the sentence with the given translation, or with the model's translation."""
     if _TARGET.value is not None:
         return translator.explain([_SOURCE.value], [_TARGET.value])[0]
     (translation,) = translator.translate([_SOURCE.value])
     if translation.num_parts != 1:
         limit = f"at most {translator.max_source_length} tokens"
-        raise InputError(f"--source has {translation.num_parts} parts of {limit}: give one sentence")
+        raise InputError(f"--source is translated in {translation.num_parts} parts of {limit}; give one sentence")
     if not translation.exists:
         raise InputError("the search found no translation; give one as --target")
     program.say(f"target: {translation.text}")
@@ -102,7 +102,7 @@ def _explain(translator: "Translator") -> "Explanation":
 
 
 def _views(explanation: "Explanation") -> "dict[Kind, View]":
-    """The attention of the kinds that are asked for, or of all that there are."""
+    """Returns the attention of the requested kinds, or of all kinds of the model."""
     from t2t_keras.pictures.attention import MOST_TOKENS
 
     views = {kind: explanation.view(kind) for kind in _KINDS}
@@ -118,10 +118,10 @@ def _views(explanation: "Explanation") -> "dict[Kind, View]":
         return {kind: views[kind] for kind in selection}
     matches = {kind: views[kind] for kind in selection if places_of(_QUERY.value, views[kind].queries)}
     if matches and all(min(places_of(_QUERY.value, view.queries)) >= MOST_TOKENS for view in matches.values()):
-        raise InputError(f"--query={_QUERY.value} is behind the first {MOST_TOKENS} tokens, which pictures show")
+        raise InputError(f"--query={_QUERY.value} is not among the first {MOST_TOKENS} tokens, which pictures show")
     if not matches:
         words = list(dict.fromkeys(word for kind in selection for word in readable(views[kind].queries)))
-        raise InputError(f"--query={_QUERY.value} is no word of the sentence; its pieces: {' '.join(words)}")
+        raise InputError(f"--query={_QUERY.value} is not a word of the sentence; its pieces: {' '.join(words)}")
     return matches
 
 
@@ -132,11 +132,11 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
     styles = _STYLE.value or (_STYLES if _QUERY.value is None else ("lines",))
     layer = _LAYER.value
     if layer is not None and not 1 <= layer <= num_layers:
-        raise InputError(f"--layer={layer}: {_FULL_NAMES[kind]} has the layers 1 to {num_layers}")
+        raise InputError(f"--layer={layer}: {_FULL_NAMES[kind]} has layers 1 to {num_layers}")
     valid = [str(number) for number in range(1, num_heads + 1)]
     for head in _HEAD.value:
         if head not in (*valid, "mean"):
-            raise InputError(f"--head={head}: {_FULL_NAMES[kind]} has the heads 1 to {num_heads}, and mean")
+            raise InputError(f"--head={head}: {_FULL_NAMES[kind]} has heads 1 to {num_heads}, and mean")
     heads = list(dict.fromkeys(_HEAD.value)) or valid
     weights = np.stack(
         [view.weights.mean(1) if head == "mean" else view.weights[:, int(head) - 1] for head in heads], 1
@@ -163,14 +163,14 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
 
 
 def _paths(pictures: Sequence[Picture]) -> list[tuple[pathlib.Path, Picture]]:
-    """Where each picture goes; makes the folder."""
+    """Returns the path of each picture, and creates the folder."""
     output = pathlib.Path(_OUTPUT.value)
     if output.suffix.lower().removeprefix(".") in _FORMATS and not output.is_dir():
         if _FORMAT.present:
-            raise InputError(f"--output={output} says the format; --format is for a folder")
+            raise InputError(f"--output={output} determines the format; --format requires a folder")
         if len(pictures) > 1:
             names = ", ".join(picture.name for picture in pictures)
-            raise InputError(f"--output={output} is one file for {len(pictures)} pictures ({names}); name a folder")
+            raise InputError(f"--output={output} is one file for {len(pictures)} pictures ({names}); give a folder")
         return [(output, picture) for picture in pictures]
     os.makedirs(output, exist_ok=True)
     return [(output / f"{picture.name}.{end}", picture) for picture in pictures for end in _FORMAT.value]

@@ -19,10 +19,10 @@ from . import program, remote_paths
 from .flag_groups import extensions
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
-_AVERAGE_LAST = flags.DEFINE_integer(
-    "average_last", 10, "How many of the newest checkpoints to average.", lower_bound=1
+_AVERAGE_LAST = flags.DEFINE_integer("average_last", 10, "Number of newest checkpoints to average.", lower_bound=1)
+_CHECKPOINTS = flags.DEFINE_list(
+    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas."
 )
-_CHECKPOINTS = flags.DEFINE_list("checkpoints", None, "Which checkpoints instead: steps, names or paths, with commas.")
 _OUTPUT = flags.DEFINE_string("output", None, "Name of the result; default: averaged_lastN, or averaged_N_chosen.")
 flags.adopt_module_key_flags(extensions)
 program.TEXTS.add("output")
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> None:
     if _CHECKPOINTS.present and _AVERAGE_LAST.present:
         raise InputError("give either --checkpoints or --average_last, not both")
     if _CHECKPOINTS.value == []:
-        raise InputError("--checkpoints= names none")
+        raise InputError("--checkpoints= names no checkpoint")
     run = Run(_MODEL_DIR.value)
     config = run.config
     paths = _select_checkpoints(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
@@ -64,59 +64,59 @@ def _select_checkpoints(run: Run, names: list[str] | None, last: int) -> list[pa
     if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
     if len(paths) < last:
-        program.say(f"there are only {len(paths)} checkpoints of the {last} asked for")
+        program.say(f"the run has only {len(paths)} of the {last} requested checkpoints")
     return paths
 
 
 def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:
-    """The checkpoints that names stand for; one that has several names, such as "best" and its step, is one."""
+    """Returns the checkpoints with these names; one with several names, such as "best" and its step, counts once."""
     paths: dict[pathlib.Path, pathlib.Path] = {}
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"--checkpoints={','.join(names)}: {name} is named twice")
+            raise InputError(f"--checkpoints={','.join(names)}: {name} is given twice")
         path = checkpoints.resolve(run.checkpoints_path, name)
         if path.resolve() in paths:
-            program.warn(f"{name} is {path.name}, which has been named already: it counts once")
+            program.warn(f"warning: {name} is {path.name}, which is given already; it counts once")
         paths.setdefault(path.resolve(), path)
     return list(paths.values())
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
-    """Refuses a checkpoint of a run with other settings or another vocabulary, because equal shapes are not enough."""
+    """Refuses a checkpoint of a run with other settings or a different vocabulary: equal shapes do not suffice."""
     other = Run(path.resolve().parent.parent)
     if not other.exists:
         return
     if differences := lasting_differences(config, other.config):
-        raise InputError(f"{path} was trained with other settings than --model_dir: {'; '.join(differences)}")
+        raise InputError(f"{path} was trained with different settings than --model_dir: {'; '.join(differences)}")
     if vocabulary_bytes(other.vocab_path) != vocabulary_bytes(run.vocab_path):
-        raise InputError(f"{path} has another vocabulary than that of --model_dir: {other.vocab_path}")
+        raise InputError(f"{path} has a different vocabulary than --model_dir: {other.vocab_path}")
 
 
 def _warn_of_crowded_steps(run: Run, config: Config, selection: list[checkpoints.Checkpoint]) -> None:
-    """Warns where checkpoints lie closer together than the run saves them, because the average leans to that place."""
+    """Warns if checkpoints are closer together than the run saves them, which biases the average towards them."""
     folder = run.checkpoints_path.resolve()
     steps = sorted(checkpoint.step for checkpoint in selection if checkpoint.path.resolve().parent == folder)
     gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
     interval: float
     interval, reason = config.train.checkpoint_steps, f"train.checkpoint_steps={config.train.checkpoint_steps}"
     if gaps and (config.train.checkpoint_minutes or config.train.validation_steps):
-        # Intervals by the clock differ in their number of steps, and a validation saves a checkpoint too.
-        interval, reason = statistics.median(gaps) / 2, "half of what is usual in this run"
+        # Intervals in minutes differ in their number of steps, and a validation also saves a checkpoint.
+        interval, reason = statistics.median(gaps) / 2, "half the usual interval of this run"
     if pairs := averaging.crowded(steps, interval):
         places = ", ".join(f"{first} and {second}" for first, second in pairs)
         program.warn(
-            f"warning: steps {places} lie closer together than {reason} (a signal or the end of training saves one "
-            "more), so that the average leans to that place; --checkpoints chooses others"
+            f"warning: steps {places} are closer together than {reason}, because a signal or the end of training saves "
+            "an extra checkpoint; this biases the average; to choose others, give --checkpoints"
         )
 
 
 def _warn_of_early_steps(selection: list[checkpoints.Checkpoint]) -> None:
-    """Warns where the average reaches so far back that it is probably worse than the newest of its checkpoints."""
+    """Warns if the average reaches so far back that it is probably worse than its newest checkpoint."""
     if first_and_last := averaging.reach([checkpoint.step for checkpoint in selection]):
         oldest, newest = first_and_last
         program.warn(
-            f"warning: the average reaches from step {oldest} to step {newest}, and early weights usually make it "
-            "worse than the newest checkpoint; train on, or compare it with --checkpoint=best of launch.evaluate"
+            f"warning: the average covers steps {oldest} to {newest}, and early weights usually make it worse than "
+            "the newest checkpoint; train longer, or compare it with --checkpoint=best in launch.evaluate"
         )
 
 

@@ -1,4 +1,4 @@
-"""Gives a program whose standard streams are closed ones on /dev/null, before another file gets their numbers."""
+"""Opens closed standard streams on /dev/null, before another file receives their descriptors."""
 
 import os
 import sys

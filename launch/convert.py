@@ -1,4 +1,4 @@
-"""Converts a model of another project into a run, or a run into a model of another project.
+"""Converts a model of another project into a run, or a run into the format of another project.
 
 python -m launch.convert --from=huggingface --input=opus-mt-en-de --model_dir=runs/opus
 python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_for_transformers
@@ -23,32 +23,35 @@ from . import program
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
 
-_FROM = flags.DEFINE_enum("from", None, READERS, "Whose model --input is.")
-_TO = flags.DEFINE_enum("to", None, WRITERS, "Whose model --output becomes.")
-_INPUT = flags.DEFINE_string("input", None, "With --from: the model's folder; hf://OWNER/NAME is downloaded.")
-_OUTPUT = flags.DEFINE_string("output", None, "With --to: the folder to write, which is new.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; with --from it is new.", required=True)
-_CHECKPOINT = flags.DEFINE_string("checkpoint", None, "With --to: which weights; as in launch.translate.")
+_FROM = flags.DEFINE_enum("from", None, READERS, "The project whose format --input has.")
+_TO = flags.DEFINE_enum("to", None, WRITERS, "The project whose format --output gets.")
+_INPUT = flags.DEFINE_string("input", None, "With --from: the folder of the model; hf://OWNER/NAME is downloaded.")
+_OUTPUT = flags.DEFINE_string("output", None, "With --to: a new folder to write.")
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; with --from, a new one.", required=True)
+_CHECKPOINT = flags.DEFINE_string("checkpoint", None, "With --to: the weights to write, as in launch.translate.")
 _QUANTIZATION = flags.DEFINE_enum(
-    "quantization", "float32", ["float32", "float16", "bfloat16", "int8"], "With --to: the numbers of the weights."
+    "quantization",
+    "float32",
+    ["float32", "float16", "bfloat16", "int8"],
+    "With --to: the number format of the weights.",
 )
-_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from: instead of what the files say.")
-_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from: instead of what the files say.")
+_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from: overrides the language in the files.")
+_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from: overrides the language in the files.")
 # It may be the name of a model to download.
 program.TEXTS.add("input")
 _ONLY_IN, _ONLY_OUT = (_INPUT, _SOURCE_LANGUAGE, _TARGET_LANGUAGE), (_OUTPUT, _CHECKPOINT, _QUANTIZATION)
 
 
 def main(argv: list[str]) -> None:
-    """Converts in the direction that the flags say."""
+    """Converts in the direction that the flags select."""
     if bool(_FROM.value) == bool(_TO.value):
-        raise InputError("either --from or --to must be given")
+        raise InputError("give either --from or --to")
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
         if flags.FLAGS[flag].value and not value.value:
             raise InputError(f"--{flag} needs --{value.name}")
     for holder in _ONLY_OUT if _FROM.value else _ONLY_IN:
         if holder.present:
-            raise InputError(f"--{holder.name} does not go together with --{'from' if _FROM.value else 'to'}")
+            raise InputError(f"--{holder.name} cannot be combined with --{'from' if _FROM.value else 'to'}")
     if _FROM.value:
         _import()
     else:
@@ -74,7 +77,7 @@ def _import() -> None:
     notes = list(model.notes)
     if not model.knows_languages:
         direction = f"{config.data.source_language}, {config.data.target_language}"
-        notes.append(f"{_INPUT.value} does not say which languages these are; taken as {direction}")
+        notes.append(f"{_INPUT.value} does not name its languages; assumed: {direction}")
     _report(model, notes, _MODEL_DIR.value)
 
 
@@ -88,7 +91,9 @@ def _export() -> None:
     with new_folder(_OUTPUT.value) as folder:
         notes = list(WRITERS[_TO.value](model, folder, _QUANTIZATION.value))
     if run.excluded:
-        notes.append(f"nothing bars there what this export excludes: {', '.join(run.excluded)}")
+        notes.append(
+            f"the converted model does not exclude the words that this export excludes: {', '.join(run.excluded)}"
+        )
     _report(model, notes, _OUTPUT.value)
 
 

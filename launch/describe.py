@@ -1,6 +1,6 @@
 """Prints a table of a model's sizes, parameters, training FLOPs per token and memory, without building the model.
 
-With --devices it also prints what training takes on that many devices: time, traffic, memory, disk.
+With --devices, it also prints the time, traffic, memory and disk space that training takes on this number of devices.
 
 Examples:
     python -m launch.describe --preset=big --vocab_size=37000 --set model.tie_embeddings=false
@@ -20,22 +20,24 @@ from . import program
 from .flag_groups import extensions
 
 _PRESET = flags.DEFINE_string("preset", "base", f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "A run's directory, whose model to describe instead.")
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The directory of a run whose model is described instead.")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: the preset's.")
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times.")
-_LENGTH = flags.DEFINE_integer("length", 32, "Tokens of a sentence, for the cost of attention.", lower_bound=1)
-_DEVICES = flags.DEFINE_integer("devices", 0, "Adds what the training takes on so many devices.", lower_bound=0)
-_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "Their kind; the flags below replace single numbers of it.")
+_LENGTH = flags.DEFINE_integer("length", 32, "Tokens per sentence, for the cost of attention.", lower_bound=1)
+_DEVICES = flags.DEFINE_integer("devices", 0, "Number of devices; adds the cost of training on them.", lower_bound=0)
+_DEVICE = flags.DEFINE_enum(
+    "device", "a100", KINDS, "The kind of the devices; the flags below override single numbers."
+)
 _UTILISATION = flags.DEFINE_float(
     "utilisation",
     USUAL_UTILISATION,
-    "The share of a device's peak that a training reaches.",
+    "The share of a device's peak that training reaches.",
     lower_bound=0.001,
     upper_bound=1.0,
 )
-_PEAK_TFLOPS = flags.DEFINE_float("peak_tflops", None, "A device's peak, in TFLOP/s.", lower_bound=0.001)
-_LINK_GBYTES = flags.DEFINE_float("link_gbytes", None, "What a device sends to others, in GB/s.", lower_bound=0.001)
-_PAIRS = flags.DEFINE_integer("pairs", 0, "Pairs of the training data; 0 leaves the data out.", lower_bound=0)
+_PEAK_TFLOPS = flags.DEFINE_float("peak_tflops", None, "The peak of a device, in TFLOP/s.", lower_bound=0.001)
+_LINK_GBYTES = flags.DEFINE_float("link_gbytes", None, "The rate at which a device sends, in GB/s.", lower_bound=0.001)
+_PAIRS = flags.DEFINE_integer("pairs", 0, "Pairs of training data; 0 omits the data.", lower_bound=0)
 flags.adopt_module_key_flags(extensions)
 
 
@@ -45,7 +47,7 @@ def main(argv: list[str]) -> None:
         raise InputError("give either --preset or --model_dir, not both")
     for flag in (_DEVICE, _UTILISATION, _PEAK_TFLOPS, _LINK_GBYTES, _PAIRS):
         if flag.present and not _DEVICES.value:
-            raise InputError(f"--{flag.name} goes with --devices")
+            raise InputError(f"--{flag.name} requires --devices")
     config = Run(_MODEL_DIR.value).config if _MODEL_DIR.value else presets.preset(_PRESET.value)
     vocabulary = [] if _VOCAB_SIZE.value is None else [f"model.vocab_size={_VOCAB_SIZE.value}"]
     config = configuration.override(config, [*vocabulary, *_SET.value])

@@ -2,7 +2,7 @@
 
 With --direction=forward, teachers translate the sources, for sequence-level distillation. With --direction=back,
 teachers of the reverse direction translate the targets, for back-translation. Line n of the outputs belongs to line n
-of the text. After an interruption, the same command continues.
+of the text. After an interruption, run the same command to resume.
 
 Examples:
     python -m launch.distil --direction=forward --model_dir=runs/mine --source=a.en --target=a.de \\
@@ -75,7 +75,7 @@ def _job(config: DecodeConfig) -> Distillation:
     data = Run(model_flags.MODEL_DIR.value).config.data
     if task(data.task).metric != "bleu":
         raise InputError(
-            f"--model_dir={model_flags.MODEL_DIR.value}: a teacher must translate; this is for {data.task}"
+            f"--model_dir={model_flags.MODEL_DIR.value}: a teacher must translate; this model is for {data.task}"
         )
     return Distillation(
         source=pathlib.Path(_SOURCE.value),
@@ -94,7 +94,7 @@ def _job(config: DecodeConfig) -> Distillation:
 def _num_best(config: DecodeConfig) -> int:
     if _CHOOSE.value == "best":
         if _NUM_BEST.value:
-            raise InputError("--num_best goes with --choose=nearest")
+            raise InputError("--num_best requires --choose=nearest")
         return 1
     number = _NUM_BEST.value or config.beam_size
     if number > config.beam_size:
@@ -103,7 +103,7 @@ def _num_best(config: DecodeConfig) -> int:
 
 
 def _search(config: DecodeConfig) -> dict[str, Any]:
-    """The settings of the search, besides the teachers and the choice."""
+    """Returns the settings of the search, except the teachers and the choice."""
     return {
         **dataclasses.asdict(config),
         "engine": decoding_flags.ENGINE.value,

@@ -1,4 +1,4 @@
-"""Draws constituency trees, each in an SVG file; it needs no TensorFlow.
+"""Draws constituency trees, each in an SVG file. It does not need TensorFlow.
 
 python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg
 python -m launch.draw_trees --input=sentences.mrg --output_dir=trees
@@ -16,10 +16,10 @@ from t2t_keras.tasks.parsing.trees import read_trees, simplified
 from . import program
 
 _INPUT = flags.DEFINE_string(
-    "input", None, "Trees in brackets, of one or several lines each; .gz .bz2 .xz too.", required=True
+    "input", None, "Trees in brackets, each on one or more lines; also .gz .bz2 .xz.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for 1.svg, 2.svg, ...", required=True)
-_TRACES = flags.DEFINE_bool("traces", False, "Whether to draw traces, and functions of labels, too.")
+_TRACES = flags.DEFINE_bool("traces", False, "Whether to also draw traces and functions of labels.")
 
 
 def main(argv: list[str]) -> None:

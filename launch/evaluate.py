@@ -1,6 +1,6 @@
 """Translates a test set, scores it (BLEU, chrF, TER, perplexity), and writes hypotheses and scores to --output_dir.
 
-A model of another task gets that task's scores. With --hypotheses, outputs in a file are scored without a model.
+Models of other tasks get the scores of their task. With --hypotheses, outputs in a file are scored without a model.
 
 Examples:
     python -m launch.evaluate --model_dir=runs/mine --split=test
@@ -35,26 +35,28 @@ if TYPE_CHECKING:
     from t2t_keras.evaluation import Evaluation
     from t2t_keras.inference.translator import Translator
 
-_SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the prepared data to translate.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
-_SOURCE = flags.DEFINE_string("source", None, "Instead of --split: UTF-8 text to translate; .gz .bz2 .xz too.")
-_REFERENCE = flags.DEFINE_string("reference", None, "With --source: its translation by people, line by line.")
-_TASK = flags.DEFINE_string("task", None, "With --hypotheses: what they are outputs of.")
-_HYPOTHESES = flags.DEFINE_string("hypotheses", None, "Instead of a model: its outputs, as the task writes them.")
-_REFERENCES = flags.DEFINE_string("references", None, "With --hypotheses: what they should be.")
+_SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "The split of the prepared data to translate.")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data for --split; default: the training data of the run.")
+_SOURCE = flags.DEFINE_string("source", None, "Instead of --split: UTF-8 text to translate, also .gz .bz2 .xz.")
+_REFERENCE = flags.DEFINE_string("reference", None, "With --source: its human translation, line by line.")
+_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task that they are outputs of.")
+_HYPOTHESES = flags.DEFINE_string(
+    "hypotheses", None, "Instead of a model: a file of outputs in the format of the task."
+)
+_REFERENCES = flags.DEFINE_string("references", None, "With --hypotheses: a file of the correct outputs.")
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Its code decides what the scores take for words; default: the language that the model was trained for, or, with "
-    "--hypotheses, that in the name of the references; or Chinese, Japanese or Korean if these are written so.",
+    "Code of the target language, which determines the words that scores count; default: the language of the model, "
+    "or with --hypotheses the one in the name of the references; Chinese, Japanese or Korean if references are in it.",
 )
-_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if the model writes such.")
-_PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also score as the paper did: Moses tokens, compounds split.")
+_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if the model writes it.")
+_PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also compute the paper's BLEU: Moses tokens, compounds split.")
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
 )
 flags.adopt_module_key_flags(decoding_flags)
-_WORD_METRICS = ("bleu", "rouge_l")  # metrics that take for words what the language does
+_WORD_METRICS = ("bleu", "rouge_l")  # metrics whose words depend on the language
 _REMOTE = {"model_dir": remote_paths.added_to, "data_dir": remote_paths.read, "ensemble": remote_paths.member}
 program.REMOTE |= _REMOTE
 
@@ -65,7 +67,7 @@ def main(argv: list[str]) -> None:
         _score_files()
         return
     if not model_flags.MODEL_DIR.value:
-        raise InputError("--model_dir is needed: the directory of a run; or --task, --hypotheses and --references")
+        raise InputError("give --model_dir, the directory of a run; or --task, --hypotheses and --references")
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     _check_scoring(task(config.data.task))
@@ -93,32 +95,30 @@ def main(argv: list[str]) -> None:
     is_other = not _TARGET_LANGUAGE.value and language != config.data.target_language
     if is_other and translator.task.metric in _WORD_METRICS:
         configured = config.data.target_language
-        program.say(
-            f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}"
-        )
+        program.say(f"scored as {language!r}, the language of the references; the model was trained for {configured!r}")
     program.say(" ".join([verb, *(remote.with_urls(str(path)) for path in paths)]))
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
 def _check_scoring(kind: Task) -> None:
-    """Refuses flags that these scores do not heed."""
+    """Refuses flags that do not apply to these scores."""
     if _TARGET_LANGUAGE.value and kind.metric not in _WORD_METRICS:
-        raise InputError(f"--target_language decides what words are, which scores of {kind.name} do not ask")
+        raise InputError(f"--target_language: scores of {kind.name} do not depend on the language; omit the flag")
     for flag in (_PAPER_BLEU, _LOWERCASE):
         if flag.value and kind.metric != "bleu":
-            raise InputError(f"--{flag.name} goes with translations; {kind.name} is scored by {kind.metric}")
+            raise InputError(f"--{flag.name} applies to translations; {kind.name} is scored by {kind.metric}")
 
 
 def _score_files() -> None:
-    """Scores outputs in a file against references in another."""
+    """Scores a file of outputs against a file of references."""
     if not (_HYPOTHESES.value and _REFERENCES.value and _TASK.value):
-        raise InputError("--task, --hypotheses and --references go together")
+        raise InputError("give --task, --hypotheses and --references together")
     decoding = flags.FLAGS.get_key_flags_for_module(decoding_flags)
     for flag in (*decoding, _SPLIT, _DATA_DIR, _SOURCE, _REFERENCE, _OUTPUT_DIR):
         if flag.present:
             raise InputError(
-                f"--{flag.name} does not go with --hypotheses, which are scored without a model, and scores are "
-                "printed: give either them or --model_dir and a test set"
+                f"--{flag.name} cannot be combined with --hypotheses, which are scored without a model; their "
+                "scores are printed; give either --hypotheses or --model_dir and a test set"
             )
     kind = task(_TASK.value)
     _check_scoring(kind)
@@ -138,11 +138,11 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
             raise InputError("give either --split or --source and --reference, not both")
         return PreparedData.open(_DATA_DIR.value or run.data_dir).text(_SPLIT.value)
     if _DATA_DIR.value:
-        raise InputError(f"--data_dir={_DATA_DIR.value} goes with --split")
+        raise InputError(f"--data_dir={_DATA_DIR.value} requires --split")
     kind = task(run.config.data.task)
     if not kind.is_parallel:
         if not _SOURCE.value or _REFERENCE.value:
-            raise InputError(f"give --split or --source, a file of {kind.name} with what is right")
+            raise InputError(f"give --split, or --source with a file of {kind.name} that has the correct answers")
         examples = list(kind.examples(read_lines(_SOURCE.value), _SOURCE.value))
         return [source for source, _ in examples], [reference for _, reference in examples]
     if not _SOURCE.value or not _REFERENCE.value:
@@ -155,7 +155,7 @@ def _output_dir(run: Run) -> pathlib.Path:
     if _OUTPUT_DIR.value:
         return pathlib.Path(_OUTPUT_DIR.value)
     if run.exported:
-        raise InputError(f"--model_dir={run.path} is an exported model, which stays as it is: give --output_dir")
+        raise InputError(f"--model_dir={run.path} is an exported model, to which nothing is written; give --output_dir")
     name = _SPLIT.value or pathlib.Path(_SOURCE.value).name
     if _DATA_DIR.value:
         name += f"_of_{pathlib.PurePath(remote.origin(_DATA_DIR.value)).name}"
@@ -163,7 +163,7 @@ def _output_dir(run: Run) -> pathlib.Path:
 
 
 def _make_folder(folder: pathlib.Path) -> pathlib.Path:
-    """The folder, made if it is missing; an OSError before the work if nothing can be written there after it."""
+    """Returns the folder, created if missing; raises OSError before the work if the folder is not writable."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
@@ -191,7 +191,7 @@ def _settings(translator: "Translator", language: str) -> dict[str, Any]:
 def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[str]:
     rows = [(score.name, f"{score.value:.2f}", score.signature) for score in scores]
     if perplexity is not None:
-        rows.append(("perplexity", f"{perplexity:.3f}", "a token of the references, end symbols counted"))
+        rows.append(("perplexity", f"{perplexity:.3f}", "per token of the references, including end symbols"))
     width = max(len(name) for name, *_ in rows)
     lines = [f"{name:<{width}}  {value:>9}  {signature}" for name, value, signature in rows]
     names_by_comparison: dict[str, list[str]] = {}
@@ -208,7 +208,7 @@ def _table(result: "Evaluation") -> str:
         f"{result.tokens_per_second:,.0f} tokens/s"
     )
     if result.num_long_lines:
-        lines.append(f"{result.num_long_lines:,} lines were too long for one piece and were translated in parts")
+        lines.append(f"{result.num_long_lines:,} lines were too long and were translated in parts")
     return "\n".join(lines)
 
 

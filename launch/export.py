@@ -1,6 +1,6 @@
 """Exports a run's model for TensorFlow Serving as the next version: EXPORT_DIR/1, EXPORT_DIR/2 and so on.
 
-The decoding settings become fixed in the export: those of the run, unless a flag overrides them.
+The decoding settings are fixed in the export. They are the settings of the run, unless a flag overrides them.
 
 Examples:
     python -m launch.export --model_dir=runs/mine --export_dir=saved_models/mine
@@ -23,13 +23,16 @@ from . import program, remote_paths
 from .flag_groups import decoding_flags, model_flags, setting_flags, split_flags
 
 _EXPORT_DIR = flags.DEFINE_string(
-    "export_dir", None, "The served model's directory, for example saved_models/mine; made if missing.", required=True
+    "export_dir",
+    None,
+    "The served model's directory, for example saved_models/mine; created if missing.",
+    required=True,
 )
 _AVERAGE_LAST = flags.DEFINE_integer(
-    "average_last", None, "Export the average of so many of the newest checkpoints.", lower_bound=1
+    "average_last", None, "Export the average of this number of newest checkpoints.", lower_bound=1
 )
 _WEIGHTS = flags.DEFINE_enum(
-    "weights", "float32", ["float32", "bfloat16"], "How weights are stored; bfloat16: in half."
+    "weights", "float32", ["float32", "bfloat16"], "Number format of the stored weights; bfloat16 halves their size."
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.adopt_module_key_flags(split_flags)
@@ -42,14 +45,14 @@ def main(argv: list[str]) -> None:
     if model_flags.ENSEMBLE.value:
         raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
     if (engine := decoding_flags.ENGINE.value) != "tensorflow":
-        raise InputError(f"--engine={engine}: an export searches with TensorFlow; leave the flag out")
+        raise InputError(f"--engine={engine}: an export searches with TensorFlow; omit the flag")
     if _AVERAGE_LAST.value and model_flags.CHECKPOINT.value:
         raise InputError("give either --checkpoint or --average_last, not both")
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     paths = _select_checkpoints(run)
     if paths and not _AVERAGE_LAST.value:
-        flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a training that goes on may write a later one meanwhile
+        flags.FLAGS.checkpoint = os.path.abspath(paths[0])  # a running training may write a later one meanwhile
     translator = decoding_flags.load_translator(**setting_flags.values(split_flags.SETTINGS))
     from t2t_keras.export.writing import export_translator
     from t2t_keras.models.weights import assign_weights
@@ -73,10 +76,10 @@ def main(argv: list[str]) -> None:
 
 
 def _select_checkpoints(run: Run) -> list[pathlib.Path]:
-    """The checkpoints whose weights are exported; none if the model is itself an export."""
+    """Returns the checkpoints whose weights are exported; none if the model is itself an export."""
     if run.exported:
         if _AVERAGE_LAST.value:
-            raise InputError(f"--average_last: {run.path} is an exported model, it has no checkpoints to average")
+            raise InputError(f"--average_last: {run.path} is an exported model, which has no checkpoints to average")
         return []
     if not _AVERAGE_LAST.value:
         return [checkpoints.resolve(run.checkpoints_path, model_flags.CHECKPOINT.value)]

@@ -1,7 +1,7 @@
-"""Makes a served model of two text files: chooses settings, prepares, trains, scores, exports and describes it.
+"""Makes a served model from two text files: chooses settings, prepares, trains, scores, exports and describes it.
 
-Line n of one file is the translation of line n of the other; a .tsv has both sides in one file. The same command
-resumes after an interruption, and trains longer with more --minutes.
+Line n of one file is the translation of line n of the other. A .tsv file has both sides. After an interruption, run the
+same command to resume. To train longer, give more --minutes.
 
 Examples:
     python -m launch.fit --source=a.en --target=a.de --minutes=60 --output=mine
@@ -42,34 +42,34 @@ _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings"
 
 _TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = flags.DEFINE_string(
-    "source", None, "UTF-8 text; .gz .bz2 .xz too. A .tsv has both sides, separated by a tab."
+    "source", None, "UTF-8 text, also .gz .bz2 .xz. A .tsv file has both sides, separated by a tab."
 )
-_TARGET = flags.DEFINE_string("target", None, "Its translation, line by line.")
+_TARGET = flags.DEFINE_string("target", None, "The translation of the source, line by line.")
 _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(_CORPORA)}.")
-_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; default: how the file's name ends.")
-_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
-_OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
-_MINUTES_HELP = "For preparing and training, of all starts together; scoring and exporting follow."
+_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Language code; default: from the file's name.")
+_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Language code; default: from the file's name.")
+_OUTPUT = flags.DEFINE_string("output", None, "Folder for all results.", required=True)
+_MINUTES_HELP = "Time for preparing and training, summed over all starts; scoring and exporting take extra time."
 _MINUTES = flags.DEFINE_float("minutes", 60.0, _MINUTES_HELP, lower_bound=0.01, upper_bound=1e6)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
 _HELD_OUT_PAIRS = flags.DEFINE_integer(
-    "held_out_pairs", None, "Pairs of the validation set and of the test set, each; default: chosen.", lower_bound=1
+    "held_out_pairs", None, "Pairs in each of the validation set and the test set; default: chosen.", lower_bound=1
 )
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    f"section.field=value, instead of what is chosen; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
+    f"section.field=value, overrides a choice; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
 )
-_LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the model card.")
-_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
+_LICENCE = flags.DEFINE_string("licence", "", "Licence of the text, for the model card.")
+_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
 
-_SAVING = "train.checkpoint_minutes"  # decides little
-_RECENT = 0.75  # of all updates: a validation loss that was lowest before is no longer falling
+_SAVING = "train.checkpoint_minutes"  # has little influence on the model
+_RECENT = 0.75  # share of all updates; a validation loss that was lowest before is no longer falling
 
 
 def main(argv: list[str]) -> None:
-    """Runs all steps that are not done."""
+    """Runs all steps that are not done yet."""
     config, paths = _text()
     overrides = _choices_of_flags()
     config = configuration.override(configuration.Config(data=config), _settings_of_text()).data
@@ -81,13 +81,13 @@ def main(argv: list[str]) -> None:
     steps = FitSteps(places, program.say)
     _check_free(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
-        steps = FitSteps(places, program.say)  # as the process left it that held the lock
+        steps = FitSteps(places, program.say)  # as the process that held the lock before left it
         corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, program.say)
         if _HELD_OUT_PAIRS.value is not None and {"valid", "test"} <= corpus.splits.keys():
-            raise InputError(f"--held_out_pairs: --corpus={_CORPUS.value} has its own sets; leave the flag out")
+            raise InputError(f"--held_out_pairs: --corpus={_CORPUS.value} has its own sets; omit the flag")
         survey = TextSurvey(corpus)
-        if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
-            # All at once, since a folder with data and without what was asked for would count as somebody else's.
+        if not steps.record["prepared"]:  # until then, choices and text can still be corrected
+            # One update, because a folder that has data but no record of the request would be refused.
             choices = _choose(steps, survey, overrides)
             inputs = {"pairs": survey.pairs, "minutes": _MINUTES.value, "asked": _fixed_settings(config)}
             steps.record.update(choices=choices, **inputs, text=None)
@@ -103,13 +103,15 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     licence = _LICENCE.value or steps.record["licence"] or ""
     is_described = steps.record["finished"] and licence == (steps.record["licence"] or "")
     if is_described and steps.record["trained_for"] >= _MINUTES.value:
-        program.say(f"{_OUTPUT.value} is finished: its {steps.record['trained_for']:g} minutes are over")
+        program.say(f"{_OUTPUT.value} is finished: it has used its {steps.record['trained_for']:g} minutes")
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
     program.say(table(steps.choices))
     if other_choices := _other_choices(steps):
-        program.say(f"begun for other minutes; for {_MINUTES.value:g} a new --output would choose {other_choices}")
+        program.say(
+            f"begun with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
+        )
     steps.prepare(corpus, config, num_cores())
     counts = steps.data.counts
     program.say(", ".join(f"{split}: {counts[split]['kept']:,} pairs" for split in steps.data.splits))
@@ -117,7 +119,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     for reason, meaning in REASONS.items():
         num_dropped = counts["train"].get(reason, 0) - (num_drawn if reason == "held_out" else 0)
         if num_dropped > 0:
-            program.say(f"  not trained on: {num_dropped:,} pairs ({meaning})")
+            program.say(f"  excluded from training: {num_dropped:,} pairs ({meaning})")
     program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
     if outcome and outcome.signal not in (0, signal.SIGINT):
@@ -130,23 +132,23 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
             program.say(f"  {kind}, chrF {score:.0f}: {source}\n    {hypothesis}\n    reference: {reference}")
     program.title("4. Export")
     if missing := missing_for_serving():
-        program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command continues here.")
+        program.say(f"Exporting needs {missing}: pip install '.[serve]', then run the same command to resume.")
         return
     version = steps.export()
     card = write_card(steps, version, licence, shlex.join(sys.argv[1:]), _as_typed)
     steps.record.update(finished=True, licence=licence or None)
     program.say(f"model card: {card}")
-    program.title("What next")
+    program.title("Next steps")
     program.say(_advice(steps))
 
 
 def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
-    """The corpus and its languages, and its files."""
+    """Returns the corpus with its languages, and its files."""
     source, target = _SOURCE.value, _TARGET.value
     languages = [_SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value]
     if _CORPUS.value != "files":
         if source or target:
-            raise InputError(f"--corpus={_CORPUS.value} brings its own text: leave --source and --target out")
+            raise InputError(f"--corpus={_CORPUS.value} has its own text; omit --source and --target")
         defaults = DataConfig()
         codes = [languages[0] or defaults.source_language, languages[1] or defaults.target_language]
         return DataConfig(corpus=_CORPUS.value, source_language=codes[0], target_language=codes[1]), []
@@ -154,14 +156,14 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
         raise InputError("give --source and --target, two files of text, or --corpus")
     is_tsv = ".tsv" in pathlib.Path(source).suffixes
     if is_tsv == bool(target):
-        advice = "leave --target out" if is_tsv else "give --target, its translation; a file with both sides is a .tsv"
+        advice = "omit --target" if is_tsv else "give --target, its translation; a file with both sides must be a .tsv"
         raise InputError(f"--source={source}: {advice}")
     names = [None, None] if is_tsv else [language_of_name(pathlib.Path(path).name) for path in (source, target)]
     codes = [language or name for language, name in zip(languages, names, strict=True)]
     if None in codes or codes[0] == codes[1]:
-        files, problem = f"{source} and {target}", "the names end in no two languages, as a.en and a.de do"
+        files, problem = f"{source} and {target}", "the names do not end in two languages, as a.en and a.de do"
         if is_tsv:
-            files, problem = source, "the name of a .tsv says no languages"
+            files, problem = source, "the name of a .tsv file does not name its languages"
         if codes[0] and codes[0] == codes[1]:
             problem = f"both languages are {codes[0]}"
         raise InputError(f"{files}: {problem}; give --source_language and --target_language, such as en and de")
@@ -170,12 +172,12 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
 
 
 def _settings_of_text() -> list[str]:
-    """The settings of --set that are about the data."""
+    """Returns the settings of --set that concern the data."""
     return [setting for setting in _SET.value if setting.partition("=")[0].strip() in _TEXT_SETTINGS]
 
 
 def _choices_of_flags() -> list[Choice]:
-    """What flags choose; wrong settings are refused before anything is done."""
+    """Returns the choices of the flags; raises InputError for invalid settings."""
     base = presets.preset(_PRESET.value or "tiny")
     configuration.override(base, _SET.value)
     options = {"preset": _PRESET, "data.vocab_size": _VOCAB_SIZE, "held_out_pairs": _HELD_OUT_PAIRS}
@@ -186,44 +188,44 @@ def _choices_of_flags() -> list[Choice]:
             continue
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             names = ", ".join(_TEXT_SETTINGS)
-            raise InputError(f"--set {setting}: the only settings of the data here are --vocab_size, {names}")
+            raise InputError(f"--set {setting}: valid settings of the data: --vocab_size, {names}")
         if name == "train.max_minutes":
-            raise InputError(f"--set {setting}: --minutes says how long to train")
+            raise InputError(f"--set {setting}: give --minutes instead")
         choices.append(Choice(name, value, fit_rules.GIVEN))
     return choices
 
 
 def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
-    """Refuses a folder that holds something else."""
+    """Refuses a folder with other contents."""
     if steps.record["asked"] is not None or not output.exists():
         return
     if foreign := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-        raise InputError(f"--output={output} holds {foreign[0]} and nothing of launch.fit; give a new folder")
+        raise InputError(f"--output={output} contains {foreign[0]}, which is not from launch.fit; give a new folder")
 
 
 def _export_dir(output: pathlib.Path) -> pathlib.Path:
-    """The model's folder, which is called as the output was when the model was first exported."""
+    """Returns the model's folder, whose name is the name that the output had at the first export."""
     exported = sorted((output / "serving").glob("[!.]*"))
     return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
 
 
 def _fixed_settings(config: DataConfig) -> dict[str, Any]:
-    """The settings that must stay the same in a folder; --minutes may grow, and text is compared by its checksums."""
+    """Returns the settings that must not change in a folder; --minutes may grow, and checksums compare the text."""
     languages = {"source_language": config.source_language, "target_language": config.target_language}
     values = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
     return {**languages, **values}
 
 
 def _choose(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) -> list[dict[str, Any]]:
-    """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
+    """Returns the choices as JSON values; raises InputError if the flags conflict with the other choices."""
     with steps.preparing():
-        program.say("reading the text, to choose by its size")
+        program.say("reading the text; its size determines the choices")
         choices = steps.chosen(survey.pairs, _MINUTES.value, given=overrides)
     return [vars(each) for each in choices]
 
 
 def _other_choices(steps: FitSteps) -> str:
-    """What a new folder would have for so many minutes, and this one, begun for others, has not."""
+    """Returns the choices that a new folder would make differently for the current --minutes."""
     if (pairs := steps.record["pairs"]) is None:
         return ""
     overrides = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
@@ -242,7 +244,7 @@ def _as_typed(words: str) -> str:
 def _advice(steps: FitSteps) -> str:
     lowest, last = steps.validations
     command = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
-    improvement = command, "resumes training: the validation loss was still falling"
+    improvement = command, "resume training; the validation loss was still falling"
     if steps.record["has_converged"] or lowest < _RECENT * last:
         dropout = "a higher --set=model.dropout_rate in a new --output"
         improvement = (
@@ -252,8 +254,8 @@ def _advice(steps: FitSteps) -> str:
     lines = [
         *commands(steps),
         improvement,
-        (str(steps.run.curves_path), "how training went"),
-        ("docs/getting_started.md", "the steps behind this one"),
+        (str(steps.run.curves_path), "training curves"),
+        ("docs/getting_started.md", "the individual steps"),
     ]
     return _as_typed("\n".join(f"  {line}  # {meaning}" for line, meaning in lines))
 

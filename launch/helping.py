@@ -1,4 +1,4 @@
-"""What --help prints: what a program does, examples in the form that was typed, and its flags in groups."""
+"""The text of --help: the purpose of a program, examples in the form that the user typed, and flags in groups."""
 
 import dataclasses
 import functools
@@ -17,20 +17,23 @@ _PATHS, _SEARCH, _OTHERS, _EVERY = "files and folders", "search", "settings", "e
 _FORMS = {"int": "=N", "float": "=NUMBER"}
 _WIDTH, _INDENT = 100, 28
 _LAUNCH = "t2t_keras.launch."
-# What absl adds to the words of a flag: the values that it may have, and that it may be repeated.
+# Text that absl adds to the help of a flag: its valid values, and that it may be repeated.
 _ABSL_NOTES = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
 _COMMON_FLAGS = (
-    ("-h, --help", "Print this and end."),
-    ("--helpfull", "Print all flags, also those of the libraries underneath, and end."),
-    ("--version", "Print which versions this is, and of what it is built on, and end."),
-    ("--flagfile=PATH", "Read more flags from a file, one a line."),
+    ("-h, --help", "Print this help and exit."),
+    ("--helpfull", "Print all flags, including those of libraries, and exit."),
+    ("--version", "Print the versions of this package and of its main dependencies, and exit."),
+    ("--flagfile=PATH", "Read more flags from a file, one per line."),
 )
 
 
 def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
-    """The help of a program: the docstring of its module, with examples, and its flags.
+    """Returns the help of a program: the docstring of its module, with examples, and its flags.
 
-    `paths` are the names of flags that are files or folders; `called` is how the program was called, `sys.argv[0]`.
+    Args:
+        module: the program's module.
+        paths: names of the flags that are files or folders.
+        called: the name by which the program was called, `sys.argv[0]`.
     """
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
     module_flags = sorted(
@@ -47,14 +50,14 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
 
 
 def _search_settings() -> set[str]:
-    """The names of flags that say how to search."""
+    """Returns the names of the flags that configure the search."""
     from t2t_keras.config import DecodeConfig
 
     return {"engine", "compute_type", "ensemble_mean", *(field.name for field in dataclasses.fields(DecodeConfig))}
 
 
 def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
-    """How a flag is written, and what it is for."""
+    """Returns the form of a flag, and its description."""
     kind = flag.flag_type()
     values = getattr(flag.parser, "enum_values", None)
     if kind == "bool":
@@ -73,12 +76,12 @@ def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
 
 
 def is_required(flag: flags.Flag) -> bool:
-    """Whether a program cannot do without it."""
+    """Returns whether a program requires the flag."""
     return any("must have a value other than None" in validator.message for validator in flag.validators)
 
 
 def _entry(form: str, words: str) -> str:
-    """A flag with its words beside it, or below it where it is long."""
+    """Formats a flag with its description beside it, or below it if the flag is long."""
     lines = textwrap.wrap(words, _WIDTH - _INDENT, break_on_hyphens=False) or [""]
     if len(form) > _INDENT - 4:
         lines = ["", *lines]
@@ -87,8 +90,13 @@ def _entry(form: str, words: str) -> str:
 
 
 def as_typed(words: str, called: str) -> str:
-    """The words with programs as the one that was typed is called, where that is not `python -m launch.NAME`, and with
-    the package by its name where it is installed.
+    """Replaces the names of programs in a text by the form that the user typed.
+
+    An installed package is also replaced by its name.
+
+    Args:
+        words: text with programs in the form `python -m launch.NAME`.
+        called: the name by which the running program was called, `sys.argv[0]`.
     """
     path = pathlib.Path(called)
     is_command = path.name.startswith("t2t-")
@@ -104,6 +112,6 @@ def as_typed(words: str, called: str) -> str:
 
 @functools.cache
 def _commands() -> Mapping[str, str]:
-    """The installed command of each program, by the name of its module; none where the package is not installed."""
+    """Returns the installed command of each program, by the name of its module; empty if none is installed."""
     points = [point for point in metadata.entry_points(group="console_scripts") if point.value.startswith(_LAUNCH)]
     return {point.value.removeprefix(_LAUNCH).partition(":")[0]: point.name for point in points}

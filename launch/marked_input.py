@@ -1,4 +1,4 @@
-"""Translates text with markup, from lines of bytes to a file."""
+"""Translates lines of text with markup into a file."""
 
 import itertools
 import sys
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 def write_marked(
     translator: "Translator", raw_lines: Iterable[bytes], output: IO[bytes], markup: Markup, name: str, chunk_lines: int
 ) -> int:
-    """Writes the translation of an HTML or XML document, or of lines with placeholders; returns how many were cut.
+    """Writes the translation of an HTML or XML document, or of lines with placeholders.
 
-    Lines end as the first one does; a byte order mark is left out.
+    All lines of the output end like the first line of the input. A byte order mark is dropped.
+
+    Returns:
+        The number of outputs that were cut at the length limit.
 
     Raises:
-        InputError: a line is not UTF-8, or the document is not well-formed XML; names the line.
+        InputError: a line is not UTF-8, or the document is not well-formed XML. The message names the line.
     """
     report, num_cut, newline = TermReport(name), 0, ""
     lines = enumerate(raw_lines, start=1)
@@ -41,7 +44,10 @@ def write_marked(
                 report.add(line, translation)
                 num_cut += translation.is_cut
                 if not translation.exists:
-                    print(f"warning: {name}, line {line}: no translation was found; it stays as it is", file=sys.stderr)
+                    print(
+                        f"warning: {name}, line {line}: no translation was found; the text is unchanged",
+                        file=sys.stderr,
+                    )
         end = "\n" if markup == "placeholders" else ""
         output.write("".join(result + end for result in results).replace("\n", newline).encode("utf-8"))
         output.flush()

@@ -8,8 +8,8 @@ Examples:
   python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
 
 Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
-missing shards. The result is the same, bit for bit, for any number of processes. With --beam_runner the shards are
-prepared on Apache Beam, perhaps on many machines, which must all see the text and the folder.
+missing shards. The result is bitwise the same for any number of processes. With --beam_runner, Apache Beam prepares the
+shards, possibly on many machines, all of which must see the text and the folder.
 """
 
 import dataclasses
@@ -37,46 +37,44 @@ from .flag_groups import corpus_flags, setting_flags
 FLAGS = flags.FLAGS
 _DEFAULTS = DataConfig()
 
-flags.DEFINE_string("task", _DEFAULTS.task, f"What source and target mean: {', '.join(TASKS)}.")
-flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"Where the text comes from: {', '.join(corpora.NAMES)}.")
+flags.DEFINE_string("task", _DEFAULTS.task, f"The task, which defines source and target: {', '.join(TASKS)}.")
+flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"The origin of the text: {', '.join(corpora.NAMES)}.")
 flags.DEFINE_integer(
     "max_length",
     None,
-    f"Longest side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
+    f"Maximum length of a side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
     f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
 )
 for _side, _code in (("source", _DEFAULTS.source_language), ("target", _DEFAULTS.target_language)):
-    flags.DEFINE_string(
-        f"{_side}_language", None, f"Code of its language; default: how the names of the files end, or {_code}."
-    )
+    flags.DEFINE_string(f"{_side}_language", None, f"Language code; default: from the names of the files, or {_code}.")
 setting_flags.define_usual(
     DataConfig,
     *("max_length_ratio", "lowercase", "final_marks", "truecase", "seed"),
     *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
 )
-flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used, and may be extended.")
+flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used and may be extended.")
 flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
-flags.DEFINE_integer("processes", num_cores(), "Shards prepared at once.", lower_bound=1)
+flags.DEFINE_integer("processes", num_cores(), "Number of shards prepared in parallel.", lower_bound=1)
 flags.DEFINE_integer(
     "shard_pairs",
     SHARD_PAIRS,
-    "Training pairs of a shard, which end up in one file. A process takes about 1 KB for each.",
+    "Training pairs per shard; a shard is one file. A process needs about 1 KB of memory per pair.",
     lower_bound=1,
 )
 flags.DEFINE_string(
     "beam_runner",
     None,
-    "Prepare shards on a runner of Apache Beam: direct (this machine), FlinkRunner, SparkRunner, DataflowRunner, ...; "
-    "--processes then holds for text that one process must read.",
+    "A runner of Apache Beam that prepares the shards: direct (this machine), FlinkRunner, SparkRunner, "
+    "DataflowRunner, ...; --processes then applies to text that one process must read.",
 )
 flags.DEFINE_list("beam_pipeline_options", [], "Options of the Beam pipeline, such as direct_num_workers=4.")
-flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
+flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
 flags.adopt_module_key_flags(corpus_flags)
 program.REMOTE |= {"data_dir": remote_paths.written, "vocab_from": remote_paths.vocabulary}
 
 
 def main(argv: list[str]) -> None:
-    """Prepares the data and prints what was kept."""
+    """Prepares the data and prints a summary."""
     config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), program.say)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
@@ -85,15 +83,15 @@ def main(argv: list[str]) -> None:
 
 
 def _workers() -> int | BeamWorkers:
-    """What prepares the shards: so many processes, or Apache Beam."""
+    """Returns the number of processes that prepare the shards, or the workers of Apache Beam."""
     if FLAGS.beam_runner:
         if mirror_of(FLAGS.data_dir) and FLAGS.beam_runner.lower() not in ("direct", "directrunner"):
             cause = f"--data_dir={origin(FLAGS.data_dir)}: the workers of {FLAGS.beam_runner} may be on other machines"
-            advice = "prepare in a folder that all of them see, and copy it there"
+            advice = "prepare the data in a folder that all workers see, and copy it to the bucket"
             raise InputError(f"{cause}, which do not see this machine's copy of the bucket; {advice}")
         return BeamWorkers(FLAGS.data_dir, FLAGS.beam_runner, FLAGS.beam_pipeline_options, FLAGS.processes)
     if FLAGS.beam_pipeline_options:
-        raise InputError("--beam_pipeline_options goes with --beam_runner")
+        raise InputError("--beam_pipeline_options requires --beam_runner")
     return FLAGS.processes
 
 
@@ -108,7 +106,7 @@ def _config() -> DataConfig:
 
 
 def _languages_of_files() -> dict[str, str]:
-    """The two languages that the names of all training files end in, if they do."""
+    """Returns the two languages in which the names of all training files end; empty if they do not."""
     sides = FLAGS.train_source, FLAGS.train_target
     source, target = ({language_of_name(pathlib.Path(path).name) for path in paths} for paths in sides)
     if len(source) != 1 or len(target) != 1 or source == target or None in source | target:
@@ -121,7 +119,7 @@ def _settings_of_another_run() -> dict[str, Any]:
         return {}
     for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase", "truecase"):
         if FLAGS[name].present:
-            raise InputError(f"--{name} is decided by --vocab_from")
+            raise InputError(f"--{name} is determined by --vocab_from; omit the flag")
     run = Run(FLAGS.vocab_from)
     data = run.config.data
     sizes = {name: size or 0 for name, size in Tokenizer.load(run.vocab_path).sizes.items()}
@@ -131,7 +129,7 @@ def _settings_of_another_run() -> dict[str, Any]:
 def _table(data: PreparedData) -> str:
     meanings = {
         "read": "pairs read",
-        "repaired": "of these with characters to repair",
+        "repaired": "pairs with repaired characters",
         **{reason: f"dropped: {meaning}" for reason, meaning in REASONS.items()},
         "kept": "pairs kept",
         "source_tokens": "source tokens",

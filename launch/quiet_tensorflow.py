@@ -1,6 +1,6 @@
-"""Imports TensorFlow and Keras without notices and tracebacks, when something first asks for them.
+"""Imports TensorFlow and Keras on first use, without notices and tracebacks.
 
-Programs parse their flags and check their input without either, because importing them takes seconds.
+Programs parse their flags and check their input before these imports, which take seconds.
 """
 
 import functools
@@ -19,22 +19,22 @@ _Execute = Callable[[ModuleType], None]
 
 
 def _tensorflow(execute: _Execute, module: ModuleType) -> None:
-    """Imports TensorFlow without its libraries' notices, also those of the first look at the devices."""
+    """Imports TensorFlow without the notices of its libraries, including those of the first look at the devices."""
     with without_notices():
         execute(module)
         list_devices(module)
-    gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
+    gc.freeze()  # garbage collection of imported objects takes a tenth of a program's start
 
 
 def _keras(execute: _Execute, module: ModuleType) -> None:
-    """Imports Keras on the backend that KERAS_BACKEND names, else on TensorFlow, whatever keras.json says."""
+    """Imports Keras on the backend that KERAS_BACKEND names, by default on TensorFlow, regardless of keras.json."""
     backend = os.environ["KERAS_BACKEND"] = os.environ.get("KERAS_BACKEND") or "tensorflow"
     try:
         execute(module)
     except ModuleNotFoundError as error:
         advice = ": pip install '.[jax]'" if error.name == "jax" else ""
         raise InputError(f"KERAS_BACKEND={backend}: the package {error.name} is missing{advice}") from error
-    except ValueError as error:  # of the backend's name, or of a value in keras.json
+    except ValueError as error:  # for the name of the backend, or for a value in keras.json
         raise InputError(f"Keras cannot be imported: {' '.join(str(error).split())}") from error
 
 
@@ -42,7 +42,7 @@ _IMPORTERS: dict[str, Callable[[_Execute, ModuleType], None]] = {"keras": _keras
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the two packages, and has them imported as above; everything else is found as ever."""
+    """Finds the two packages, which are then imported by the functions above; ignores all other modules."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

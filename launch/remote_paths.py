@@ -1,4 +1,4 @@
-"""Flags whose folders may be in object storage: mirrors of them take their place while a program runs."""
+"""Flags whose folders may be in object storage: while a program runs, mirrors take the place of these folders."""
 
 import contextlib
 import logging
@@ -17,14 +17,15 @@ from t2t_keras.runs.checkpoints import STEP_NAME
 _Role = Callable[[str], contextlib.AbstractContextManager[str]]
 
 
-_LONGEST_PAUSE = 60.0  # seconds between looks for a version that cannot be fetched
+_LONGEST_PAUSE = 60.0  # seconds between attempts to fetch a version that cannot be fetched
 
 
 @contextlib.contextmanager
 def mirrored(roles: Mapping[str, _Role]) -> Iterator[None]:
-    """Within the context, the flags of these names have paths of mirrors in place of URLs.
+    """Within the context, the named flags have paths of mirrors instead of URLs.
 
-    Roles say what is fetched before, and what is published after it ended without an error.
+    Args:
+        roles: for each flag, a context that fetches on entry, and publishes on exit unless an error occurred.
     """
     with contextlib.ExitStack() as stack:
         for name, role in roles.items():
@@ -38,7 +39,7 @@ def mirrored(roles: Mapping[str, _Role]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read(url: str) -> Iterator[str]:
-    """Prepared data, all of it."""
+    """Mirrors prepared data with all files."""
     mirror = Mirror(url)
     _check_any(mirror)
     mirror.fetch()
@@ -47,14 +48,14 @@ def read(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def written(url: str) -> Iterator[str]:
-    """Prepared data that may be there, and is published in the end."""
+    """Mirrors prepared data, which need not exist yet, and publishes it in the end."""
     mirror = Mirror(url)
-    marker = mirror.path.with_name(".preparing")  # there while the mirror has what was never published
+    marker = mirror.path.with_name(".preparing")  # exists while the mirror has unpublished contents
     if not mirror.is_empty:
         mirror.fetch()
         marker.unlink(missing_ok=True)
     elif not marker.exists():
-        mirror.fetch()  # removes what was published and deleted there since
+        mirror.fetch()  # removes files that were published and have been deleted since
         marker.touch()
     yield str(mirror.path)
     mirror.publish(alone=True)
@@ -63,13 +64,13 @@ def written(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def model(url: str) -> Iterator[str]:
-    """A run or an export, with those checkpoints that the flags of the program ask for."""
+    """Mirrors a run or an export, with the checkpoints that the program's flags name."""
     yield str(_fetched_model(url, *_selection_of_flags()).path)
 
 
 @contextlib.contextmanager
 def member(url: str) -> Iterator[str]:
-    """A run or an export beside another, MODEL_DIR or MODEL_DIR@CHECKPOINT."""
+    """Mirrors an additional run or export, MODEL_DIR or MODEL_DIR@CHECKPOINT."""
     place, separator, checkpoint = url.rpartition("@")
     if not separator or "/" in checkpoint:
         place, separator, checkpoint = url, "", ""
@@ -79,7 +80,7 @@ def member(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def added_to(url: str) -> Iterator[str]:
-    """As `model`; what the program adds to a run is published."""
+    """Like `model`, and publishes the files that the program adds to a run."""
     mirror = _fetched_model(url, *_selection_of_flags())
     yield str(mirror.path)
     if not remote_exports.is_export(mirror.store):
@@ -88,7 +89,7 @@ def added_to(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def vocabulary(url: str) -> Iterator[str]:
-    """A run or an export, for its vocabulary."""
+    """Mirrors a run or an export with its vocabulary and without weights."""
     mirror = Mirror(url)
     _fetch(mirror, lambda folders: [])
     yield str(mirror.path)
@@ -96,18 +97,18 @@ def vocabulary(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def place(url: str) -> Iterator[str]:
-    """A run that `remote_training` fetches and publishes, or where an export is written for `remote_exports`."""
+    """Yields the local path of a run for `remote_training`, or of an export for `remote_exports`."""
     yield str(Mirror(url).path)
 
 
 @contextlib.contextmanager
 def served(url: str) -> Iterator[str]:
-    """An export whose newest version is fetched now and whenever the server looks for one."""
+    """Mirrors an export; fetches its newest version now and whenever the server looks for one."""
     mirror, stop = Mirror(url), threading.Event()
     _check_any(mirror)
     if remote_exports.is_version(mirror.store):
         parent = mirror.url.rpartition("/")[0]
-        raise InputError(f"--export_dir={url} has no numbered versions in it; give --export_dir={parent}")
+        raise InputError(f"--export_dir={url} contains no numbered versions; give --export_dir={parent}")
     remote_exports.fetch_newest(mirror.store, mirror.path)
 
     def follow() -> None:
@@ -116,10 +117,10 @@ def served(url: str) -> Iterator[str]:
             try:
                 remote_exports.fetch_newest(mirror.store, mirror.path)
                 complaint, pause = "", flags.FLAGS.poll_seconds
-            except Exception as error:  # whatever it is, another version may come
+            except Exception as error:  # of any kind: a later version may still succeed
                 if str(error) != complaint:
                     logging.getLogger("t2t_keras.serving").warning("%s", error)
-                # Each try downloads the whole version anew.
+                # Each attempt downloads the whole version again.
                 complaint, pause = str(error), max(pause, min(2 * pause, _LONGEST_PAUSE))
 
     threading.Thread(target=follow, name="fetch", daemon=True).start()
@@ -130,7 +131,7 @@ def served(url: str) -> Iterator[str]:
 
 
 def _selection_of_flags() -> tuple[list[str], int | None]:
-    """The names of checkpoints, and how many of the newest, that the flags of the program ask for."""
+    """Returns the names of checkpoints and the number of newest checkpoints that the program's flags request."""
     flag = flags.FLAGS
     names = [flag.checkpoint] if "checkpoint" in flag and flag.checkpoint else []
     if "checkpoints" in flag and flag.checkpoints:
@@ -139,7 +140,16 @@ def _selection_of_flags() -> tuple[list[str], int | None]:
 
 
 def _fetched_model(url: str, names: Sequence[str], last: int | None = None) -> Mirror:
-    """The mirror of an export or of a run; of this without `names` and `last` the newest step and what has no step."""
+    """Fetches an export, or a run with some of its checkpoints.
+
+    Args:
+        url: URL of the export or run.
+        names: names of the checkpoints to fetch.
+        last: number of newest steps to fetch; without `names` and `last`, the newest step and all averages are fetched.
+
+    Returns:
+        The mirror.
+    """
     mirror = Mirror(url)
 
     def select(folders: list[str]) -> list[str]:
@@ -153,7 +163,7 @@ def _fetched_model(url: str, names: Sequence[str], last: int | None = None) -> M
 
 
 def _folders_of(mirror: Mirror, folders: list[str], name: str) -> list[str]:
-    """The folders that a checkpoint's name stands for."""
+    """Returns the folders of the checkpoint with this name."""
     if name == "latest":
         return _steps(folders)[-1:]
     if name == "best":
@@ -164,13 +174,13 @@ def _folders_of(mirror: Mirror, folders: list[str], name: str) -> list[str]:
 
 
 def _fetch(mirror: Mirror, select: Callable[[list[str]], Collection[str]]) -> None:
-    """Fetches an export, or a run with the weights of those checkpoints that `select` takes from the folders' names."""
+    """Fetches an export, or a run with the weights of the checkpoints that `select` selects by folder name."""
     _check_any(mirror)
     if remote_exports.is_version(mirror.store):
         remote_exports.fetch_version(mirror.store, mirror.path)
     elif remote_exports.is_export(mirror.store):
         for name, path in files_of(mirror.path):
-            if not name.partition("/")[0].isdecimal():  # of a run that had this URL before
+            if not name.partition("/")[0].isdecimal():  # left by a run that had this URL before
                 path.unlink()
         remote_exports.fetch_newest(mirror.store, mirror.path)
     else:
@@ -178,14 +188,14 @@ def _fetch(mirror: Mirror, select: Callable[[list[str]], Collection[str]]) -> No
 
 
 def resumption_files(names: list[str]) -> list[str]:
-    """The files of a run that is trained: of checkpoints' arrays those of the newest step alone."""
+    """Returns the files that training needs: of the checkpoints' arrays, only those of the newest step."""
     return _select_files(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
 
 
 def _select_files(
     names: list[str], select: Callable[[list[str]], Collection[str]], with_optimizer: bool = False
 ) -> list[str]:
-    """The files of a run, arrays of other checkpoints than the wanted ones left out."""
+    """Returns the files of a run without the arrays of checkpoints that are not wanted."""
     parts_by_name = {name: name.split("/") for name in names}
     folders = sorted({parts[1] for parts in parts_by_name.values() if parts[0] == "checkpoints" and len(parts) == 3})
     selection = set(select(folders))
@@ -204,8 +214,8 @@ def _steps(folders: list[str]) -> list[str]:
 
 
 def _check_any(mirror: Mirror) -> None:
-    """Refuses a URL where nothing was published."""
+    """Refuses a URL where nothing is published."""
     if not remote_exports.is_export(mirror.store) and mirror.is_empty:
         raise InputError(
-            f"{mirror.url}: nothing complete is there: no bucket, or no run, prepared data or export in it"
+            f"{mirror.url}: the bucket is missing, or it contains no complete run, prepared data or export there"
         )

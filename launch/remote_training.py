@@ -1,4 +1,4 @@
-"""A run in object storage while it is trained: one worker writes it, and all of them begin from the same state."""
+"""Training of a run in object storage: one worker writes the run, and all workers begin from the same state."""
 
 import contextlib
 import logging
@@ -22,15 +22,19 @@ _SETTINGS = ("config.json", "vocab.model", "vocab.source.model", "truecase.txt")
 
 @contextlib.contextmanager
 def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
-    """Within the context, nobody else may train the run whose mirror is at a path; other paths are left alone.
+    """Within the context, no other process may train the run whose mirror is at a path; does nothing for other paths.
 
-    First the chief takes the lease and names the newest state, of which each worker fetches what it needs into a mirror
-    of its own. The `Trainer` of the chief publishes checkpoints, and what is there at the end is published here. Where
-    any of this fails for one worker, all of them end.
+    First, the chief takes the lease and names the newest state. Each worker then fetches the files that it needs into
+    its own mirror. The `Trainer` of the chief publishes checkpoints, and this context publishes the final state. If any
+    of this fails for one worker, all workers end.
+
+    Args:
+        path: path of the run.
+        workers: the workers of the training.
 
     Raises:
-        InputError: there is no access, another process trains the run, or it cannot be fetched or published.
-        WorkerLostError: another worker is gone.
+        InputError: access is denied, another process trains the run, or the run cannot be fetched or published.
+        WorkerLostError: a worker is lost.
     """
     mirror = remote.mirror_of(path)
     if mirror is None:
@@ -41,13 +45,13 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
             _fetch(mirror, workers, lease)
         try:
             yield
-        except (WorkerLostError, InputError):  # such as weights that were withdrawn
+        except (WorkerLostError, InputError):  # for example, for weights that were withdrawn
             try:
                 if workers.is_chief:
                     mirror.publish()
             except LeaseLostError:
                 pass
-            except InputError as error:  # it must not hide why training ended
+            except InputError as error:  # must not hide the reason why training ended
                 logging.getLogger(__name__).warning("not published: %s", error)
             raise
         with workers.raising_worker_lost(), workers.fail_together():
@@ -56,32 +60,32 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
 
 
 def fetch_settings(path: str | os.PathLike[str]) -> None:
-    """Fetches the settings of the run whose mirror is at a path, for what is done before the workers meet."""
+    """Fetches the settings of the run whose mirror is at a path, for the checks before the workers meet."""
     if (mirror := remote.mirror_of(path)) is not None:
         mirror.fetch(lambda names: [name for name in names if name in _SETTINGS])
 
 
 def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> None:
-    """Takes the lease, and makes the mirrors of all workers those of one state."""
+    """Takes the lease, and fetches the same state for all workers."""
     number = 0
     with workers.fail_together():
         if workers.is_chief:
             if remote_exports.is_export(mirror.store):
                 raise InputError(
-                    f"{mirror.url} holds an exported model, which cannot be trained; use another --model_dir"
+                    f"{mirror.url} holds an exported model, which cannot be trained; use a different --model_dir"
                 )
             lease.enter_context(mirror.held(tell))
             number = mirror.number
     first, *_ = workers.gather(str(number).encode())
     with workers.fail_together():
         if workers.is_chief:
-            mirror.fetch(remote_paths.resumption_files)  # what is newer by now is of those who evaluate or average
+            mirror.fetch(remote_paths.resumption_files)  # newer files come from programs that evaluate or average
         else:
             mirror.fetch(_required_files, int(first))
 
 
 def _required_files(names: list[str]) -> list[str]:
-    """What every worker reads of a run: its settings, and the checkpoint that training goes on from."""
+    """Returns the files that every worker reads: the settings, and the checkpoint from which training resumes."""
     arrays = [
         name
         for name in remote_paths.resumption_files(names)

@@ -1,7 +1,7 @@
-"""Scores existing translations: how probable a model considers them.
+"""Scores existing translations by their probability under a model.
 
-Writes a line for each pair: score, log-probability and number of tokens, separated by tabs. With --json it writes an
-object that also has the tokens and the log-probability of each.
+Writes one line for each pair: score, log-probability and number of tokens, separated by tabs. With --json, it writes an
+object for each pair, which also contains the tokens and their log-probabilities.
 
 Examples:
     python -m launch.score --model_dir=runs/mine --source=t.en --translation=t.de
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SOURCE = flags.DEFINE_string("source", None, "UTF-8 text, also .gz .bz2 .xz.", required=True)
 _TRANSLATION = flags.DEFINE_string(
-    "translation", None, "Its translations, a line each; --reference means the same.", required=True
+    "translation", None, "Translations of the source, line by line; --reference means the same.", required=True
 )
 flags.DEFINE_alias("reference", "translation")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the scores; default: standard output.")
@@ -32,7 +32,7 @@ _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with ev
 flags.adopt_module_key_flags(model_flags)
 flags.mark_flag_as_required("model_dir")
 
-# Pairs that are scored at a time, sorted by length.
+# Number of pairs that are sorted by length and scored at a time.
 _CHUNK_LINES = 5000
 
 
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
     with program.output(_OUTPUT.value) as file:
         translator = model_flags.load_translator()
         sources, targets = translator.encoded([source for source, _ in pairs], [target for _, target in pairs])
-        for first in range(0, len(sources), _CHUNK_LINES):  # the details of all tokens of a corpus need much memory
+        for first in range(0, len(sources), _CHUNK_LINES):  # the scores of all tokens of a corpus need much memory
             chunk = slice(first, first + _CHUNK_LINES)
             file.writelines(
                 f"{_line(score)}\n".encode() for score in translator.score_tokens(sources[chunk], targets[chunk])

@@ -1,6 +1,6 @@
-"""Serves an exported model with TensorFlow Serving's own REST and gRPC interfaces, for machines without it.
+"""Serves an exported model with the REST and gRPC interfaces of TensorFlow Serving, for machines without that server.
 
-New versions are loaded while it runs. SIGTERM or Ctrl-C stops it once it has answered pending requests.
+The server loads new versions while it runs. SIGTERM or Ctrl-C stops it after it has answered pending requests.
 
 Examples:
     python -m launch.serve --export_dir=saved_models/mine
@@ -44,28 +44,32 @@ if TYPE_CHECKING:
     from t2t_keras.serving.served_models import Substitutes
     from t2t_keras.serving.server import Server
 
-# gRPC writes lines of its own about what this program says in words.
+# gRPC would log errors that this program reports itself.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# Files that the process has open besides connections: libraries, the model, the log.
+# Number of open files besides connections: libraries, the model, the log.
 _OTHER_FILES = 200
 
-_EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a version in each numbered subdirectory.")
-_NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
+_EXPORT_DIR = flags.DEFINE_string(
+    "export_dir", None, "Directory of a model, with each version in a numbered subdirectory."
+)
+_NUM_STREAMS = flags.DEFINE_integer(
+    "num_streams", None, "Number of batches that run in parallel; default: one per core."
+)
 _ENGINE = flags.DEFINE_enum(
     "engine",
     "tensorflow",
     get_args(EngineName),
-    "What answers serving_default and nbest; ctranslate2: faster on a CPU, with exports of a Transformer.",
+    "The engine for serving_default and nbest; ctranslate2 is faster on a CPU, for exports of a Transformer.",
 )
 _COMPUTE_TYPE = flags.DEFINE_enum(
     "compute_type",
     "float32",
     get_args(ComputeType),
-    "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
+    "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
 )
 _LOG_FORMAT = flags.DEFINE_enum(
-    "log_format", "text", ["text", "json"], "How the server's lines are written; json: an object each."
+    "log_format", "text", ["text", "json"], "Format of the server's log lines; json: one object per line."
 )
 _OPTIONS = setting_flags.define_usual(
     ServingOptions,
@@ -80,7 +84,7 @@ _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclass
 
 
 class _JsonFormatter(logging.Formatter):
-    """Writes a record as a JSON object: "time" in UTC, "level", "message" and, of an exception, "traceback"."""
+    """Writes a record as a JSON object with "time" in UTC, "level", "message" and, for an exception, "traceback"."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
@@ -91,10 +95,10 @@ class _JsonFormatter(logging.Formatter):
 
 
 def main(argv: list[str]) -> None:
-    """Serves until it is stopped by a signal."""
+    """Serves until a signal stops the program."""
     heaps.one_for_each_thread()
     options = _options()
-    # Signal handlers interrupt the main thread anywhere: a `SimpleQueue` allows that, an event or a lock might not.
+    # Signal handlers interrupt the main thread anywhere, which a `SimpleQueue` allows; an event or a lock might not.
     messages: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: messages.put("stop"))
@@ -102,7 +106,7 @@ def main(argv: list[str]) -> None:
     _check_folder(options.export_dir)
     options = _limit_connections(options)
     server = _server(options)
-    # Signals do not interrupt the loading of a model, so it must not run in the main thread.
+    # Signals do not interrupt the loading of a model, so the model must not be loaded in the main thread.
     threading.Thread(target=_start, args=(server, messages), name="start", daemon=True).start()
     outcome = _next(messages)
     if isinstance(outcome, Exception):
@@ -113,11 +117,11 @@ def main(argv: list[str]) -> None:
     _say(f"serving {_models(server)}: REST at {scheme}://{server.rest_address}, gRPC at {server.grpc_address}")
     _next(messages)
     is_complete = server.stop()
-    _end("stopped" if is_complete else f"stopped; not all was answered within {options.grace_seconds:g} s")
+    _end("stopped" if is_complete else f"stopped; some requests were not answered within {options.grace_seconds:g} s")
 
 
 def _models(server: "Server") -> str:
-    """The models and their latest versions, for the line that the program prints."""
+    """Returns the models and their latest versions, for the line that the program prints."""
     models = server.core.models
     latest = {name: versions.served for name in models.names if (versions := models.get(name))}
     return ", ".join(
@@ -127,14 +131,14 @@ def _models(server: "Server") -> str:
 
 
 def _next(messages: "queue.SimpleQueue[str | Exception]") -> str | Exception:
-    """Waits, and wakes each second: a signal that some library's thread receives does not interrupt this one."""
+    """Waits, and wakes every second, because a signal that a library's thread receives does not interrupt this one."""
     while True:
         with contextlib.suppress(queue.Empty):
             return messages.get(timeout=1)
 
 
 def _say(message: str) -> None:
-    """Prints a line, or not: a server goes on although the disk under its output is full or its reader is gone."""
+    """Prints a line, if possible: a server continues even if its disk is full or the reader of its output is gone."""
     if _LOG_FORMAT.value == "json":
         message = _JsonFormatter().format(logging.makeLogRecord({"levelname": "INFO", "msg": message}))
     with contextlib.suppress(OSError):
@@ -151,7 +155,7 @@ def _start(server: "Server", messages: "queue.SimpleQueue[str | Exception]") -> 
 
 
 def _end(message: str) -> NoReturn:
-    """Ends at once: Python would wait for running threads, and take seconds to tear TensorFlow down, which they use."""
+    """Ends at once: Python would wait for running threads, and would take seconds to release TensorFlow."""
     _say(message)
     sys.stderr.flush()
     os._exit(0)
@@ -159,7 +163,7 @@ def _end(message: str) -> NoReturn:
 
 def _options() -> ServingOptions:
     if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
-        raise InputError("--export_dir is needed, the directory of a model with its versions, or --model_config_file")
+        raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
     if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
         raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
     values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
@@ -168,7 +172,7 @@ def _options() -> ServingOptions:
 
 
 def _check_folder(export_dir: str) -> None:
-    """Refuses a version, and a folder that has no versions but folders with versions below it."""
+    """Refuses a version itself, and a folder without versions whose subfolders have versions."""
     folder = pathlib.Path(export_dir)
     if not export_dir or not folder.is_dir() or any(entry.name.isdecimal() for entry in folder.iterdir()):
         return
@@ -176,11 +180,11 @@ def _check_folder(export_dir: str) -> None:
     for pattern in ("*", "serving/*"):  # `launch.fit` exports to the latter
         models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/saved_model.pb")})
     if models:
-        raise InputError(f"--export_dir={export_dir} has no numbered versions in it; give --export_dir={models[0]}")
+        raise InputError(f"--export_dir={export_dir} contains no numbered versions; give --export_dir={models[0]}")
 
 
 def _limit_connections(options: ServingOptions) -> ServingOptions:
-    """The options with as many connections as the process may have files, whose limit is raised as far as possible."""
+    """Raises the limit of open files as far as needed and possible; returns options with connections within it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     num_needed = 2 * options.max_connections + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= num_needed:
@@ -191,16 +195,16 @@ def _limit_connections(options: ServingOptions) -> ServingOptions:
         return options
     num_allowed = (limit - _OTHER_FILES) // 2
     if num_allowed < 1:
-        raise InputError(f"this process may open {limit} files, which are too few for a server: raise ulimit -n")
+        raise InputError(f"this process may open {limit} files, which is not enough for a server; raise ulimit -n")
     logging.getLogger("t2t_keras.serving").warning(
-        "this process may open %d files: %d connections for each of REST and gRPC, not max_connections=%d",
+        "this process may open %d files, which allow %d connections each for REST and gRPC, not max_connections=%d",
         *(limit, num_allowed, options.max_connections),
     )
     return dataclasses.replace(options, max_connections=num_allowed)
 
 
 def _log_to_stderr() -> None:
-    # A separate descriptor, because what libraries write to the original is held back while a version is loaded.
+    # A separate descriptor, because the output of libraries to the original is held back while a version is loaded.
     stderr = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
     faulthandler.enable(stderr)
     handler = logging.StreamHandler(stderr)
@@ -213,7 +217,7 @@ def _log_to_stderr() -> None:
 
 
 def _server(options: ServingOptions) -> "Server":
-    """The server, whose packages are an optional extra."""
+    """Returns the server, whose packages are an optional extra."""
     from t2t_keras.machine.streams import share_out_cores
 
     share_out_cores(options.num_streams)
@@ -228,20 +232,20 @@ def _server(options: ServingOptions) -> "Server":
 
 
 def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
-    from t2t_keras.inference.served_markup import ServedDocuments  # with Keras, which takes seconds
+    from t2t_keras.inference.served_markup import ServedDocuments  # imports Keras, which takes seconds
 
     return ServedDocuments(markup, documents)
 
 
 def _glossary_reader(version: pathlib.Path) -> "ReadTexts":
-    from t2t_keras.inference.served_terms import ServedTerms  # with Keras, which takes seconds
+    from t2t_keras.inference.served_terms import ServedTerms  # imports Keras, which takes seconds
 
     return ServedTerms(version)
 
 
 def _ctranslate2() -> "Substitutes":
-    """What answers in place of an export's graph."""
-    from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures  # with Keras, which takes seconds
+    """Returns the signatures that replace those of an export's graph."""
+    from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures  # imports Keras, which takes seconds
 
     return CTranslate2Signatures(_COMPUTE_TYPE.value)
 

@@ -1,6 +1,7 @@
 """Makes a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
 
-Every row is a run in the study's folder. The same command goes on where it was stopped, and reuses what is finished.
+Every row is a run in the study's folder. After an interruption, run the same command to resume. Finished rows are
+reused.
 
 Examples:
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --plan
@@ -27,28 +28,30 @@ from t2t_keras.studies.study_settings import SCALES, read_settings
 from . import program
 from .flag_groups import extensions
 
-_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study goes on.", required=True)
-_TABLE = flags.DEFINE_string("table", None, f"Which: {', '.join(TABLES)}; default: what the study began with.")
-_SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or of the paper's sizes.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: what the study began with.")
-_STEPS = flags.DEFINE_integer(
-    "steps", None, "Updates of the table's first row; the others keep their proportion to it.", lower_bound=1
+_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study is resumed.", required=True)
+_TABLE = flags.DEFINE_string(
+    "table", None, f"The table: {', '.join(TABLES)}; default: the table of the existing study."
 )
-_SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row that has several; default: 2.", lower_bound=1)
+_SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or with the paper's sizes.")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: the data of the existing study.")
+_STEPS = flags.DEFINE_integer(
+    "steps", None, "Updates of the table's first row; the other rows change in proportion.", lower_bound=1
+)
+_SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row with several seeds; default: 2.", lower_bound=1)
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")
 _ONLY = flags.DEFINE_list("only", [], "Names of rows, with commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
-_PLAN = flags.DEFINE_bool("plan", False, "Print what each row takes, and train nothing.")
-_PRINT = flags.DEFINE_bool("print", False, "Print the table with what is finished, and train nothing.")
+_PLAN = flags.DEFINE_bool("plan", False, "Print the cost of each row, and train nothing.")
+_PRINT = flags.DEFINE_bool("print", False, "Print the table of the finished rows, and train nothing.")
 _ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train nothing.")
 _DEVICES = flags.DEFINE_integer(
-    "devices", 0, "With --plan: how many devices train a row; 0: this machine.", lower_bound=0
+    "devices", 0, "With --plan: number of devices that train a row; 0: this machine.", lower_bound=0
 )
-_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: their kind.")
+_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: the kind of the devices.")
 _UTILISATION = flags.DEFINE_float(
     "utilisation",
     None,
-    "With --plan: the share of a peak that a training reaches; default: 0.2 of --devices, 0.5 of this machine.",
+    "With --plan: the share of the peak that training reaches; default: 0.2 of --devices, 0.5 of this machine.",
     lower_bound=0.001,
     upper_bound=1.0,
 )
@@ -56,7 +59,7 @@ flags.adopt_module_key_flags(extensions)
 
 
 def main(argv: list[str]) -> None:
-    """Makes the table, or prints what the flags ask for."""
+    """Makes the table, or prints the information that the flags request."""
     _check_flags()
     overrides = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
     overrides |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
@@ -73,22 +76,22 @@ def main(argv: list[str]) -> None:
 
 
 def _check_flags() -> None:
-    """Refuses flags that would count for nothing."""
+    """Refuses flags that would have no effect."""
     mode_flags = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
     if len(mode_flags) > 1:
         raise InputError(f"{' and '.join(mode_flags)} exclude each other")
     for flag in (_DEVICES, _DEVICE, _UTILISATION):
         if flag.present and not _PLAN.value:
-            raise InputError(f"--{flag.name} goes with --plan")
+            raise InputError(f"--{flag.name} requires --plan")
     if _DEVICE.present and not _DEVICES.value:
-        raise InputError("--device goes with --devices")
+        raise InputError("--device requires --devices")
     for flag in (_ONLY, _SHARD):
         if flag.present and (_ROWS.value or _PRINT.value):
-            raise InputError(f"--{flag.name} does not go with {mode_flags[0]}, which is of all rows")
+            raise InputError(f"--{flag.name} cannot be combined with {mode_flags[0]}, which concerns all rows")
 
 
 def _plan(study: Study) -> str:
-    """The plan, with a sentence on how hours are estimated."""
+    """Returns the plan, with a sentence on how hours are estimated."""
     states, length = study.states(), study.data.length
     names = set(study.selected(_ONLY.value, _shard()))
     lines = [line for line in study.table.lines if names & {*line.jobs} or not (line.jobs or _ONLY.value)]
@@ -105,7 +108,7 @@ def _plan(study: Study) -> str:
 
 
 def _shard() -> tuple[int, int]:
-    """Which part of the rows, and of how many."""
+    """Returns the number of the part of the rows, and the number of parts."""
     numbers = re.fullmatch(r"(\d+)/(\d+)", _SHARD.value)
     if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
         raise InputError(f"--shard={_SHARD.value}: expected I/N with I from 1 to N, such as 2/8")
@@ -113,13 +116,13 @@ def _shard() -> tuple[int, int]:
 
 
 def _perform(study: Study) -> None:
-    """Performs the selected rows; the exit status says what became of them."""
+    """Performs the selected rows; the exit status reports the outcome."""
     names = study.selected(_ONLY.value, _shard())
     outcome = study.perform(names, tell)
     program.say(study.table.markdown(study.states()).rstrip("\n"))
     if outcome.signal:
         sys.exit(128 + outcome.signal)
-    is_part = _SHARD.value != "1/1"  # what waits there is another part's
+    is_part = _SHARD.value != "1/1"  # waiting rows then belong to other parts
     if outcome.failed or (outcome.waiting and not outcome.busy and not is_part):
         raise InputError(f"not finished: {', '.join((*outcome.failed, *outcome.waiting))}")
 

@@ -1,4 +1,4 @@
-"""Says on standard error what became of a glossary's terms."""
+"""Reports the terms of a glossary on standard error."""
 
 import sys
 
@@ -6,24 +6,28 @@ from t2t_keras.inference.translation import Translation
 
 
 class TermReport:
-    """Counts terms over lines, and says at once which are missing; `name` is that of the input."""
+    """Counts terms over lines, and reports missing terms at once.
+
+    Args:
+        name: name of the input.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._num_terms = self._num_forced = self._num_missing = 0
 
     def add(self, number: int, translation: Translation) -> None:
-        """Counts the terms of a line, and warns of each that the translation has no form of."""
+        """Counts the terms of a line, and warns of each term that the translation lacks."""
         for term in translation.terms:
             self._num_terms += 1
             self._num_forced += term.is_forced
             if not term.form:
                 self._num_missing += 1
                 place = f"{self._name}, line {number}"
-                problem = f"no form of the term {term.source!r} could be met within the limit: {'|'.join(term.forms)}"
+                problem = f"no form of the term {term.source!r} fits within the limit: {'|'.join(term.forms)}"
                 print(f"warning: {place}: {problem}", file=sys.stderr)
 
     def print(self) -> None:
         num_unforced = self._num_terms - self._num_forced - self._num_missing
-        counts = f"{num_unforced:,} met by the model itself, {self._num_forced:,} forced, {self._num_missing:,} missing"
+        counts = f"{num_unforced:,} met by the model, {self._num_forced:,} forced, {self._num_missing:,} missing"
         print(f"glossary: {self._num_terms:,} terms in the source, {counts}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Trains a model on prepared data, or resumes a training that was stopped.
+"""Trains a model on prepared data, or resumes a stopped training.
 
 Example:
     python -m launch.train --data_dir=data/mine --model_dir=runs/mine --preset=tiny --set model.dropout_rate=0.1
@@ -30,31 +30,33 @@ from .flag_groups import extensions
 if TYPE_CHECKING:
     from t2t_keras.training.trainer import Outcome
 
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: the run's data.")
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run is resumed.", required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
 _INIT_FROM = flags.DEFINE_string(
     "init_from",
     None,
-    "A run on data with the same vocabulary whose weights a new run begins with, MODEL_DIR or MODEL_DIR@CHECKPOINT; "
-    "also its settings and data, if none are given.",
+    "A run on data with the same vocabulary from whose weights a new run starts, MODEL_DIR or MODEL_DIR@CHECKPOINT; "
+    "the new run also takes its settings and data, if none are given.",
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", cluster.STRATEGIES, "The devices to train on.")
 _CLUSTER = flags.DEFINE_enum(
-    "cluster", "auto", cluster.NAMES, "Where the workers of a training on several machines are read from."
+    "cluster", "auto", cluster.NAMES, "The source of the workers' addresses, for training on several machines."
 )
-_REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a CPU: that many logical devices.")
+_REPLICAS = flags.DEFINE_integer(
+    "replicas", 0, "Number of replicas; 0: one per device. On a CPU: number of logical devices."
+)
 _MODEL_PARALLEL = flags.DEFINE_integer(
     "model_parallel",
     1,
-    "Devices of a replica, which share one copy of the weights; more than 1 with Keras on JAX alone.",
+    "Devices of a replica, which share one copy of the weights; more than 1 only with Keras on JAX.",
 )
 flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}
 
 _DEFAULTS = DecodeConfig()
-_WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
+_WORKER_LOST = 75  # the exit status that means "try again" (EX_TEMPFAIL)
 
 
 def main(argv: list[str]) -> None:
@@ -71,7 +73,7 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run) -> "Outcome":
-    if remote.mirror_of(run.path) is None:  # a mirror may still hold what had its URL before
+    if remote.mirror_of(run.path) is None:  # a mirror may still contain an earlier run with this URL
         run.check_trainable()
         if not _may_have_company():
             _beginning(run)  # raises before TensorFlow is imported, which takes seconds
@@ -91,49 +93,57 @@ def _train(run: Run) -> "Outcome":
 
 
 def _may_have_company() -> bool:
-    """Whether other workers may train too, so that what one of them refuses, all have to; on JAX they meet first."""
+    """Returns whether other workers may take part, so that all workers must refuse input that one of them refuses."""
     on_jax = os.environ.get("KERAS_BACKEND") == "jax"
     return on_jax or _CLUSTER.value != "auto" or cluster.find_cluster() is not None
 
 
 def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, Config, RunCheckpoint | None]:
-    """The data, the settings (see `_config`), and the run to begin from; raises where flags and files are wrong."""
+    """Returns the data, the settings (see `_config`) and the run to start from.
+
+    Raises:
+        InputError: flags or files are invalid.
+    """
     data = PreparedData.open(_data_dir(run))
     return data, _config(run, data, on_static_shapes), _init_from(run)
 
 
 def _data_dir(run: Run) -> str:
-    """The directory of the data that is given, or what the run, or the one it begins from, was trained on."""
+    """Returns the directory of the given data, or of the data of the run or of the run that it starts from."""
     if _DATA_DIR.value:
         return _DATA_DIR.value
     record = _base_run(run)
     if record is None:
-        raise InputError(f"--data_dir must be given to begin a run in {run.path}")
+        raise InputError(f"--data_dir must be given to start a run in {run.path}")
     return str(record.data_dir)
 
 
 def _base_run(run: Run) -> Run | None:
-    """The run that knows what the flags do not say: the run itself, or the one that it begins from."""
+    """Returns the run that supplies missing flags: the run itself, or the run that it starts from."""
     if _INIT_FROM.value and not checkpoints.exist(run.checkpoints_path):
         return Run(RunCheckpoint.parse(_INIT_FROM.value).model_dir)
     return run if run.exists else None
 
 
 def _init_from(run: Run) -> RunCheckpoint | None:
-    """The run to begin from; without flags, the one that an existing run is noted to have begun from."""
+    """Returns the run to start from; without flags, the run that an existing run recorded as its start."""
     if _INIT_FROM.value:
         return RunCheckpoint.parse(_INIT_FROM.value)
     record = run.init_from if run.exists and not _PRESET.value else {}
     if record and checkpoints.exist(run.checkpoints_path):
-        return RunCheckpoint(record["model_dir"], record["checkpoint"])  # to compare, not to read
+        return RunCheckpoint(record["model_dir"], record["checkpoint"])  # for comparison; the weights are not read
     return RunCheckpoint(remote.local(record["model_dir"]), record["checkpoint"]) if record else None
 
 
 def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Config:
-    """The settings of the preset, fitted to the data, or of the run if it exists, or of the one it begins from.
+    """Returns the settings of the preset, fitted to the data, or of the existing run, or of the run it starts from.
 
-    The flags override them. A new run has static shapes if its devices compute `on_static_shapes` alone; one that was
-    trained keeps what it has.
+    The flags override these settings.
+
+    Args:
+        run: the run.
+        data: the prepared data.
+        on_static_shapes: whether the devices require static shapes; a trained run keeps its setting.
     """
     record = _base_run(run)
     if _PRESET.value:
@@ -149,7 +159,7 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
             }
             decode = _decode(dataclasses.replace(decode, **defaults), data.config)
     else:
-        raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
+        raise InputError(f"--preset must be given to start a run; valid: {', '.join(presets.PRESETS)}")
     is_static = on_static_shapes or config.train.static_shapes
     if run.exists and checkpoints.exist(run.checkpoints_path):
         decode = dataclasses.replace(decode, **run.config.decode.length_limit)
@@ -160,14 +170,14 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     config = dataclasses.replace(config, train=train, decode=dataclasses.replace(decode, split=data.split_by))
     for setting in _SET.value:
         if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
-            raise InputError(f"--set {setting}: that was decided by launch.prepare_data")
+            raise InputError(f"--set {setting}: launch.prepare_data determines this setting")
     config = configuration.override(config, _SET.value)
     model = dataclasses.replace(config.model, **data.tokenizer.sizes)
     return dataclasses.replace(config, model=model, data=data.config)
 
 
 def _decode(config: DecodeConfig, data: DataConfig) -> DecodeConfig:
-    """The settings of the search for a task, with lengths in the tokens of the data."""
+    """Returns the search settings for a task, with lengths in tokens of the data."""
     decode = dataclasses.replace(config, **task(data.task).decode)
     return dataclasses.replace(decode, max_length_offset=decode.max_length_offset * data.tokens_of_a_piece)
 

@@ -1,8 +1,8 @@
 """Translates text: one line of output for each line of input, in order.
 
-A line of several sentences is translated sentence by sentence, if the model was trained on such (see --split).
-Reads standard input unless --input is given; on a terminal it prompts for lines. With --json_input each line is an
-object with "text" and optionally "prefix", "constraints", "excluded" and "id".
+A line of several sentences is translated sentence by sentence if the model was trained on single sentences (see
+--split). The program reads standard input unless --input is given; on a terminal, it prompts for lines. With
+--json_input, each line is an object with "text" and optionally "prefix", "constraints", "excluded" and "id".
 
 Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
@@ -39,33 +39,36 @@ if TYPE_CHECKING:
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
-_JSON_INPUT = flags.DEFINE_bool("json_input", False, "Whether each line of input is a JSON object.")
+_JSON_INPUT = flags.DEFINE_bool("json_input", False, "Whether the lines of input are JSON objects.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with scores.")
 _NUM_BEST = flags.DEFINE_integer(
-    "num_best", 1, "Translations of each line; above 1 'NUMBER ||| TEXT ||| SCORE' a line, from 0.", lower_bound=1
+    "num_best",
+    1,
+    "Translations per line; above 1, output lines are 'NUMBER ||| TEXT ||| SCORE', from 0.",
+    lower_bound=1,
 )
-_TOKEN_SCORES = flags.DEFINE_bool("token_scores", False, "With --json: every token and its log-probability.")
-_ALIGNMENTS = flags.DEFINE_bool("alignments", False, "With --json: the word alignment, as 0-0 1-2.")
+_TOKEN_SCORES = flags.DEFINE_bool("token_scores", False, "With --json: add all tokens and their log-probabilities.")
+_ALIGNMENTS = flags.DEFINE_bool("alignments", False, "With --json: add the word alignment, such as 0-0 1-2.")
 _ON_ERROR = flags.DEFINE_enum(
     "on_error",
     "stop",
     ["stop", "skip"],
-    "At a line that cannot be translated; skip: leave it empty, with --num_best leave it out, with --json say an "
-    "'error'.",
+    "The action for a line that cannot be translated; skip: write an empty line, with --num_best no line, with --json "
+    "an 'error'.",
 )
 _GLOSSARY = flags.DEFINE_string(
     "glossary",
     None,
-    "File of lines 'term TAB form|form|...': where a source has the term, its translation has one of the forms.",
+    "File of lines 'term TAB form|form|...': if a source has the term, its translation has one of the forms.",
 )
 _MARKUP = flags.DEFINE_enum(
     "markup",
     None,
     get_args(Markup),
-    "What the input has beside text, which stays; html, xml: it is one document; placeholders: such as {name} or %s.",
+    "Markup in the input, which is kept; html, xml: the input is one document; placeholders: such as {name} or %s.",
 )
 _CHUNK_LINES = flags.DEFINE_integer(
-    "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
+    "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", lower_bound=1
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.adopt_module_key_flags(split_flags)
@@ -92,7 +95,7 @@ def main(argv: list[str]) -> None:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, report)
     if num_long:
-        print(f"warning: {num_long} lines were too long for one piece and were translated in parts", file=sys.stderr)
+        print(f"warning: {num_long} lines were too long and were translated in parts", file=sys.stderr)
     decoding_flags.warn_of_cut(num_cut, translator.config)
     if _GLOSSARY.value:
         report.print()
@@ -102,7 +105,7 @@ def _translate_marked() -> None:
     formats = {"json": _JSON, "json_input": _JSON_INPUT}
     names = [name for name, flag in formats.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if names or _ON_ERROR.value == "skip":
-        raise InputError(f"--markup does not go together with --{(names or ['on_error=skip'])[0]}")
+        raise InputError(f"--markup cannot be combined with --{(names or ['on_error=skip'])[0]}")
     lines = _raw_lines()
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
@@ -112,8 +115,8 @@ def _translate_marked() -> None:
 
 
 def _raw_lines() -> Iterator[bytes]:
-    """The lines of the input; a file that cannot be read is refused at once, before anything is loaded."""
-    if _INPUT.value is None:  # not read behind its end, which on a terminal would have to be typed again
+    """Returns the lines of the input; refuses an unreadable file before anything is loaded."""
+    if _INPUT.value is None:  # not read beyond its end, which a user of a terminal would have to type again
         return iter(sys.stdin.buffer.readline, b"")
     lines = read_raw_lines(_INPUT.value)
     return itertools.chain(list(itertools.islice(lines, 1)), lines)
@@ -127,14 +130,14 @@ def _load_translator() -> "Translator":
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     if _ALIGNMENTS.value:
-        translator.align_tokens([], [])  # raises before anything is searched for
+        translator.align_tokens([], [])  # raises before any search
     return translator
 
 
 def _translate(
     translator: "Translator", raw_lines: Iterable[bytes], output: IO[bytes], report: TermReport
 ) -> tuple[int, int]:
-    """Writes all translations; returns the number of lines that were too long for one piece, and of outputs cut."""
+    """Writes all translations; returns the number of lines that were too long, and the number of outputs cut."""
     num_long = num_cut = 0
     scored = _JSON.value or _NUM_BEST.value > 1
     remaining = enumerate(raw_lines, start=1)
@@ -169,7 +172,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
 
 
 def _check(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
-    """The line, with an error if its request cannot be met."""
+    """Returns the line, with an error if its request cannot be met."""
     if line.error:
         return line
     try:
@@ -180,10 +183,10 @@ def _check(translator: "Translator", line: json_lines.Line) -> json_lines.Line:
 
 
 def _check_translation(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
-    """The line, with an error if its search found no translation."""
+    """Returns the line, with an error if its search found no translation."""
     if line.error or results[line.number][0].exists:
         return line
-    return line._replace(error="no translation meets all that is asked for")
+    return line._replace(error="no translation meets all requirements")
 
 
 def _stop_at_error(lines: list[json_lines.Line]) -> None:
@@ -217,13 +220,13 @@ def _json_text(translator: "Translator", lines: list[json_lines.Line], results: 
         row = {} if line.id is None else {"id": line.id}
         row.update({"error": line.error} if line.error else next(answers))
         text = json.dumps(row, ensure_ascii=False)
-        # Half a surrogate pair, which an id may hold, is written as JSON writes it in ASCII.
+        # An id may contain half of a surrogate pair, which is written as an ASCII escape.
         rows.append(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
     return "".join(rows)
 
 
 def _updater(progress: tqdm.tqdm, offset: int, lines: int):
-    """Returns a function that moves a progress bar of lines as the parts of a chunk are done."""
+    """Returns a function that updates a progress bar of lines when parts of a chunk are done."""
 
     def update(done: int, total: int) -> None:
         progress.update(offset + lines * done // total - progress.n)
@@ -233,9 +236,9 @@ def _updater(progress: tqdm.tqdm, offset: int, lines: int):
 
 def _converse(translator: "Translator") -> None:
     """Prompts for lines and translates them, until the input ends."""
-    # Traces the graph or converts the model before the first prompt.
+    # This traces the graph or converts the model before the first prompt.
     translator.translate([f"{translator.task.context or ''}."])
-    print("One line at a time; Ctrl-D ends.", file=sys.stderr)
+    print("Type one line at a time; Ctrl-D ends the program.", file=sys.stderr)
     for number in itertools.count(1):
         try:
             text = input("> ")

@@ -174,15 +174,15 @@ class _Progress:
         files = {"source": job.source, "target": job.target, **teachers}
         choice = {"direction": job.direction, "choose": job.choose, "num_best": job.num_best}
         settings = {**job.settings, **choice, **checksums(files, job.folder / ".checksums.json")}
-        previous = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to begin anew")
+        previous = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to start over")
         if previous is None:
             progress = cls(settings, sum(1 for _ in read_pairs(job.source, job.target)))
             progress.write(job)
             return progress
         if entries := changes(previous.settings, settings):
             raise InputError(
-                f"{job.output_target}: begun with other settings ({', '.join(entries)}); give another --output_target, "
-                f"or remove {job.folder} to begin anew"
+                f"{job.output_target}: begun with other settings ({', '.join(entries)}); give a different "
+                f"--output_target, or remove {job.folder} to start over"
             )
         return previous
 
@@ -262,7 +262,7 @@ def _reopen(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
         if file.tell() < size:
             raise InputError(
                 f"{part} has {file.tell():,} bytes, and not the {size:,} that {job.folder} records; give the same "
-                f"--output_source and --output_target as before, or remove {job.folder} to begin anew"
+                f"--output_source and --output_target as before, or remove {job.folder} to start over"
             )
         file.truncate(size)
         yield file
@@ -282,6 +282,6 @@ def _publish(job: Distillation, progress: _Progress) -> None:
             _part(path).replace(path)
         if not path.is_file() or path.stat().st_size != size:
             raise InputError(
-                f"{path} is not the output of {size:,} bytes that {job.folder} records; remove {job.folder} to begin "
-                "anew"
+                f"{path} is not the output of {size:,} bytes that {job.folder} records; remove {job.folder} to start "
+                "over"
             )

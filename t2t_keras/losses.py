@@ -136,7 +136,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             raise ValueError(f"`label_smoothing` must be in [0, 1), got {label_smoothing}")
         super().__init__(name=name, **{"dtype": "float32", **kwargs})
         if self.dtype not in ("float32", "float64"):
-            raise ValueError(f"`dtype` must be float32 or float64, got {self.dtype}: Keras would round token ids to it")
+            raise ValueError(f"`dtype` must be float32 or float64, got {self.dtype}: Keras would cast token ids to it")
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:

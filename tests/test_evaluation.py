@@ -34,7 +34,7 @@ class UntouchedTranslator:
 def test_a_missing_tokeniser_is_told_before_anything_is_translated(monkeypatch, caplog):
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
     references = ["私は図書館で本を読みます。"]
-    message = r"target language 'ja' needs a tokeniser that is not installed: pip install 'sacrebleu\[ja\]'"
+    message = r"target language 'ja' needs a tokenizer that is not installed: pip install 'sacrebleu\[ja\]'"
     with pytest.raises(InputError, match=message):
         evaluation.evaluate(UntouchedTranslator(), references, references)
     with pytest.raises(InputError, match=message):

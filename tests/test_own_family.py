@@ -180,9 +180,9 @@ def test_what_it_does_not_offer_is_refused(runs, settings, message):
 
 @pytest.mark.slow
 def test_what_needs_attention_is_refused(translator, runs):
-    with pytest.raises(InputError, match=r"the model \(Toy\) has no attention to show"):
+    with pytest.raises(InputError, match=r"the model \(Toy\) has no attention, which"):
         translator.explain(LINES, LINES)
-    with pytest.raises(InputError, match="the engine ctranslate2 does not search with a model of the family toy"):
+    with pytest.raises(InputError, match="the engine ctranslate2 does not support a model of the family toy"):
         Translator.load(runs / "alone", engine="ctranslate2")
 
 
@@ -229,7 +229,7 @@ def test_other_programs(translator, runs, tmp_path):
     assert found[:2] == (0, "".join(f"{translation.text}\n" for translation in translator.translate(LINES)))
     picture = [EXTENSION, model_dir, f"--source={LINES[0]}", f"--output={tmp_path}"]
     (refused,) = run_cases("launch.attention", [(picture, b"")])
-    assert refused[0] == 1 and refused[2].startswith("error: the model (Toy) has no attention to show")
+    assert refused[0] == 1 and refused[2].startswith("error: the model (Toy) has no attention, which")
     assert unknown[0] == 1 and re.search("unknown model.family 'toy'; valid: .*, transformer, and what", unknown[2])
 
 

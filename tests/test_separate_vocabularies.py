@@ -148,7 +148,7 @@ def test_a_shared_vocabulary_is_another_one(data, run, tmp_path):
     with pytest.raises(InputError, match="does not begin with the entries of"):
         trained(shared, tmp_path / "run", RunCheckpoint(run.path))
     for task in ("denoising", "tagging"):
-        with pytest.raises(InputError, match=f"source_vocab_size: {task} writes words of its sources"):
+        with pytest.raises(InputError, match=f"source_vocab_size: outputs of {task} contain words of the sources"):
             prepared(tmp_path / "other", config={"task": task})
 
 

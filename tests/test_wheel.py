@@ -135,13 +135,13 @@ def test_the_quickstart_of_a_fresh_installation(wheel: Path, tmp_path: Path) -> 
     install(environment, "pip", str(wheel))
     first = run(environment, "t2t-quickstart", "--minutes=1", cwd=folder)
     assert first.returncode == 0, first.stderr
-    translations = first.stdout.partition("4. Translations of sentences of our own")[2].splitlines()
-    assert translations[-1].endswith("pip install 't2t_keras[serve]', then the same command goes on from here.")
+    translations = first.stdout.partition("4. Translations of example sentences")[2].splitlines()
+    assert translations[-1].endswith("pip install 't2t_keras[serve]', then run the same command to resume.")
     assert "Traceback" not in first.stderr
     assert not (folder / "saved_models").exists()
 
     install(environment, f"{wheel}[serve]")
     second = run(environment, "t2t-quickstart", "--minutes=1", cwd=folder)
     assert second.returncode == 0, second.stderr
-    assert "5 of 5 translations are those above" in second.stdout
+    assert "5 of 5 translations equal those above" in second.stdout
     assert (folder / "saved_models/quickstart/1/saved_model.pb").is_file()

@@ -8,9 +8,9 @@
 #   DRY_RUN=1 launch/cluster/kubernetes.sh ...      prints the manifests instead of applying them
 #
 # kubectl logs --follow job/t2t shows the first worker; kubectl delete job/t2t --cascade=foreground stops all of them,
-# who save first. To go on afterwards run the same command again: it does nothing as long as a Job of this name is there,
-# be it finished. Folders in a bucket need no volume; data that are not in one must be on the volume first: README.md
-# says how to get them there.
+# which save first. To resume, run the same command. The command does nothing while a Job of this name exists, even a
+# finished one. Folders in a bucket do not need a volume. Other data must be on the volume first; README.md describes
+# how to copy them.
 #
 # Kubernetes 1.31 or later.
 set -euo pipefail
@@ -23,14 +23,14 @@ set -euo pipefail
 : "${CPUS:=32}"                    # of each pod
 : "${MEMORY:=128Gi}"               # of each pod
 : "${SHARED_MEMORY:=16Gi}"         # of each pod, for NCCL; a part of MEMORY
-: "${PORT:=2222}"                  # on which the workers talk
+: "${PORT:=2222}"                  # for communication between workers
 : "${RUN_AS:=1000}"                # user and group of the workers, who write to the volume; the image has 1000
 : "${STORAGE:=500Gi}"              # of the volume, mounted at /t2t
 : "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
 : "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
-: "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL: a checkpoint must be written in this time
+: "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL; a checkpoint must be written within this time
 : "${BACKEND:=tensorflow}"         # or jax, which the image must have: pip install '.[jax]' 'jax[cuda12]'
-: "${FAILURES:=6}"                 # crashes before the Job is given up; preemptions do not count
+: "${FAILURES:=6}"                 # crashes before the Job fails; preemptions do not count
 : "${MIRRORS:=100Gi}"              # of each pod's own disk, for what is in a bucket: data and kept checkpoints
 : "${SECRET_NAME:=}"               # of a Secret for the bucket, whose keys become variables, such as AWS_ACCESS_KEY_ID
 : "${SERVICE_ACCOUNT:=}"           # that may use the bucket; empty, both of them: what is allowed to the nodes
@@ -46,7 +46,7 @@ case $BACKEND in
     ;;
 esac
 
-# What is in a bucket has a mirror on each pod's own disk; anything else is on the volume. A training may have both.
+# Folders in a bucket have a mirror on each pod's disk; other folders are on the volume. A training may have both.
 mirrors='' volume='' flag=''
 for word in "$@"; do
   word=$flag$word flag=''
@@ -56,7 +56,7 @@ for word in "$@"; do
     --data_dir=file:* | --model_dir=file:* | --init_from=file:*) volume=1 ;;
     --data_dir=*://* | --model_dir=*://* | --init_from=*://*) mirrors=/mirrors ;;
     --data_dir=/* | --model_dir=/* | --init_from=/* | *=/t2t/* | /t2t/*) volume=1 ;;
-    # It would be in the container, which is gone with its pod.
+    # The folder would be in the container, and would be lost with its pod.
     --data_dir=* | --model_dir=* | --init_from=*)
       printf 'error: %s is a relative path: give one on the volume, below /t2t, or in a bucket\n' "$word" >&2
       exit 1
@@ -66,7 +66,7 @@ done
 [[ -n $mirrors ]] || volume=1
 secret=${mirrors:+$SECRET_NAME} account=${mirrors:+$SERVICE_ACCOUNT}
 
-# A string as YAML reads it, whatever is in it: single quotes, doubled inside.
+# Quotes any string for YAML: single quotes, doubled inside.
 quoted() {
   local text=${1//\'/\'\'}
   printf "'%s'" "$text"
@@ -97,7 +97,7 @@ ${STORAGE_CLASS:+  storageClassName: $STORAGE_CLASS
 ---
 YAML
   cat <<YAML
-# Headless: gives every pod a name of its own, $NAME-INDEX.$NAME, also before it is ready.
+# Headless: gives every pod a separate name, $NAME-INDEX.$NAME, even before it is ready.
 apiVersion: v1
 kind: Service
 metadata:
@@ -120,19 +120,19 @@ spec:
   completions: $WORKERS
   parallelism: $WORKERS
   backoffLimit: $FAILURES
-  # The first worker writes the run: a pod that was lost after that would wait for others in vain.
+  # The first worker writes the run. A pod that is restarted after that would wait for other workers in vain.
   successPolicy:
     rules:
       - succeededIndexes: "0"
-  # A pod is made anew once the old one is gone, so that a worker's name never stands for two.
+  # A pod is recreated only after the old one is gone, so that two pods never have the same name.
   podReplacementPolicy: Failed
   podFailurePolicy:
-    # The first rule that fits counts.
+    # The first matching rule applies.
     rules:
-      # Preempted, evicted, drained: not the training's fault.
+      # Preempted, evicted or drained: not a fault of the training.
       - action: Ignore
         onPodConditions: [{type: DisruptionTarget, status: "True"}]
-      # 1 is a mistake in the flags, the data or the run, which would only fail again.
+      # 1: an error in the flags, the data or the run, which would only recur.
       - action: FailJob
         onExitCodes: {containerName: worker, operator: In, values: [1]}
       # 143: saved and stopped by SIGTERM; 75: another worker was lost. All workers start again and meet.
@@ -151,7 +151,7 @@ ${account:+      serviceAccountName: $account
       securityContext:
         {runAsNonRoot: true, runAsUser: $RUN_AS, runAsGroup: $RUN_AS, fsGroup: $RUN_AS,
          fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
-      # Else Python would be process 1, which SIGTERM does not end while it starts or waits for other workers.
+      # Otherwise Python would be process 1, which SIGTERM does not end while it starts or waits for other workers.
       shareProcessNamespace: true
 ${PRIORITY_CLASS:+      priorityClassName: $PRIORITY_CLASS
 }      # One worker a node.

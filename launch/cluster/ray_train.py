@@ -5,11 +5,11 @@
         --preset=big
     python launch/cluster/ray_train.py --dry_run ...      prints what each worker would run; so does DRY_RUN=1
 
-Ray's TensorflowTrainer places the workers and sets TF_CONFIG in each; a worker then runs launch.train as a program of
-its own, so that its signals and exit statuses are what they are elsewhere. `--backend=jax` trains with Keras on JAX,
-which reads the same TF_CONFIG. All nodes need this repository at `--directory`, a Python environment at `--python`, and
-the folders of data and run. A worker that was lost has all of them started again, `--restarts` times; Ray cannot tell
-that from a mistake in the flags, which is therefore tried again too.
+Ray's TensorflowTrainer places the workers and sets TF_CONFIG for each worker. A worker then runs launch.train as a
+separate program, with the usual signals and exit statuses. `--backend=jax` trains with Keras on JAX, which reads the
+same TF_CONFIG. All nodes need this repository at `--directory`, a Python environment at `--python`, and the folders of
+the data and the run. If a worker is lost, Ray restarts all workers, up to `--restarts` times. Ray cannot distinguish a
+lost worker from invalid flags, so it also restarts after invalid flags.
 
 Needs `pip install 'ray[train]'` on all nodes.
 """
@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def command(config: dict[str, Any]) -> list[str]:
-    """What each worker runs."""
+    """Returns the command of each worker."""
     flags = ["--cluster=tf_config"]
     if config["backend"] == "tensorflow":
         flags.insert(0, "--strategy=multiworker")
@@ -35,7 +35,7 @@ def command(config: dict[str, Any]) -> list[str]:
 
 
 def work(config: dict[str, Any]) -> None:
-    """Runs a worker's training, on its node; a RuntimeError has its exit status."""
+    """Runs a worker's training on its node; raises RuntimeError with the exit status if it fails."""
     process = subprocess.run(
         command(config),
         cwd=config["directory"],
@@ -48,7 +48,7 @@ def work(config: dict[str, Any]) -> None:
 
 
 def _stop_with_parent() -> None:
-    """Has Linux send SIGTERM to this process when Ray ends the one that started it: the training saves then."""
+    """Makes Linux send SIGTERM to this process when its parent ends, so that the training saves a checkpoint."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -68,7 +68,7 @@ def train(options: argparse.Namespace, config: dict[str, Any]) -> None:
             num_workers=options.workers,
             use_gpu=bool(options.gpus),
             resources_per_worker=resources,
-            placement_strategy="STRICT_SPREAD",  # one a node
+            placement_strategy="STRICT_SPREAD",  # one per node
         ),
         run_config=RunConfig(name=options.name, failure_config=FailureConfig(max_failures=options.restarts)),
     )
@@ -76,23 +76,25 @@ def train(options: argparse.Namespace, config: dict[str, Any]) -> None:
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """The options of this program, and what workers are told."""
+    """Returns the options of this program, and the configuration of the workers."""
     parser = argparse.ArgumentParser(description="Trains on a Ray cluster; the flags of launch.train follow --.")
-    parser.add_argument("--workers", type=int, default=2, help="one a node (default: 2)")
-    parser.add_argument("--gpus", type=int, default=8, help="of each worker; 0: none (default: 8)")
-    parser.add_argument("--cpus", type=int, default=32, help="of each worker (default: 32)")
-    parser.add_argument("--restarts", type=int, default=6, help="starts after the first one (default: 6)")
-    parser.add_argument("--name", default="t2t", help="of the run in Ray's own storage (default: t2t)")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers, one per node (default: 2)")
+    parser.add_argument("--gpus", type=int, default=8, help="GPUs per worker; 0: none (default: 8)")
+    parser.add_argument("--cpus", type=int, default=32, help="CPUs per worker (default: 32)")
+    parser.add_argument("--restarts", type=int, default=6, help="maximum number of restarts (default: 6)")
+    parser.add_argument("--name", default="t2t", help="name of the run in Ray's storage (default: t2t)")
     parser.add_argument("--backend", choices=("tensorflow", "jax"), default="tensorflow")
-    parser.add_argument("--directory", default=os.getcwd(), help="this repository on every node (default: here)")
-    parser.add_argument("--python", default=".venv/bin/python", help="on every node, from there")
+    parser.add_argument(
+        "--directory", default=os.getcwd(), help="folder of this repository on every node (default: the current one)"
+    )
+    parser.add_argument("--python", default=".venv/bin/python", help="Python on every node, relative to --directory")
     parser.add_argument(
         "--dry_run",
         action="store_true",
         default=bool(os.environ.get("DRY_RUN")),
-        help="print the command of a worker and leave it at that; DRY_RUN=1 does the same",
+        help="only print the command of a worker; DRY_RUN=1 does the same",
     )
-    parser.add_argument("flags", nargs="*", help="of launch.train")
+    parser.add_argument("flags", nargs="*", help="flags of launch.train")
     options = parser.parse_args(arguments)
     names = ("backend", "directory", "python", "flags")
     return options, {name: getattr(options, name) for name in names}

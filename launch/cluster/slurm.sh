@@ -4,7 +4,7 @@
 #   sbatch --nodes=4 launch/cluster/slurm.sh --data_dir=data/wmt14 --model_dir=runs/wmt14 --preset=big
 #   DRY_RUN=1 launch/cluster/slurm.sh ...      prints the command that every node would run
 #
-# What the job asks for; the same options on sbatch's command line override these lines.
+# The resources of the job; the same options on sbatch's command line override these lines.
 #SBATCH --job-name=t2t
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -14,8 +14,9 @@
 #SBATCH --time=24:00:00
 #SBATCH --output=%x-%j.log
 #
-# The workers, not this script, get SIGTERM five minutes before the time limit, save and exit with 143. So they do when
-# the job is preempted, if the partition has a GraceTime. A lost node requeues the job too, and the log goes on.
+# The workers, not this script, receive SIGTERM five minutes before the time limit, save and exit with 143. The same
+# happens if the job is preempted and the partition has a GraceTime. A lost node also requeues the job. Each run of the job
+# appends to the log.
 #SBATCH --signal=TERM@300
 #SBATCH --requeue
 #SBATCH --open-mode=append
@@ -25,7 +26,7 @@ set -euo pipefail
 # ---- settings: environment variables, with what they are if they are not set ----
 : "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
 : "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12]
-: "${RESTARTS:=100}"             # how often a stopped training is put into the queue again
+: "${RESTARTS:=100}"             # how often a stopped training is requeued
 : "${SAVING_SECONDS:=180}"       # how long the other workers may take to end once one has
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ case $BACKEND in
 esac
 export KERAS_BACKEND=$BACKEND
 
-# A command in words that a shell takes as they are.
+# Prints a command, quoted for a shell.
 show() {
   local word
   for word in "$@"; do
@@ -74,10 +75,10 @@ fi
 status=0
 "${step[@]}" || status=$?
 ((status != mistake)) || status=1
-# 143: saved and stopped by SIGTERM. 75: another worker was lost. 69: a bucket did not answer. All go on from the last
-# checkpoint. Anything else would only fail again: 1 is a mistake in the flags, the data or the run.
+# 143: saved and stopped by SIGTERM. 75: another worker was lost. 69: a bucket did not answer. All resume from the last
+# checkpoint. Any other status would only recur: 1 is a mistake in the flags, the data or the run.
 if [[ $status =~ ^(143|75|69)$ ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
-  echo "status $status: into the queue again" >&2
+  echo "status $status: the job is requeued" >&2
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -4,7 +4,7 @@
 #   sbatch --array=1-20 launch/cluster/slurm_study.sh --table=3 --scale=paper --data_dir=data/wmt14 --study_dir=runs/table3
 #   DRY_RUN=1 launch/cluster/slurm_study.sh ...      prints the command that a task would run
 #
-# What each task asks for; the same options on sbatch's command line override these lines.
+# The resources of each task; the same options on sbatch's command line override these lines.
 #SBATCH --job-name=t2t-study
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
@@ -14,8 +14,8 @@
 #SBATCH --time=24:00:00
 #SBATCH --output=%x-%A_%a.log
 #
-# The program, not this script, gets SIGTERM five minutes before the time limit, saves and exits with 143, and the task
-# is put into the queue again. So it is when it is preempted, if the partition has a GraceTime.
+# The program, not this script, receives SIGTERM five minutes before the time limit, saves and exits with 143, and the
+# task is requeued. The same happens if the task is preempted and the partition has a GraceTime.
 #SBATCH --signal=TERM@300
 #SBATCH --requeue
 #SBATCH --open-mode=append
@@ -24,7 +24,7 @@ set -euo pipefail
 
 # ---- settings: environment variables, with what they are if they are not set ----
 : "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
-: "${RESTARTS:=100}"             # how often a stopped task is put into the queue again
+: "${RESTARTS:=100}"             # how often a stopped task is requeued
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -53,9 +53,9 @@ fi
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 status=0
 "${step[@]}" || status=$?
-# 143: saved and stopped by SIGTERM. Anything else would only fail again.
+# 143: saved and stopped by SIGTERM. Any other status would only recur.
 if [[ $status -eq 143 ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
-  echo "status $status: into the queue again" >&2
+  echo "status $status: the job is requeued" >&2
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -4,10 +4,10 @@
 #   HOSTS="gpu1 gpu2" launch/cluster/ssh.sh --data_dir=/shared/data/wmt14 --model_dir=/shared/runs/wmt14 --preset=big
 #   DRY_RUN=1 HOSTS=... launch/cluster/ssh.sh ...      prints the commands instead of running them
 #
-# The hosts must know each other by these names, have this repository in the same place and share --model_dir and
-# --data_dir; ssh must ask for no password. Each worker's output is added to LOGS/HOST.log. Ctrl-C, SIGTERM or a closed
-# terminal stops all workers, who save first; if one worker fails, the others are stopped. The same command goes on
-# afterwards.
+# The hosts must reach each other by these names, have this repository in the same place and share --model_dir and
+# --data_dir. ssh must not ask for a password. The output of each worker is appended to LOGS/HOST.log. Ctrl-C, SIGTERM
+# and a closed terminal stop all workers, which save first. If one worker fails, the others are stopped. Run the same
+# command to resume.
 set -euo pipefail
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # "wait -n -p"
   echo "error: bash 5.1 or later is needed, this is $BASH_VERSION" >&2
@@ -19,7 +19,7 @@ fi
 : "${DIRECTORY:=$PWD}"            # the repository, on every host
 : "${PYTHON:=.venv/bin/python}"   # on every host, from there
 : "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12] on every host
-: "${PORT:=2222}"                 # on which the workers talk
+: "${PORT:=2222}"                 # for communication between workers
 : "${LOGS:=logs}"                 # a folder here
 : "${SSH:=ssh -o BatchMode=yes -o ServerAliveInterval=15}"
 : "${DRY_RUN:=}"
@@ -41,7 +41,7 @@ addresses="[${addresses%, }]"
 # On every host: the worker's process id, so that it can be stopped; a signal to ssh here would not reach it.
 pid_file="/tmp/t2t_worker_${PORT}_$$"
 
-# A command in words that a shell takes as they are.
+# Prints a command, quoted for a shell.
 show() {
   local word
   for word in "$@"; do
@@ -51,7 +51,7 @@ show() {
   printf '\n'
 }
 
-# What host number $1 runs; the rest are the flags.
+# Prints the command of host number $1; the other arguments are the flags.
 worker_command() {
   local index=$1
   shift
@@ -68,7 +68,7 @@ if [[ -n $DRY_RUN ]]; then
   exit
 fi
 
-# Whoever is only about to start has some seconds to do so: it would wait for the others in vain.
+# A worker that is still starting gets some seconds to do so; otherwise it would wait for the others in vain.
 stop_all() {
   echo "stopping all workers" >&2
   local index file

@@ -6,9 +6,9 @@
 #   launch/cluster/tpu_vm.sh down               deletes the VM; the disk, with the runs, stays
 #   DRY_RUN=1 launch/cluster/tpu_vm.sh ...      prints the commands instead of running them
 #
-# `train` takes the flags of launch.train. It makes the VM anew when it was preempted and goes on from the last
-# checkpoint, until the training is done or fails for a reason that would only come again, or the VM cannot be set up.
-# Ctrl-C stops the training, which saves first. To copy data to the disk:
+# `train` takes the flags of launch.train. It recreates a preempted VM and resumes from the last checkpoint, until the
+# training is done, fails for a reason that would only recur, or the VM cannot be set up. Ctrl-C stops the training,
+# which saves first. To copy data to the disk:
 #
 #   gcloud compute tpus tpu-vm scp --recurse data/wmt14 t2t:/t2t/data --zone=us-central1-a
 set -euo pipefail
@@ -35,7 +35,7 @@ usage() {
   exit 2
 }
 
-# A command in words that a shell takes as they are.
+# Prints a command, quoted for a shell.
 show() {
   local word
   for word in "$@"; do
@@ -72,7 +72,7 @@ state() {
   fi
 }
 
-# A VM that is there and has everything; does nothing that was done before.
+# Creates and sets up the VM; skips steps that are done already.
 up() {
   local disk="projects/$PROJECT/zones/$ZONE/disks/$DISK" spot=()
   [[ -z $PRICING ]] || spot=("$PRICING")
@@ -125,8 +125,8 @@ install() {
     touch .installed"
 }
 
-# Ends the VM's training, if there is one, and waits until it has saved. One that is only about to start has as many
-# seconds as $1 says to do so.
+# Stops the VM's training, if any, and waits until it has saved. A training that is still starting gets $1 seconds to do
+# so.
 stop() {
   # shellcheck disable=SC2016  # the VM's shell is to expand these
   on_vm 'for i in $(seq '"${1:-0}"'); do test -e worker.pid && break; sleep 1; done
@@ -147,7 +147,7 @@ run() {
   on_vm "$command"
 }
 
-# Whether the training itself ended with a mistake in the flags, the data or the run; gcloud's own errors are 1 too.
+# Whether the training itself ended with an error in the flags, the data or the run; gcloud's errors also have status 1.
 is_mistake() {
   [[ $(on_vm 'cat worker.status' 2>/dev/null) == 1 ]]
 }
@@ -159,7 +159,7 @@ train() {
       status=0 failed=0
       stop # what may be left of a run whose connection broke
       [[ -z $stopped ]] || return 130
-      # In the background, for a signal to this script is seen only while it waits.
+      # In the background, because this script handles signals only while it waits.
       running=1
       run "$@" &
       wait $! || status=$?
@@ -170,7 +170,7 @@ train() {
       fi
       [[ -z $stopped ]] || return "$status"
       ! is_mistake || return 1
-      echo "status $status: going on from the last checkpoint" >&2
+      echo "status $status: resuming from the last checkpoint" >&2
     elif [[ $(state) == READY ]] && ((++failed == SETUPS)); then
       echo "error: the VM is there, but setting it up failed $failed times: $0 down deletes it" >&2
       return 1

@@ -14,18 +14,18 @@ FLAGS = flags.FLAGS
 for split in corpora.SPLITS:
     for side in ("source", "target"):
         flags.DEFINE_multi_string(
-            f"{split}_{side}", [], f"corpus=files: {side} side of {split}; .gz .bz2 .xz too. Repeat for more corpora."
+            f"{split}_{side}", [], f"corpus=files: {side} side of {split}, also .gz .bz2 .xz. Repeat for more corpora."
         )
 flags.DEFINE_multi_string(
     "tag",
     list(DataConfig().tags),
-    "A symbol such as <2fr> in front of all sources of a corpus; one for each, '' for none.",
+    "A symbol such as <2fr> before all sources of a corpus; one per corpus, '' for none.",
 )
-flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both sides, separated by a tab.")
+flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files contain both sides, separated by a tab.")
 
 
 def paths() -> list[dict[str, corpora.Paths]]:
-    """The files of each corpus."""
+    """Returns the files of each corpus."""
     names = [(split, side) for split in corpora.SPLITS for side in ("source", "target")]
     values = [FLAGS[f"{split}_{side}"].value for split, side in names]
     count = len(values[0]) or 1
@@ -33,10 +33,10 @@ def paths() -> list[dict[str, corpora.Paths]]:
         if len(files) not in (0, count):
             raise InputError(
                 f"--{split}_{side} is given {len(files)} times, --train_source {len(values[0])} times; "
-                "give it for each corpus, '' for none"
+                "give it once per corpus, '' for none"
             )
     if FLAGS.tsv and not values[0]:
-        raise InputError("--tsv is about --train_source, which is not given")
+        raise InputError("--tsv requires --train_source")
     rows = itertools.zip_longest(*values)
     return [_corpus_paths({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
 
@@ -50,10 +50,10 @@ def _corpus_paths(files: dict[tuple[str, str], str | None]) -> dict[str, corpora
         if not task(FLAGS.task).is_parallel:
             if source is None or target is not None or FLAGS.tsv:
                 raise InputError(
-                    f"--task={FLAGS.task} reads one file of its own format a split: --{split}_source alone"
+                    f"--task={FLAGS.task} reads one file per split in the task's format: give only --{split}_source"
                 )
         elif source is None or (target is None) != FLAGS.tsv:
-            required_flags = f"--{split}_source alone" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
-            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, {required_flags} must be given")
+            required_flags = f"only --{split}_source" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
+            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, give {required_flags}")
         paths[split] = (source, target)
     return paths

@@ -19,14 +19,14 @@ ENGINE = flags.DEFINE_enum(
     "engine",
     "tensorflow",
     get_args(EngineName),
-    "What searches; ctranslate2: faster on a CPU, with a Transformer; what it found is scored and ordered by "
-    "--length_penalty as with tensorflow, and not by its own formula, log-probability / length^alpha.",
+    "The engine of the search; ctranslate2 is faster on a CPU, for a Transformer; its results are scored "
+    "and sorted by --length_penalty as with tensorflow, not by its own formula, log-probability / length^alpha.",
 )
 COMPUTE_TYPE = flags.DEFINE_enum(
     "compute_type",
     "float32",
     get_args(ComputeType),
-    "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
+    "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
 )
 EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
 _OTHER_SETTINGS = (*model_flags.SCORING, "split")
@@ -37,20 +37,20 @@ flags.adopt_module_key_flags(model_flags)
 
 
 def warn_of_cut(number: int, config: DecodeConfig) -> None:
-    """Says on standard error, if there are any, how many outputs were cut at the limit, and what raises it."""
+    """Warns on standard error if outputs were cut at the limit; names the flags that raise it."""
     if number:
         limit = f"{config.max_length_factor:g} x source + {config.max_length_offset} tokens"
-        raising = "--max_length_factor and --max_length_offset raise it"
+        raising = "to raise it, give --max_length_factor and --max_length_offset"
         outputs = "1 output was" if number == 1 else f"{number:,} outputs were"
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
 def decode_config(**overrides: Any) -> DecodeConfig:
-    """Like `model_flags.decode_config`, with all decoding settings of the flags, and `overrides`."""
+    """Returns `model_flags.decode_config` with all decoding settings of the flags, and `overrides`."""
     return model_flags.decode_config({**setting_flags.values(_SETTINGS), **overrides})
 
 
 def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
-    """Like `model_flags.load_translator`, with all decoding settings of the flags, and `overrides`."""
+    """Calls `model_flags.load_translator` with all decoding settings of the flags, and `overrides`."""
     settings = {**setting_flags.values(_SETTINGS), **overrides}
     return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

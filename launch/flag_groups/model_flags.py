@@ -1,4 +1,4 @@
-"""The flags of all programs that load a trained model: which model, and how its scores are computed."""
+"""The flags of all programs that load a trained model: the model, and the computation of its scores."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,30 +17,33 @@ from . import extensions, setting_flags
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
-MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's.")
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "The directory of a run or of an export.")
 CHECKPOINT = flags.DEFINE_string(
     "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
 )
 ENSEMBLE = flags.DEFINE_multi_string(
-    "ensemble", [], "Another run of the same vocabulary that decodes along, MODEL_DIR or MODEL_DIR@CHECKPOINT."
+    "ensemble", [], "An additional run with the same vocabulary for an ensemble, MODEL_DIR or MODEL_DIR@CHECKPOINT."
 )
 ENSEMBLE_MEAN = flags.DEFINE_enum(
-    "ensemble_mean", "probabilities", ["probabilities", "log_probabilities"], "What is averaged over an ensemble."
+    "ensemble_mean",
+    "probabilities",
+    ["probabilities", "log_probabilities"],
+    "The quantity that is averaged over an ensemble.",
 )
-# The settings that a program without a search has too.
+# The settings that also exist in programs without a search.
 SCORING = ("length_penalty", "length_normalization", "tokens_per_batch")
 _SETTINGS = setting_flags.define(DecodeConfig, *SCORING)
 flags.adopt_module_key_flags(extensions)
 
 
 def decode_config(settings: Mapping[str, Any] | None = None) -> DecodeConfig:
-    """The decoding settings of the run, as far as neither the flags nor `settings`, by name, override them."""
+    """Returns the decoding settings of the run; the flags override them, and `settings`, by name, override both."""
     overrides = {**setting_flags.values(_SETTINGS), **(settings or {})}
     return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **overrides)
 
 
 def members() -> list[RunCheckpoint]:
-    """The run or the members of the ensemble; an InputError if there is no such checkpoint."""
+    """Returns the run, or the members of the ensemble; raises InputError if a checkpoint does not exist."""
     result = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
     for member in result:
         weights_path(Run(member.model_dir), member.checkpoint)
@@ -56,11 +59,11 @@ def load_translator(
 ) -> "Translator":
     """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
     if ENSEMBLE_MEAN.present and not ENSEMBLE.value:
-        raise InputError("--ensemble_mean goes with --ensemble")
+        raise InputError("--ensemble_mean requires --ensemble")
     if ENSEMBLE.value and engine != "tensorflow":
-        raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
+        raise InputError(f"--engine={engine} does not support --ensemble; use --engine=tensorflow")
     config = decode_config(settings)
-    ensemble_members = members()  # raises if there is none, before TensorFlow is imported, which takes seconds
+    ensemble_members = members()  # raises before TensorFlow is imported, which takes seconds
     import tensorflow as tf
 
     from t2t_keras.inference.translator import Translator

@@ -11,7 +11,7 @@ from absl import flags
 
 flags.disclaim_key_flags()  # they belong to the calling module
 
-DEFAULT = "; default: the run's own setting."
+DEFAULT = "; default: the setting of the run."
 _DEFINE = {
     **{bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float, str: flags.DEFINE_string},
     **dict.fromkeys((Sequence[str], tuple[str, ...]), flags.DEFINE_list),
@@ -24,7 +24,7 @@ def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
 
 
 def define_usual(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
-    """As `define`, with the defaults of the fields."""
+    """Like `define`, with the default values of the fields."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     return tuple(_define(settings, name, defaults[name], ".") for name in names)
 
@@ -38,8 +38,8 @@ def _define(settings: type, name: str, default: Any, end: str) -> flags.FlagHold
 
 
 def descriptions(settings: type) -> dict[str, str]:
-    """The description of each field in a dataclass's docstring, on one line and without the full stop."""
-    # Cleaned, because Python 3.13 strips the indentation of docstrings itself; with -OO there are none.
+    """Returns the description of each field from a dataclass's docstring, on one line and without the full stop."""
+    # Python 3.13 removes the indentation of docstrings itself; with -OO, docstrings are missing.
     _, _, attributes = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
     texts = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
@@ -47,5 +47,5 @@ def descriptions(settings: type) -> dict[str, str]:
 
 
 def values(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
-    """The values of the given flags, by name."""
+    """Returns the values of the given flags, by name."""
     return {holder.name: holder.value for holder in holders if holder.value is not None}

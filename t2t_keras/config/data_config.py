@@ -66,12 +66,10 @@ class DataConfig:
         check_seed(self)
         check_not_negative(self, "extend_vocab", "source_vocab_size")
         if self.truecase and self.lowercases_targets:
-            raise InputError(f"data.truecase=true does not go together with data.lowercase={self.lowercase}")
+            raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
-                raise InputError(
-                    f"{symbol!r} cannot be a symbol: it must be like <2fr>, without blanks, and not <=...>"
-                )
+                raise InputError(f"{symbol!r} is not a valid symbol: use the form <2fr>, without blanks, not <=...>")
 
     @property
     def all_symbols(self) -> tuple[str, ...]:

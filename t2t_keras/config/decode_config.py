@@ -86,7 +86,7 @@ class DecodeConfig:
             raise InputError(f"decode.diversity_strength={self.diversity_strength} needs decode.num_groups above 1")
         for name, off in (("num_groups", 1), ("coverage_penalty", 0), ("patience", 0)):
             if self.sampling and getattr(self, name) != off:
-                raise InputError(f"decode.{name}={getattr(self, name)} does not go together with decode.sampling=true")
+                raise InputError(f"decode.{name}={getattr(self, name)} cannot be combined with decode.sampling=true")
         for name, off in (("temperature", 1), ("top_k", 0), ("top_p", 1)):
             if not self.sampling and getattr(self, name) != off:
                 raise InputError(f"decode.{name}={getattr(self, name)} needs decode.sampling=true")

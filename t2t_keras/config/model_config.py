@@ -121,7 +121,7 @@ def register_config(config_class: _Class) -> _Class:
     entry = _FAMILIES.get(config_class.family, config_class)
     name = entry if isinstance(entry, str) else _name(entry)
     if name != _name(config_class):
-        raise ValueError(f"family {config_class.family!r} is registered already, by {name.partition(':')[0]}")
+        raise ValueError(f"family {config_class.family!r} is already registered, by {name.partition(':')[0]}")
     _FAMILIES[config_class.family] = config_class
     return config_class
 
@@ -134,7 +134,7 @@ def model_config_class(family: str) -> type[ModelConfig]:
     """Returns the settings class of a family; raises InputError with the valid names if the family is unknown."""
     if family not in _FAMILIES:
         raise InputError(
-            f"unknown model.family {family!r}; valid: {', '.join(_FAMILIES)}, and what the modules of --extension add"
+            f"unknown model.family {family!r}; valid: {', '.join(_FAMILIES)}, and the families of --extension modules"
         )
     entry = _FAMILIES[family]
     if isinstance(entry, str):

@@ -40,7 +40,9 @@ class Config:
             if section not in SECTIONS:
                 raise InputError(f"unknown section {section!r} in a configuration; valid: {', '.join(SECTIONS)}")
             if not isinstance(fields, Mapping):
-                raise InputError(f"section {section!r} of a configuration must hold settings by name, got {fields!r}")
+                raise InputError(
+                    f"section {section!r} of a configuration must contain settings by name, got {fields!r}"
+                )
             if section == DataConfig.section and isinstance(fields.get("lowercase"), bool):  # of earlier versions
                 fields = {**fields, "lowercase": "both" if fields["lowercase"] else "none"}
             config = _change(config, section, fields, checked)

@@ -141,7 +141,7 @@ class TrainConfig:
         for name in ("static_shapes", "jit_compile"):
             if getattr(self, name):
                 raise InputError(
-                    f"train.{name}=true does not go together with train.objective=risk: no shape is known before "
+                    f"train.{name}=true cannot be combined with train.objective=risk: no shape is known before "
                     "the outputs are drawn"
                 )
 

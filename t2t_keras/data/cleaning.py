@@ -18,12 +18,12 @@ from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS
 REASONS = {
     "empty": "a side is empty",
     "invalid_characters": "damaged text: U+FFFD, control or private-use characters",
-    "identical": "both sides are the same",
+    "identical": "both sides are equal",
     "too_long": "more tokens than max_length",
     "length_ratio": "sides differ by more than max_length_ratio",
-    "held_out": "a side occurs in validation or test",
-    "duplicate": "the pair occurred before",
-    "validation": "drawn as validation set",
+    "held_out": "a side occurs in validation or test data",
+    "duplicate": "the pair is a duplicate",
+    "validation": "drawn for the validation set",
 }
 
 _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"

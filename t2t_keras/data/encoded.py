@@ -53,7 +53,7 @@ class EncodedCorpus:
         for source, target in shards:
             if len(source[1]) != len(target[1]):
                 raise ValueError(
-                    f"source and target must have as many sentences, got {len(source[1]) - 1} and {len(target[1]) - 1}"
+                    f"source and target must have the same size, got {len(source[1]) - 1} and {len(target[1]) - 1}"
                 )
         self._source, self._target = (_Sentences(side) for side in zip(*shards, strict=True))
         self.source_lengths, self.target_lengths = self._source.lengths, self._target.lengths
@@ -218,7 +218,7 @@ def _shard_names(directory: str | Path, split: str) -> list[str]:
     matches = (pattern.fullmatch(path.name) for path in Path(directory).glob(f"{split}.*.source.ids.npy"))
     counts = {int(match[1]) for match in matches if match}
     if len(counts) > 1 or (counts and _path(directory, split, SIDES[0], "ids").exists()):
-        raise InputError(f"{directory}: damaged: holds shards of several preparations of {split!r}")
+        raise InputError(f"{directory}: damaged: contains shards of several preparations of {split!r}")
     count = counts.pop() if counts else 1
     return [shard_name(split, number, count) for number in range(count)]
 
@@ -235,7 +235,7 @@ def _open_side(directory: str | Path, split: str, side: str, *, keeps_open: bool
         path = _path(directory, split, side, "offsets")
         offsets = MappedArray(path)
     except FileNotFoundError as error:
-        raise InputError(f"{directory}: holds no prepared split {split!r} ({path.name} is missing)") from error
+        raise InputError(f"{directory}: contains no prepared split {split!r} ({path.name} is missing)") from error
     except (ValueError, EOFError) as error:
         raise InputError(f"{path}: damaged: {error}") from error
     if len(offsets) == 0 or offsets[-1:] != len(ids):

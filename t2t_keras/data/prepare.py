@@ -99,7 +99,7 @@ class PreparedData:
             self.split_by: Literal["sentences", "lines"] = record.get("split", DecodeConfig.split)
             self.identity: Mapping[str, Any] = record["identity"]
         except (KeyError, TypeError, AttributeError):  # other programs use the file name too
-            raise InputError(f"{self.directory / _COMPLETE} is not that of prepared data") from None
+            raise InputError(f"{self.directory / _COMPLETE} does not belong to prepared data") from None
         except InputError as error:  # for example, an unknown setting
             raise InputError(f"{self.directory / _COMPLETE}: {error}") from None
 
@@ -215,20 +215,22 @@ def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
     kind = task(config.task)
     if config.lowercases_sources and not kind.writes_text:
         flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
-        raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
+        raise InputError(f"{flag}: outputs of {config.task} are not text, and their labels must not change")
     if config.final_marks and not kind.writes_text:
-        raise InputError(f"--final_marks: what {config.task} writes is no text, and has no final marks")
+        raise InputError(f"--final_marks: outputs of {config.task} are not text, and have no final marks")
     if config.truecase and not kind.writes_text:
-        raise InputError(f"--truecase: what {config.task} writes is no text, and must stay as it is")
+        raise InputError(f"--truecase: outputs of {config.task} are not text, and must not change")
     if kind.is_masked and (config.lowercase == "source" or config.truecase):
         flag = "--truecase" if config.truecase else "--lowercase=source"
         raise InputError(f"{flag}: {config.task} makes its sources from its targets, so both must have the same case")
     if config.lowercases_sources and (capitals := [each for each in config.all_symbols if each != lowercased(each)]):
-        raise InputError(f"--lowercase: the symbol {capitals[0]} would not be in the text any more; lowercase it too")
+        raise InputError(f"--lowercase: the symbol {capitals[0]} would no longer occur in the text; lowercase it too")
     if any(config.tags) and not kind.takes_tags:
-        raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
+        raise InputError(f"--tag: a source of {config.task} must not begin with a tag, which would count as a word")
     if config.source_vocab_size and kind.writes_source:
-        raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
+        raise InputError(
+            f"--source_vocab_size: outputs of {config.task} contain words of the sources: both must share a vocabulary"
+        )
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
 
@@ -239,7 +241,7 @@ def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
         for place in (path.parent.resolve() / path.name, path.resolve()):  # the path, and the target if it is a link
             if place.parent == data_dir.resolve() and _OUTPUT.fullmatch(place.name):
                 raise InputError(
-                    f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give another "
+                    f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give a different "
                     "--data_dir, or move the file"
                 )
 
@@ -255,7 +257,7 @@ def _reopen(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable
     old_settings = {**dataclasses.asdict(data.config), **data.identity}
     if differences := changes(old_settings, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
         text = ", ".join(differences)
-        raise InputError(f"{data_dir}: already prepared with other settings ({text}); give another --data_dir")
+        raise InputError(f"{data_dir}: already prepared with other settings ({text}); give a different --data_dir")
     report(f"{data_dir}: already prepared")
     return data
 
@@ -274,7 +276,7 @@ def _run_steps(
     journal = Journal(data_dir / _JOURNAL, json.loads(json.dumps(settings)), _DEPENDENTS)
     _remove_leftovers(data_dir, begin_anew=not journal.done)
     if journal.done:
-        report(f"{data_dir}: going on after an interruption; {len(journal.done)} steps were done before")
+        report(f"{data_dir}: resuming after an interruption; {len(journal.done)} steps are done already")
     counts = dict(journal.step("evaluation text", lambda: _clean_evaluation(corpus, config, data_dir)))
     training = TrainingSplit(data_dir, config, journal, workers, shard_pairs)
     report("reading and cleaning the training text")

@@ -216,7 +216,7 @@ class TrainingSplit:
         if task(self._config.task).has_known_labels:
             validation_rows = self._keep_known_labels(duplicates, validation_rows)
             if not any(map(len, validation_rows)):
-                raise InputError("no validation set can be drawn, every label is too rare: give --valid_source")
+                raise InputError("no validation set can be drawn, because every label is too rare; give --valid_source")
         numbered = enumerate(validation_rows)
         sample = (pair for number, rows in numbered for pair in shards.selected_pairs(self._data_dir, number, rows))
         shards.write_text(self._data_dir, "valid", sample)

@@ -48,13 +48,13 @@ class CTranslate2Signatures:
         """
         if not (version / _CONFIG).is_file():
             raise InputError(
-                f"{version} has no {_CONFIG}, so that the engine ctranslate2 cannot read it; --engine=tensorflow can"
+                f"{version} has no {_CONFIG}, so the engine ctranslate2 cannot read it; use --engine=tensorflow"
             )
         translator = Translator.load(version, engine="ctranslate2", compute_type=self._compute_type)
         if translator.config.sampling:
             raise InputError(
-                "the engine ctranslate2 does not serve decode.sampling=True, since its samples depend on what else is "
-                "in their batch; --engine=tensorflow does"
+                "the engine ctranslate2 does not support decode.sampling=True, because its samples depend on the other "
+                "texts of the batch; use --engine=tensorflow"
             )
 
         def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -21,7 +21,7 @@ def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int 
         purpose: completes "too long to be ..." in the message, for example "scored".
         limit: most tokens of a line, end symbol included.
     """
-    message = f"{name} has a line of more than {limit} tokens, the end counted: too long to be {purpose}"
+    message = f"{name} has a line of more than {limit} tokens, including the end symbol: too long to be {purpose}"
     return tf.debugging.Assert(tf.reduce_all(lengths <= limit), [message])
 
 
@@ -29,7 +29,7 @@ def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects inputs with different numbers of lines; make the computation depend on it."""
     lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
     is_same = tf.reduce_all(lines == lines[0])
-    return tf.debugging.Assert(is_same, [f"{' and '.join(inputs)} must have as many lines", lines])
+    return tf.debugging.Assert(is_same, [f"{' and '.join(inputs)} must have equal numbers of lines", lines])
 
 
 def assert_size(subject: str, *dimensions: int | tf.Tensor) -> tf.Operation:

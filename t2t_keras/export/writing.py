@@ -52,11 +52,13 @@ def export_translator(
     """
     model = translator.single_model
     if translator.glossary is not None:
-        raise ValueError("translator.glossary must be None: an export has none, and its server takes one a request")
+        raise ValueError(
+            "translator.glossary must be None: an export has no glossary; its server takes one per request"
+        )
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():
-        raise ValueError("export_translator must be called outside of the scope of a tf.distribute.Strategy")
+        raise ValueError("export_translator must be called outside the scope of a tf.distribute.Strategy")
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
     warmup = warmup_records(name, ATTENTION in model.offers, translator.task.context or "")

@@ -111,7 +111,9 @@ class FitSteps:
         for choice in self.choices:
             if choice.name == name:
                 return choice.value
-        raise InputError(f"{self.run.path} was begun by another version, which did not choose {name}; use a new folder")
+        raise InputError(
+            f"{self.run.path} was begun by a different version, which did not choose {name}; use a new folder"
+        )
 
     @functools.cached_property
     def strategy(self) -> "Devices":
@@ -138,7 +140,7 @@ class FitSteps:
         if steps is None:
             speed = self.record["updates_per_minute"]
             if speed is None:
-                self._say("measuring how fast this machine trains")
+                self._say("measuring the training speed of this machine")
                 from t2t_keras.fitting.speed import updates_per_minute
 
                 in_bfloat16 = machine["computes_in_bfloat16"] and not machine["has_accelerator"]
@@ -176,7 +178,7 @@ class FitSteps:
                     entry = choices["data.vocab_size"]
                     if entry.reason == GIVEN:
                         raise
-                    size, reason = error.nearest, "the text allows no more"
+                    size, reason = error.nearest, "the text allows no more entries"
                     if size > entry.value:
                         size, reason = size + entry.value, f"{size:,} for its characters, and the usual {entry.value:,}"
                     self._say(f"{error}; {size} is chosen")
@@ -211,7 +213,8 @@ class FitSteps:
         """
         if (trained_minutes := self.record["trained_for"] or 0.0) >= minutes:
             self._say(
-                f"{self.run.path} was trained for {trained_minutes:g} minutes before; a larger --minutes trains on"
+                f"{self.run.path} was trained for {trained_minutes:g} minutes before; to train longer, give a larger "
+                "--minutes"
             )
             return None
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
@@ -221,7 +224,7 @@ class FitSteps:
 
         trainer = Trainer(self.run, self._config(minutes, rest), self.data, self.strategy)
         outcome = trainer.train()
-        interruption = "ended by Ctrl-C; a larger --minutes resumes it"
+        interruption = "ended by Ctrl-C; to resume, give a larger --minutes"
         self._say(f"step {outcome.step:,}: {interruption if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
@@ -352,7 +355,7 @@ class FitSteps:
         for score in self.record["scores"]:
             self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
         if any(score["name"] == "BLEU" and score["value"] < _NEXT_TO_NOTHING for score in self.record["scores"]):
-            self._say(f"BLEU under {_NEXT_TO_NOTHING} is next to nothing: train longer, or on more text")
+            self._say(f"BLEU under {_NEXT_TO_NOTHING} is very low: train longer, or on more text")
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:
@@ -428,7 +431,7 @@ def _origin(version: Path) -> Mapping[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))["export"]
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path} cannot be read: {error!r}; delete {version} to export anew") from error
+        raise InputError(f"{path} cannot be read: {error!r}; delete {version} to export again") from error
 
 
 def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Known licences of the text, by corpus.
 _LICENCES = {
-    "files": "not known to the program that trained it; ask whoever gave you the text",
+    "files": "unknown; ask the provider of the text",
     "multi30k": "published for research (Elliott et al., 2016); its sentences describe pictures of Flickr",
     "tatoeba": "CC BY 2.0 FR, the sentences of tatoeba.org",
     "gettext": "each package is under its own licence, from BSD to AGPL",
@@ -82,7 +82,8 @@ def _choices(steps: FitSteps) -> str:
 def _scores(steps: FitSteps) -> str:
     rows = [(each["name"], f"{each['value']:.1f}", f"`{each['signature']}`") for each in steps.record["scores"]]
     sentences = f"Of {steps.data.counts['test']['kept']:,} sentences that training has not seen."
-    return f"## Scores\n\n{sentences} Nothing was chosen by them.\n\n{_table(('score', 'value', 'signature'), rows)}"
+    table = _table(("score", "value", "signature"), rows)
+    return f"## Scores\n\n{sentences} They did not influence any choice.\n\n{table}"
 
 
 def _examples(steps: FitSteps) -> str:
@@ -96,9 +97,9 @@ def _examples(steps: FitSteps) -> str:
 def _limits(steps: FitSteps) -> str:
     return (
         "## Limits\n\n"
-        f"It has read {steps.data.counts['train']['kept']:,} pairs and nothing else: text of another kind, unknown "
+        f"The model was trained on {steps.data.counts['train']['kept']:,} pairs and nothing else: other text, unknown "
         "words and names are translated badly, and fluent output may be wrong. Sentences far longer than those of the "
-        "text are cut into parts. What is biased or wrong in the text may be so in the translations. The scores "
+        "text are cut into parts. Bias and errors of the text may occur in the translations. The scores "
         "are those of text like the training text."
     )
 
@@ -112,8 +113,11 @@ def commands(steps: FitSteps) -> list[tuple[str, str]]:
     """Returns commands that use the exported model, each with a description."""
     export_dir = shlex.quote(str(steps.places.export_dir))
     return [
-        (f"python -m launch.translate --model_dir={export_dir}", "asks for lines and translates them"),
-        (f"python -m launch.serve --export_dir={export_dir}", "a server, with a page at http://127.0.0.1:8501/"),
+        (f"python -m launch.translate --model_dir={export_dir}", "translate lines that you type"),
+        (
+            f"python -m launch.serve --export_dir={export_dir}",
+            "start a server, with a web page at http://127.0.0.1:8501/",
+        ),
     ]
 
 

@@ -88,7 +88,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
     data_settings: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
     data = DataConfig(max_length=512, **data_settings)
-    notes = ("a text must come as tokens between blanks, prepared and cut as the model's training text was",)
+    notes = ("input must consist of tokens separated by blanks, prepared and split as the model's training text",)
     config = Config(model=model, data=data, decode=_SEARCH)
     return PortableModel(config, weights, vocabulary.tokenizer, () if list(folder.glob("*.model")) else notes)
 
@@ -97,12 +97,12 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Reads the settings and the tensors; tensors of old versions get their current names."""
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-        raise InputError(f"{path} is no checkpoint of fairseq: it has no 'model'")
+        raise InputError(f"{path} is not a checkpoint of fairseq: it has no 'model'")
     settings = _plain_settings(path, checkpoint)
     tensors: dict[str, np.ndarray] = {}
     for name, array in checkpoint["model"].items():
         if not isinstance(name, str) or not isinstance(array, np.ndarray):
-            raise InputError(f"{path}: {name!r} is no tensor")
+            raise InputError(f"{path}: {name!r} is not a tensor")
         if ".in_proj_" in name and (array.ndim < 1 or len(array) % 3):
             raise InputError(
                 f"{path}: the tensor {name} must have rows for queries, keys and values, got {list(array.shape)}"
@@ -119,7 +119,9 @@ def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]
     if place == "cfg" and isinstance(values, dict):
         parts = [values.get(name) or {} for name in ("task", "model")]
     if not all(isinstance(part, dict) for part in parts):
-        raise InputError(f"{path}: {place!r} holds objects of another package; save it as plain dicts and values")
+        raise InputError(
+            f"{path}: {place!r} contains objects of a different package; save it as plain dicts and values"
+        )
     settings = {name: value for part in parts for name, value in part.items()}
     if not settings:
         raise InputError(f"{path} has no settings: neither 'args' nor 'cfg'")
@@ -228,7 +230,7 @@ def _languages(path: Path, settings: Mapping[str, Any], fallbacks: Mapping[str, 
     languages = {name: language for name, language in choices.items() if language}
     if len(languages) < 2:
         raise InputError(
-            f"{path} does not say which language is the source: there is no source_lang or target_lang; give "
+            f"{path} does not name its languages: source_lang or target_lang is missing; give "
             "--source_language and --target_language"
         )
     return languages

@@ -128,7 +128,7 @@ def _settings(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: activation_function={settings['activation_function']!r} is not supported")
     for name in ("pad_token_id", "eos_token_id"):
         if not 0 <= settings[name] < settings["vocab_size"]:
-            raise InputError(f"{path}: {name}={settings[name]} is no row of {settings['vocab_size']}")
+            raise InputError(f"{path}: {name}={settings[name]} is not one of the {settings['vocab_size']} rows")
     if settings["decoder_start_token_id"] != settings["pad_token_id"]:
         raise InputError(f"{path}: decoder_start_token_id must be pad_token_id")
     check_settings(path, settings, {"normalize_before": False, "normalize_embedding": False})
@@ -223,11 +223,11 @@ def _check_positions(path: Path, tensors: Arrays) -> None:
         if name in tensors:
             table = np.asarray(tensors[name], np.float32)
             if table.ndim != 2 or table.shape[1] % 2:
-                raise InputError(f"{path}: the tensor {name} holds no positions, got {list(table.shape)}")
+                raise InputError(f"{path}: the tensor {name} does not contain positions, got {list(table.shape)}")
             interleaved = _sinusoids(*table.shape)
             rounding = 1e-4 if tensors[name].dtype.itemsize > 2 else 5e-3  # 16 bits: at most 2^-8 near 1
             if not np.allclose(table, interleaved[:, np.argsort(from_halves(table.shape[1]))], atol=rounding):
-                raise InputError(f"{path}: the tensor {name} has other positions than transformers computes")
+                raise InputError(f"{path}: the tensor {name} has different positions than transformers computes")
 
 
 def _sinusoids(count: int, width: int) -> np.ndarray:
@@ -267,7 +267,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     omissions = [
         f"{name}={values[name]}" for name, usual in _UNSUPPORTED.items() if values.get(name, usual[0]) not in usual
     ]
-    notes = (f"{path.name} says {', '.join(omissions)}, which is not taken over",) if omissions else ()
+    notes = (f"{path.name} says {', '.join(omissions)}, which is not converted",) if omissions else ()
     return decode, penalty_notes(exponent) + notes
 
 
@@ -275,7 +275,7 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
     """Writes a Transformer as a Marian model; see `known_formats.Writer`."""
     config = model.sizes
     if quantization != "float32":
-        raise InputError(f"--quantization={quantization}: transformers takes float32, and casts when it loads")
+        raise InputError(f"--quantization={quantization}: transformers supports float32, and casts when it loads")
     if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
         raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
     check_expressible(config, "Marian models of transformers", norm_position="post", position_encoding="sinusoidal")
@@ -395,6 +395,6 @@ def _differences(model: PortableModel) -> tuple[str, ...]:
     if model.sizes.layer_norm_epsilon != _EPSILON:
         notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")
     if model.config.decode.length_normalization == "gnmt" and model.config.decode.length_penalty:
-        notes.append("the length penalty there is another formula: scores and some translations differ")
+        notes.append("the length penalty there has a different formula: scores and some translations differ")
     search = search_notes(model.config.decode, _SETTINGS, "transformers")
     return (*notes, *search, *text_notes(model, "transformers"))

@@ -94,7 +94,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     path = only_file(folder, "*.npz")
     tensors = read_npz(path)
     if _SETTINGS not in tensors:
-        raise InputError(f"{path} has no {_SETTINGS}: it is no model of Marian, or one of before 2018")
+        raise InputError(f"{path} has no {_SETTINGS}: it is not a model of Marian, or is older than 2018")
     settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), f"{path}, {_SETTINGS}")
     norm_position = _norm_position(f"{path}, {_SETTINGS}", settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
@@ -137,7 +137,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
     for name in ("word-penalty", "max-length-factor"):
         if value := search.get(name):
-            notes += (f"{name}={value} has no name here: some translations differ",)
+            notes += (f"{name}={value} has no equivalent here: some translations differ",)
     return PortableModel(config, _scale(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)
 
 
@@ -208,7 +208,7 @@ def _sides(folder: Path, search: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]
     if not names:
         names = sorted(path.name for path in folder.iterdir() if path.name.endswith(("vocab.yml", "vocab.spm")))
         if len(names) > 1:
-            raise InputError(f"{folder} has {', '.join(names)}, but no decoder.yml says whose vocabulary each is")
+            raise InputError(f"{folder} has {', '.join(names)}, but no decoder.yml assigns these vocabularies")
     if not names:
         raise InputError(f"{folder} has no vocabulary: neither decoder.yml names one nor is there a vocab.yml")
     source_path, target_path = folder / names[0], folder / names[-1]
@@ -221,7 +221,7 @@ def _side(path: Path, model: Path) -> NamedIds:
         try:
             names = [entry.piece for entry in parsed(serialized).pieces]
         except ValueError as error:
-            raise InputError(f"{path} is no SentencePiece model: {error}") from error
+            raise InputError(f"{path} is not a SentencePiece model: {error}") from error
     else:
         names, serialized = read_vocabulary(path), read_bytes(model)
     special = {symbol: names.index(symbol) for symbol in ("</s>", "<unk>") if symbol in names}
@@ -256,13 +256,13 @@ def read_vocabulary(path: Path) -> list[str]:
         try:
             entry_id, piece = int(value), _unquote(key)
         except (OverflowError, ValueError):
-            raise InputError(f"{path}, line {number}: {key} names a character that there is not") from None
+            raise InputError(f"{path}, line {number}: {key} names a character that does not exist") from None
         if entry_id in ids:
-            raise InputError(f"{path}, line {number}: the id {entry_id} was there before")
+            raise InputError(f"{path}, line {number}: the id {entry_id} occurs twice")
         ids[entry_id] = piece
         key = None
     if sorted(ids) != list(range(len(ids))):
-        raise InputError(f"{path}: the ids are not 0 to {len(ids) - 1}, each once")
+        raise InputError(f"{path}: the ids must be 0 to {len(ids) - 1}, each once")
     return [ids[number] for number in range(len(ids))]
 
 

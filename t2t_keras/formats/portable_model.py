@@ -40,7 +40,7 @@ class PortableModel:
         """The settings of the network."""
         model = self.config.model
         if type(model) is not TransformerConfig:  # a derived class belongs to a different family
-            raise InputError(f"other projects' formats have no place for a model of the family {model.family}")
+            raise InputError(f"formats of other projects do not support a model of the family {model.family}")
         return model
 
 
@@ -61,7 +61,9 @@ def penalty_notes(exponent: float) -> tuple[str, ...]:
     """Returns a note if `normalization` only approximates this exponent."""
     if exponent in NORMALIZATIONS:
         return ()
-    return (f"scores are divided by length^{exponent:g} there, by another formula here: some translations differ",)
+    return (
+        f"scores are divided by length^{exponent:g} there, but by a different formula here: some translations differ",
+    )
 
 
 def search_notes(decode: DecodeConfig, supported: Sequence[str], engine: str) -> tuple[str, ...]:
@@ -74,14 +76,14 @@ def search_notes(decode: DecodeConfig, supported: Sequence[str], engine: str) ->
         for field in dataclasses.fields(decode)
         if field.name not in (*supported, *_WITHOUT_EFFECT) and getattr(decode, field.name) != field.default
     ]
-    return (f"the search of {engine} does without {', '.join(omissions)}",) if omissions else ()
+    return (f"the search of {engine} does not support {', '.join(omissions)}",) if omissions else ()
 
 
 def task_notes(task: str, engine: str) -> tuple[str, ...]:
     """Returns a note if the task is not translation, because `engine` does not post-process outputs."""
     if task == DataConfig.task:
         return ()
-    return (f"{engine} writes what the model does; it knows nothing of {task}",)
+    return (f"{engine} returns the raw output of the model; it does not support the task {task}",)
 
 
 def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
@@ -90,11 +92,11 @@ def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
     source, letters = model.tokenizer.source, string.ascii_uppercase
     # A vocabulary trained on lowercased text may lowercase its input itself.
     if model.config.data.lowercases_sources and source.encode(letters) != source.encode(letters.lower()):
-        notes = (f"a text must be lowercased before {engine} gets it, as the model's training text was", *notes)
+        notes = (f"text must be lowercased before {engine} gets it, as the model's training text was", *notes)
     if model.config.data.truecase:
         notes = (
             *notes,
-            f"the first letter of what {engine} writes must be capitalised, as it was lowered for training",
+            f"the first letter of each output of {engine} must be capitalised, because training lowered it",
         )
     return notes
 
@@ -149,7 +151,7 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
             raise InputError(f"{path}: {name} is {shapes}")
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
-            raise InputError(f"{path}: {name} has values that are infinite or no numbers; nothing can be computed")
+            raise InputError(f"{path}: {name} has values that are infinite or NaN, so nothing can be computed")
 
 
 def with_wider_layers(tensors: Arrays, start: str, increase: int) -> dict[str, np.ndarray]:

@@ -114,4 +114,4 @@ def check_all_known(tensors: Arrays, entries: Sequence[Entry], ignored: Sequence
     unknown = [name for name in tensors if name not in names and not name.startswith(tuple(ignored))]
     if unknown:
         remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise InputError(f"there are tensors that have no place in a Transformer: {', '.join(unknown[:5])}{remainder}")
+        raise InputError(f"some tensors have no place in a Transformer: {', '.join(unknown[:5])}{remainder}")

@@ -87,7 +87,9 @@ def check_covered(path: Path, count: int, rows: int) -> None:
     if count > rows:
         raise InputError(f"{path} has {count} entries, but there are {rows} rows")
     if count < rows - _MOST_UNNAMED:
-        raise InputError(f"{path} has {count} entries for {rows} rows: it is cut off, or another model's")
+        raise InputError(
+            f"{path} has {count} entries for {rows} rows: it is truncated, or belongs to a different model"
+        )
 
 
 def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap:

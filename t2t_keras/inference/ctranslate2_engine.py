@@ -47,7 +47,7 @@ def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: For
     try:
         check_expressible(sizes, "CTranslate2")
     except InputError as error:
-        return str(error).removeprefix("CTranslate2 cannot have ")
+        return str(error).removeprefix("CTranslate2 does not support ")
     features = [
         f"decode.{name}={getattr(config, name)}" for name, off in _UNSUPPORTED.items() if getattr(config, name) != off
     ]
@@ -66,7 +66,7 @@ def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
     device = "cuda" if package.get_cuda_device_count() else "cpu"
     if compute_type not in (types := package.get_supported_compute_types(device)):
         valid = ", ".join(sorted(types))
-        raise InputError(f"--compute_type={compute_type}: CTranslate2 computes {valid} on this {device}")
+        raise InputError(f"--compute_type={compute_type}: CTranslate2 supports {valid} on this {device}")
     return package, device
 
 
@@ -104,7 +104,7 @@ class CTranslate2Engine:
             InputError: the package is missing, or CTranslate2 does not support a setting; names it.
         """
         if reason := refusal(model, config, excluded, form):
-            raise InputError(f"the engine ctranslate2 does not search with {reason}; --engine=tensorflow does")
+            raise InputError(f"the engine ctranslate2 does not support {reason}; use --engine=tensorflow")
         package, device = package_and_device(self._compute_type)
         sizes = model.config
         longest_output = int(output_limits([self._longest_source], config)[0])

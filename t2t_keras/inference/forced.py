@@ -113,7 +113,7 @@ def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int
     for side, rows in (("source", sources), ("translation", targets)):
         for number, ids in enumerate(rows, start=1):
             if len(ids) > MAX_SCORED_LENGTH:
-                limit = f"at most {MAX_SCORED_LENGTH:,} can be scored"
+                limit = f"at most {MAX_SCORED_LENGTH:,} tokens can be scored"
                 raise InputError(f"line {number:,}: the {side} has {len(ids):,} tokens; {limit}")
 
 

@@ -48,7 +48,7 @@ def parsed(number: int, text: str) -> Line:
     try:
         json.dumps(values.get("id"), allow_nan=False)
     except ValueError:
-        return Line(number, "", None, "'id' has a number that JSON cannot repeat")
+        return Line(number, "", None, "'id' contains a number that JSON cannot represent")
     line = Line(number, "", values.get("id"))
     try:
         return line._replace(request=_request(values))

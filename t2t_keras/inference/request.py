@@ -117,7 +117,7 @@ class RequestEncoder:
         excluded: token ids of the spellings of the excluded phrases.
 
     Raises:
-        InputError: an excluded phrase is blank, has characters that the vocabulary cannot spell, or is not a label
+        InputError: an excluded phrase is blank, has characters that the vocabulary cannot represent, or is not a label
             although the outputs are labels.
     """
 
@@ -195,7 +195,7 @@ class RequestEncoder:
         """
         for field in OPTIONS:
             if getattr(request, field) and field not in self._options:
-                raise InputError(f"{field}: not with this engine; --engine=tensorflow takes it")
+                raise InputError(f"{field}: not supported by this engine; use --engine=tensorflow")
         self.check_source(self.repaired(request.text))
         is_whole = bool(request.constraints) or len(find_sentences(request.prefix, self._data.target_language)) > 1
         sentences = [Sentence("", request.text)] if is_whole else self._sentences(request.text)
@@ -272,9 +272,9 @@ class RequestEncoder:
         if not ids:
             raise InputError(f"{field}: {phrase!r} is blank")
         if min(ids) < _FIRST_ORDINARY_ID:
-            raise InputError(f"{field}: {phrase!r} has characters that the vocabulary cannot spell")
+            raise InputError(f"{field}: {phrase!r} contains characters that the vocabulary cannot represent")
         if self._labels_words and len(ids) > 1 and field != "prefix":
-            raise InputError(f"{field}: {phrase!r} has labels of several words, which are never side by side")
+            raise InputError(f"{field}: {phrase!r} contains labels of several words, which never occur side by side")
         return ids
 
     def _symbols(self, labels: str) -> str:
@@ -284,7 +284,9 @@ class RequestEncoder:
 
     def _spellings_of(self, phrases: Sequence[str]) -> tuple[Ids, ...]:
         if phrases and not self._tokenizer.marks_words:
-            raise InputError("excluded: tensor2tensor's subwords do not say where words begin, so none can be excluded")
+            raise InputError(
+                "excluded: tensor2tensor's subwords do not mark the beginnings of words, so words cannot be excluded"
+            )
         spellings: dict[Ids, None] = {}  # an ordered set
         for phrase in phrases:
             spellings[self.phrase("excluded", phrase)] = None
@@ -324,16 +326,16 @@ class RequestEncoder:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
         first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
         if restrictions and first_parts != 1:
-            reason = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
-            raise InputError(f"{restrictions[0]}: cannot be met, since the text {reason}")
+            reason = "is translated in parts, because it is too long" if encoded.parts else "is blank"
+            raise InputError(f"{restrictions[0]}: cannot be met, because the text {reason}")
         for name, value, off in (
             ("sampling", self._config.sampling, False),
             ("num_groups", self._config.num_groups, 1),
         ):
             if encoded.constraints and value != off:
-                raise InputError(f"constraints do not go together with decode.{name}={str(value).lower()}")
+                raise InputError(f"constraints cannot be combined with decode.{name}={str(value).lower()}")
         if self._labels_words and len(encoded.constraints) > 1:
-            raise InputError("constraints: of the labels of words, only one can be asked for")
+            raise InputError("constraints: only one of the labels of words can be required")
         self._check_exclusions(encoded)
         if restrictions:
             self._check_length(encoded)
@@ -343,7 +345,7 @@ class RequestEncoder:
         for name, phrases in [("prefix", (encoded.prefix,)), *(("constraints", each) for each in encoded.constraints)]:
             excluded = [self.exclusion(ids, encoded.excluded) for ids in phrases]
             if all(excluded):
-                raise InputError(f"{name}: {self._text(phrases[0])!r} has {excluded[0]!r}, which is excluded")
+                raise InputError(f"{name}: {self._text(phrases[0])!r} contains {excluded[0]!r}, which is excluded")
 
     def exclusion(self, ids: Ids, excluded: Sequence[Ids] = ()) -> str:
         """Returns the first excluded phrase that token ids contain, or "" if there is none.

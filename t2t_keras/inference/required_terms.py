@@ -18,12 +18,14 @@ Search = Callable[[Sequence[EncodedRequest]], list[list[Translation]]]
 def check_combination(config: DecodeConfig, tokenizer: Tokenizer, options: frozenset[str], writes_labels: bool) -> None:
     """Raises an `InputError` if these settings, or an engine with these `options`, do not allow a glossary."""
     if "constraints" not in options:
-        raise InputError("a glossary: not with this engine; --engine=tensorflow takes it")
+        raise InputError("a glossary: not supported by this engine; use --engine=tensorflow")
     for name, off in (("sampling", False), ("num_groups", 1)):
         if (value := getattr(config, name)) != off:
-            raise InputError(f"a glossary does not go together with decode.{name}={str(value).lower()}")
+            raise InputError(f"a glossary cannot be combined with decode.{name}={str(value).lower()}")
     if not tokenizer.marks_words:
-        raise InputError("a glossary: tensor2tensor's subwords do not say where words begin, so none can be required")
+        raise InputError(
+            "a glossary: tensor2tensor's subwords do not mark the beginnings of words, so words cannot be required"
+        )
     if writes_labels:
         raise InputError("a glossary: the outputs of this model are labels")
 

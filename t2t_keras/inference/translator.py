@@ -341,7 +341,9 @@ class Translator:
         """
         attention_views(self.model)  # raises if the model does not offer it
         if not self.tokenizer.marks_words:
-            raise InputError("there is no word alignment: tensor2tensor's subwords do not say where words begin")
+            raise InputError(
+                "word alignment is not available: tensor2tensor's subwords do not mark the beginnings of words"
+            )
 
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:
             return WordAlignment.of(*self._pieces(source, target), weights)
@@ -452,5 +454,5 @@ class Translator:
 def _check_lines(lines: Iterable[str | Request]) -> Iterable[str | Request]:
     """Returns the lines; raises a TypeError for a single string, whose characters would be taken for lines."""
     if isinstance(lines, str):
-        raise TypeError("`lines` must be several texts, such as a list of one, not a text itself")
+        raise TypeError("`lines` must be a sequence of texts, such as a list of one text, not a single text")
     return lines

@@ -43,7 +43,7 @@ class Layer(keras.layers.Layer):
     ) -> tuple[Any, ...]:
         """Like Keras's, but uses `__call__` instead of `call`, so that `training` reaches nested layers."""
         if not self.built:
-            raise ValueError(f"the layer {self.name!r} is not built, so that it has no variables yet")
+            raise ValueError(f"the layer {self.name!r} is not built, so it has no variables yet")
         mapping: list[tuple[Any, Any]] = []
         for kind, values in (("trainable", trainable_variables), ("non_trainable", non_trainable_variables)):
             variables = getattr(self, f"{kind}_variables")

@@ -159,7 +159,7 @@ def _results(folder: Path, waiting: set[int], pipeline: _Running) -> Iterator[tu
             pipeline.check()
             if time.monotonic() - ended_at > _PATIENCE_SECONDS:
                 raise InputError(
-                    f"{len(waiting)} results are missing in {folder.parent}: every worker of Apache Beam must see this "
+                    f"{len(waiting)} results are missing in {folder.parent}: all workers of Apache Beam must see this "
                     "folder under this path, for example on a shared file system"
                 )
             time.sleep(_POLL_SECONDS)

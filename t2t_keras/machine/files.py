@@ -106,7 +106,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = local_path(path, "path")
     if path.exists() and not (path.name and path.is_dir() and not any(path.iterdir())):
-        raise InputError(f"{path} exists already; give a folder that is new")
+        raise InputError(f"{path} already exists; give a new folder")
     temporary = path.with_name(temporary_name(path.name))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary.mkdir()

@@ -52,10 +52,10 @@ def _take(descriptor: int, directory: pathlib.Path, verb: str, participle: str, 
         _wait_for_lock(descriptor)
     except BlockingIOError:
         holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
-        raise BusyError(f"{directory} is being {participle} already, by {holder}; use another {flag}") from None
+        raise BusyError(f"{directory} is already being {participle} by {holder}; use a different {flag}") from None
     except OSError as error:
         logging.getLogger(__name__).warning(
-            "%s cannot be locked (%s): do not %s there twice at once", directory, error.strerror, verb
+            "%s cannot be locked (%s): do not %s there in several processes at once", directory, error.strerror, verb
         )
     with contextlib.suppress(OSError):  # on a full disk the lock still works, without the holder's name
         os.ftruncate(descriptor, 0)

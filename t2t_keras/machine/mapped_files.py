@@ -36,7 +36,7 @@ class MappedArray:
         self._array: np.ndarray | None = None
         with _explain_file_limit(), open(path, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("not an array of the version that is written here")
+                raise ValueError("not an array of the supported format version")
             shape, _, self._dtype = np.lib.format.read_array_header_1_0(file)
             self._begin = file.tell()
             size = file.seek(0, 2)

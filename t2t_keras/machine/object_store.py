@@ -38,7 +38,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         if not is_url(self.url):  # fsspec would treat s3: as a local directory
-            raise InputError(f"{url} names no bucket")
+            raise InputError(f"{url} does not name a bucket")
         with _explain_errors(self.url):
             from fsspec.core import url_to_fs
 
@@ -123,14 +123,16 @@ def _explain_errors(url: str, path: Path | None = None) -> Iterator[None]:
     except InputError:
         raise
     except ImportError as error:
-        raise InputError(f"{url}: a package for it is missing ({_first_line(error)}): {_INSTALL}") from error
+        raise InputError(f"{url}: a required package is missing ({_first_line(error)}): {_INSTALL}") from error
     except PermissionError as error:
         raise InputError(f"{url}: access denied: {_first_line(error)}") from error
     except FileNotFoundError as error:
         raise InputError(f"{url}: no such bucket or folder: {_first_line(error)}") from error
     except Exception as error:
         if path is not None and is_full(error):
-            raise InputError(f"{url}: no room for it in {path.parent}; T2T_KERAS_CACHE names another folder") from error
+            raise InputError(
+                f"{url}: no space left in {path.parent}; T2T_KERAS_CACHE can name a different folder"
+            ) from error
         name = type(error).__name__
         is_mistake = isinstance(error, (ValueError, TypeError)) or any(part in name for part in _MISTAKES)
         raise (InputError if is_mistake else AwayError)(f"{url}: {name}: {_first_line(error)}") from error

@@ -149,7 +149,7 @@ def _run_pool(
         pool.shutdown()
     except BrokenProcessPool as error:
         raise InputError(
-            f"one of {processes} processes was killed, for lack of memory perhaps: take fewer, or less work for each"
+            f"one of {processes} processes was killed, perhaps for lack of memory: use fewer, or less work for each"
         ) from error
     finally:
         writer.close()

@@ -119,7 +119,7 @@ class Mirror:
                 self._base = files
                 return
             if number is not None or self._find_newest()[0] == state_number:  # else another process just replaced it
-                raise InputError(f"{self.url}/{failure} is missing or damaged, which the newest state names")
+                raise InputError(f"{self.url}/{failure} is part of the newest state, but is missing or damaged")
 
     def _fetch(self, files: dict[str, _File], names: set[str]) -> str:
         """Downloads missing files and removes unwanted ones.
@@ -164,7 +164,7 @@ class Mirror:
             def merge(document: dict[str, Any]) -> dict[str, Any]:
                 published = {name: _File(*values) for name, values in self._check_lease(document)["files"].items()}
                 if alone and published not in (self._base, files):  # equals `files` if a request was repeated
-                    raise InputError(f"{self.url}: another process published there meanwhile; what it published stays")
+                    raise InputError(f"{self.url}: another process published there meanwhile; its state is kept")
                 old_objects.clear()
                 old_objects.update(file.object_name(name) for name, file in published.items())
                 return {**document, "files": {name: published[name] for name in published.keys() - deletions} | changes}
@@ -180,7 +180,7 @@ class Mirror:
             self.store.remove(names)
         except InputError as error:
             if not self._has_warned:  # only once, because without permission every update would fail here
-                logging.getLogger(__name__).warning("objects that nothing needs any more stay: %s", error)
+                logging.getLogger(__name__).warning("unused objects cannot be deleted: %s", error)
             self._has_warned = True
 
     def _is_gone(self, name: str) -> bool:
@@ -236,7 +236,9 @@ class Mirror:
             return {**document, "lease": _lease(token)}
 
         if self.store.create(_PROBE, b"") and self.store.create(_PROBE, b""):
-            raise InputError(f"{self.url}: this store replaces objects that are to be created: no run is safe in it")
+            raise InputError(
+                f"{self.url}: this store replaces existing objects on creation, so runs are not safe in it"
+            )
         self._wait_for_lease(report)
         thread = threading.Thread(target=self._renew, args=(end,), name="lease", daemon=True)
         self._token = token
@@ -259,13 +261,16 @@ class Mirror:
             if first is None:
                 first = lease
                 duration = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
-                report(f"{self.url} is or was being trained {_holder(lease)}: waiting for a sign of it, {duration}")
+                report(
+                    f"{self.url} is or was being trained {_holder(lease)}: waiting for a renewal of its lease, "
+                    f"{duration}"
+                )
             elif lease != first:
                 raise self._busy(lease)
             time.sleep(LEASE_SECONDS / _RENEWALS / _LOOKS)
 
     def _busy(self, lease: dict[str, Any]) -> BusyError:
-        return BusyError(f"{self.url} is being trained already, {_holder(lease)}")
+        return BusyError(f"{self.url} is already being trained {_holder(lease)}")
 
     def _renew(self, end: threading.Event) -> None:
         while not end.wait(LEASE_SECONDS / _RENEWALS):
@@ -282,7 +287,7 @@ class Mirror:
         lease = document["lease"]
         if self._token and (lease or {}).get("token") != self._token:
             holder = lease["holder"] if lease else "another process, which has ended"
-            raise LeaseLostError(f"{self.url} was taken over by {holder}; nothing of this training goes there any more")
+            raise LeaseLostError(f"{self.url} was taken over by {holder}; this training publishes nothing more there")
         return document
 
     def _find_newest(self) -> tuple[int, dict[str, Any]]:
@@ -292,7 +297,7 @@ class Mirror:
         if number:
             contents = self.store.read(self._state_name(number))
             if contents is None:
-                raise InputError(f"{self.url}: its listing names a state that is gone; try again")
+                raise InputError(f"{self.url}: its listing names a state that no longer exists; try again")
         # A listing may lag behind the created objects.
         while (next_contents := self.store.read(self._state_name(number + 1))) is not None:
             number, contents = number + 1, next_contents
@@ -325,7 +330,7 @@ class Mirror:
                     if number >= _KEPT_STATES:
                         self._remove([self._state_name(number + 1 - _KEPT_STATES)])
                     return document
-        raise InputError(f"{self.url}: others write there all the time; try again")
+        raise InputError(f"{self.url}: other processes keep writing there; try again")
 
     @staticmethod
     def _state_name(number: int) -> str:

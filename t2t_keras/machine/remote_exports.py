@@ -114,7 +114,7 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
         if path.exists() and measured(path) == (sha256, size):
             continue
         if not download(store, f"{prefix}{name}", path, sha256, size):
-            raise InputError(f"{store.url}/{prefix}{name} is missing or damaged, which {_FILES} names")
+            raise InputError(f"{store.url}/{prefix}{name} is named in {_FILES}, but is missing or damaged")
     (folder / _FILES).parent.mkdir(parents=True, exist_ok=True)
     (folder / _FILES).write_bytes(listing)
 

@@ -190,7 +190,9 @@ class AttentionViews(Protocol):
 def attention_views(model: StepModel) -> AttentionViews:
     """Returns the model as `AttentionViews`; raises InputError if it does not offer `ATTENTION`."""
     if ATTENTION not in model.offers:
-        raise InputError(f"the model ({type(model).__name__}) has no attention to show or to align words by")
+        raise InputError(
+            f"the model ({type(model).__name__}) has no attention, which pictures and word alignments need"
+        )
     return cast(AttentionViews, model)
 
 

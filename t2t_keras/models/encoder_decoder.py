@@ -85,7 +85,7 @@ class EncoderDecoder(keras.Model):
         name = os.fspath(preset)
         is_folder = name not in presets.PRESETS and any(map(os.path.isdir, (name, name.rpartition("@")[0])))
         if is_folder and changes:
-            raise InputError(f"{name} has settings of its own; leave out {', '.join(changes)}")
+            raise InputError(f"{name} has its own settings; omit {', '.join(changes)}")
         if not is_folder and os.sep in name:
             raise InputError(f"{name} is neither a folder nor a preset")
         run = _runs("run").RunCheckpoint.parse(name) if is_folder else None

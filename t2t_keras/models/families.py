@@ -46,7 +46,7 @@ def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceMo
     """
     model_config_class(config.family)
     if config.family not in _MODELS:
-        raise InputError(f"model.family {config.family!r} has settings, but no model: call `families.register`")
+        raise InputError(f"model.family {config.family!r} has settings but no model; call `families.register`")
     model = _MODELS[config.family]
     if isinstance(model, str):
         model = cast(Callable[[Any], SequenceModel], pkgutil.resolve_name(model))
@@ -54,7 +54,7 @@ def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceMo
         instance = model(config)
         instance.build()
     if getattr(instance, "losses", None):
-        raise ValueError(f"{type(instance).__name__} has losses of Keras's (regularisers), which training does not use")
+        raise ValueError(f"{type(instance).__name__} has Keras losses (regularisers), which training does not use")
     return instance
 
 

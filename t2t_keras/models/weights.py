@@ -45,10 +45,10 @@ def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """
     matches = {pattern: [name for name in names if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns}
     for pattern in (pattern for pattern, matching_names in matches.items() if not matching_names):
-        raise InputError(f"train.frozen: no weight's name fits {pattern!r}; names: {_list(names)}")
+        raise InputError(f"train.frozen: no weight has a name that matches {pattern!r}; names: {_list(names)}")
     frozen = [name for name in names if any(name in matching_names for matching_names in matches.values())]
     if len(frozen) == len(names):
-        raise InputError(f"train.frozen={','.join(patterns)} leaves nothing to train")
+        raise InputError(f"train.frozen={','.join(patterns)} freezes all weights")
     return frozen
 
 
@@ -80,9 +80,7 @@ class WeightAccount(NamedTuple):
         lines = [f"taken: {_amount(self.taken)}"]
         if self.rows:
             count = max(self.rows.values())
-            lines.append(
-                f"{count:,} further entries of the vocabulary, means of what they are spelled with: {_list(self.rows)}"
-            )
+            lines.append(f"{count:,} new entries of the vocabulary, means of their pieces:  {_list(self.rows)}")
         return lines + [f"{kind}: {_amount(sizes)}{': ' * bool(sizes)}{_list(sizes)}" for kind, sizes in names.items()]
 
 
@@ -124,9 +122,9 @@ def assign_known_weights(
         for name, (array_shape, variable_shape) in shapes.items()
         if array_shape != variable_shape
     ]:
-        raise InputError(f"weights of other shapes cannot be taken: {_list(mismatches, _MAX_NAMES_IN_ERROR)}")
+        raise InputError(f"weights with different shapes cannot be copied: {_list(mismatches, _MAX_NAMES_IN_ERROR)}")
     if not common_names:
-        raise InputError("no weight can be taken: none has the name of one of the model's")
+        raise InputError("no weight can be copied: no name matches a weight of the model")
     for name in common_names:
         variables[name].assign(weights[name])
     return WeightAccount(
@@ -163,7 +161,9 @@ def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> 
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     if variables.keys() != set(arrays):
         names = sorted(variables.keys() ^ set(arrays))
-        raise InputError(f"the checkpoint holds the {part} of another model; they differ in {', '.join(names[:5])}")
+        raise InputError(
+            f"the checkpoint contains the {part} of a different model; they differ in {', '.join(names[:5])}"
+        )
     for name, variable in variables.items():
         if tuple(variable.shape) != tuple(arrays[name].shape):
             raise InputError(

@@ -87,11 +87,11 @@ def choose(
     choices += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
         choices.append(
-            Choice("train.mixed_bfloat16", True, "this processor computes in it, and makes more updates a minute")
+            Choice("train.mixed_bfloat16", True, "this processor supports it, and makes more updates per minute")
         )
     if has_tpu:
-        choices.append(Choice("train.static_shapes", True, "a TPU needs shapes that are known beforehand"))
-    beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
+        choices.append(Choice("train.static_shapes", True, "a TPU needs static shapes"))
+    beam = Choice("decode.beam_size", 4, "the paper's value; wider beams gain little")
     choices += [*_validation(passes), *_saving(minutes), beam, *given]
     return tuple({choice.name: choice for choice in choices}.values())
 
@@ -135,7 +135,9 @@ def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
         Choice("train.tokens_per_batch", _BATCH_TOKENS, "in a short time, more updates with less text get further"),
         Choice("train.warmup_steps", warmup_steps, "a quarter of the updates, at most 500"),
         Choice("train.learning_rate_scale", scale, f"the rate rises to {_PEAK_RATE}"),
-        Choice("train.ema_decay", 0.99, "a moving average of the weights is better than those of any one update"),
+        Choice(
+            "train.ema_decay", 0.99, "a moving average of the weights is better than the weights of a single update"
+        ),
     ]
 
 
@@ -167,12 +169,12 @@ def _validation(passes: float) -> list[Choice]:
         return [
             Choice("train.validation_sentences", 0, "as long as the loss falls, the score rises too"),
             Choice("train.best_metric", "loss", "it is steadier than a score of a few sentences"),
-            Choice("train.patience", 0, "the time is over before the model stops improving"),
+            Choice("train.patience", 0, "the time ends before the model stops improving"),
         ]
     return [
         Choice("train.validation_sentences", 200, "the score of 200 translations is measured in seconds"),
         Choice("train.best_metric", "bleu", "after many passes translations improve while the loss rises"),
-        Choice("train.patience", 10, "a model that has not improved in ten validations will not"),
+        Choice("train.patience", 10, "after ten validations without improvement, none is likely to follow"),
     ]
 
 
@@ -180,7 +182,7 @@ def _saving(minutes: float) -> list[Choice]:
     interval = round(min(10.0, max(0.5, minutes / 20)), 2)
     count = max(1, round(minutes / interval))
     return [
-        Choice("train.checkpoint_minutes", interval, f"{count} checkpoints in all, each is validated"),
+        Choice("train.checkpoint_minutes", interval, f"{count} checkpoints in total, each of which is validated"),
         Choice("train.keep_checkpoints", 10, "their average is often better than the best of them"),
         Choice("train.log_steps", 50, "a line of progress every few seconds"),
     ]

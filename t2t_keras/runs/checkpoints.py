@@ -179,7 +179,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
     is_taken = STEP_NAME.fullmatch(name) or name in ("best", "latest") or name.isdigit()
     if is_taken or not re.fullmatch(r"\w[\w.+-]*", name):
         raise InputError(
-            f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
+            f"{name!r} is not a valid name of a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
         )
     # Two processes that save the same name would use, and first remove, the same temporary directory.
     with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
@@ -211,7 +211,7 @@ def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | No
             logging.getLogger(__name__).warning("%s; using %s instead", message, checkpoint.path)
         return checkpoint
     if damaged:
-        raise InputError(f"no checkpoint in {directory} can be used: {'; '.join(damaged)}")
+        raise InputError(f"no usable checkpoint in {directory}: {'; '.join(damaged)}")
     return None
 
 
@@ -353,7 +353,7 @@ def _newest_average(directory: Path) -> Path | None:
         try:
             averages.append(load(directory / name, weights_only=True))
         except InputError as error:
-            logging.getLogger(__name__).warning("%s; it is passed over", error)
+            logging.getLogger(__name__).warning("%s; the checkpoint is skipped", error)
     newest = max(averages, key=lambda average: (average.step, _order(average.state)), default=None)
     return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
 
@@ -420,7 +420,7 @@ def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], s
         shutil.rmtree(target, ignore_errors=True)
     except OSError as error:
         raise InputError(
-            f"cannot save checkpoint {path}: {error.strerror or error}; the earlier ones are as they were"
+            f"cannot save checkpoint {path}: {error.strerror or error}; earlier checkpoints are unchanged"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -497,7 +497,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
             for name, array in arrays.items():
                 values = np.asanyarray(array)
                 if values.dtype.kind not in "biuf":
-                    raise ValueError(f"arrays must be of NumPy's own number types, got {values.dtype} for {name!r}")
+                    raise ValueError(f"arrays must have a number type of NumPy, got {values.dtype} for {name!r}")
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, values, allow_pickle=False)
         file.flush()

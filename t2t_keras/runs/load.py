@@ -63,7 +63,7 @@ def save_model(
     """Writes a built model into a new directory that `load_model` reads; see `EncoderDecoder.save_to_preset`."""
     config = Config(model=model.config) if like is None else Run(like).config
     if config.model != model.config:
-        raise InputError(f"{like} has a model with other settings than the one to save")
+        raise InputError(f"{like} has a model with different settings than the model to save")
     weights = {name: ops.convert_to_numpy(ops.cast(weight, "float32")) for name, weight in named_weights(model).items()}
     origin = {"format": "keras"} if like is None else {"format": "keras", "like": os.fspath(like)}
     with new_folder(folder) as temporary:

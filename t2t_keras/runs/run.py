@@ -107,10 +107,10 @@ class Run:
         """
         values = self._read()
         if _DATA_DIR not in values:
-            raise InputError(f"{self.config_path} does not say where the data was; give --data_dir")
+            raise InputError(f"{self.config_path} does not record the directory of the data; give --data_dir")
         data_dir = pathlib.Path(remote.local(values[_DATA_DIR]))
         if not data_dir.exists():
-            raise InputError(f"{data_dir}: the data that {self.path} was trained on are not there; give --data_dir")
+            raise InputError(f"{data_dir}: the data that {self.path} was trained on are missing; give --data_dir")
         return data_dir
 
     @property
@@ -121,11 +121,13 @@ class Run:
     def check_trainable(self) -> None:
         """Raises an InputError if the directory has an exported model or a config.json that is not a training's."""
         if self.exported:
-            raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
+            raise InputError(
+                f"{self.path} holds an exported model, which cannot be trained; use a different --model_dir"
+            )
         if self.exists:
             values = self._read()
             if _DATA_DIR not in values or _EXPORT in values:
-                raise InputError(f"{self.config_path} is not that of a training; use another --model_dir")
+                raise InputError(f"{self.config_path} does not belong to a training; use a different --model_dir")
             _ = self.config  # raises if it is invalid
 
     def forget(self) -> None:
@@ -166,21 +168,21 @@ class Run:
             init_from = self.init_from
             if changed := lasting_differences(self.config, config):
                 raise InputError(
-                    f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
-                    "use another --model_dir or the old settings"
+                    f"{self.path} holds a run with a different configuration ({'; '.join(changed)}); "
+                    "use a different --model_dir or the old settings"
                 )
             if vocabulary_bytes(self.vocab_path) != vocab:
-                raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
+                raise InputError(f"{self.path} holds a run with a different vocabulary than {vocab_path}")
             values = self._read()
             old_text = values.get(_TEXT)  # runs of earlier versions have none
             if text and old_text and not text.startswith(old_text):  # earlier versions recorded only the lengths
                 raise InputError(
                     f"{self.path} was trained on {values[_DATA_DIR]} with {old_text}, but {data_dir} has {text}; use "
-                    "another --model_dir, perhaps with --init_from, or the old data"
+                    "a different --model_dir, perhaps with --init_from, or the old data"
                 )
             text = text or old_text
         elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
-            raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
+            raise InputError(f"{self.vocab_path} exists without a run; use a different --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first, because it marks the directory as a run.
         values = {**config.to_dict(), _DATA_DIR: remote.origin(data_dir)}
@@ -211,11 +213,11 @@ class Run:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config_path} is not JSON: {error}") from None
         if not isinstance(values, dict):
-            raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
+            raise InputError(f"{self.config_path} must contain a configuration, but contains {type(values).__name__}")
         if "model_type" in values:
             raise InputError(
-                f"{self.config_path} is that of a model of transformers, not of a run; launch.convert "
-                "--from=huggingface makes a run of such models"
+                f"{self.config_path} belongs to a model of transformers, not to a run; to make a run of it, use "
+                "launch.convert --from=huggingface"
             )
         return values
 
@@ -242,7 +244,7 @@ class RunCheckpoint(NamedTuple):
             return cls(text)
         model_dir, _, checkpoint = text.rpartition("@")
         if not model_dir or not checkpoint:
-            raise InputError(f"{text!r} names no run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
+            raise InputError(f"{text!r} does not name a run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
         return cls(model_dir, checkpoint)
 
 

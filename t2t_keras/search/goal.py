@@ -59,9 +59,9 @@ class Goal:
         if isinstance(self.num_best, int) and not 1 <= self.num_best <= self.settings.beam_size:
             raise ValueError(f"num_best must be between 1 and beam_size={self.settings.beam_size}, got {self.num_best}")
         if self.constraints is not None and self.settings.num_groups > 1:
-            raise ValueError(f"constraints do not go together with num_groups={self.settings.num_groups}")
+            raise ValueError(f"constraints cannot be combined with num_groups={self.settings.num_groups}")
         if self.constraints is not None and self.settings.sampling:
-            raise ValueError("constraints do not go together with sampling: only a beam search can keep them")
+            raise ValueError("constraints cannot be combined with sampling: only a beam search can meet constraints")
 
     def with_tensors(self) -> "Goal":
         """Returns this goal with `max_lengths` and `min_lengths` as int32 tensors [batch]."""

@@ -73,7 +73,7 @@ class Searcher:
         if missing := self._abilities - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
             settings = ", ".join(names[name] for name in sorted(missing))
-            raise InputError(f"{settings}: the model does not offer {' and '.join(sorted(missing))}; leave it out")
+            raise InputError(f"{settings}: the model does not offer {' and '.join(sorted(missing))}; omit it")
         self._rules: list[Rule] = []
         if config.no_repeat_ngram_size:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))

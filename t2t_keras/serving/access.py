@@ -109,7 +109,7 @@ def check_certificate(certificate: str, key: str) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=b"")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
-        raise InputError(f"{certificate} and {key} are no certificate in PEM and its key: {reason}") from error
+        raise InputError(f"{certificate} and {key} are not a PEM certificate and its key: {reason}") from error
 
 
 def grpc_credentials(certificate: str, key: str) -> grpc.ServerCredentials:

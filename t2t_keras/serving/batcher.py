@@ -215,7 +215,7 @@ class Batcher:
         wait = self.pace.seconds(costs_before) / streams
         if wait > seconds:
             raise Busy(
-                f"the queue is too long: what waits will take some {wait:.0f} s, and this request has "
+                f"the queue is too long: the waiting requests will take about {wait:.0f} s, and this request has "
                 f"{seconds:.0f} s; try again later",
                 retry_seconds=math.ceil(wait - seconds),
             )

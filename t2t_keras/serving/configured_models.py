@@ -136,7 +136,7 @@ class ConfiguredModels:
                     versions.withdraw()
             _LOG.info("the models are now %s", ", ".join(current))
             if failures:
-                raise ServingError(Code.UNKNOWN, f"no version could be loaded of {', '.join(failures)}; see the log")
+                raise ServingError(Code.UNKNOWN, f"no version could be loaded for {', '.join(failures)}; see the log")
 
     def look(self) -> None:
         """Checks the configuration file once and applies it if it has changed; an error is logged only once."""
@@ -149,7 +149,7 @@ class ConfiguredModels:
             settings = parse_model_configs(text, path)
         except InputError as error:
             if str(error) != self._complaint:
-                _LOG.error("%s; the models stay as they are", error)
+                _LOG.error("%s; the models are unchanged", error)
             self._complaint = str(error)
             return
         self._text, self._complaint = text, ""

@@ -174,13 +174,15 @@ class Core:
         """
         signature, default = growing_signature(loan.model), loan.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:
-            raise invalid(f"{rows} texts, but only one answer can grow in a request")
+            raise invalid(f"{rows} texts, but a streaming request takes only one")
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
         advance = loan.model.signature(ADVANCE)
         if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:
             return complete_stream(cached_outputs)
         if not self._may_grow.acquire(blocking=False):
-            raise Busy(f"the limit is max_growing={self.options.max_growing} answers at a time; try again later")
+            raise Busy(
+                f"the limit is max_growing={self.options.max_growing} streamed answers at a time; try again later"
+            )
         with contextlib.ExitStack() as ends:
             ends.callback(self._may_grow.release)
             ends.enter_context(self.metrics.stream())

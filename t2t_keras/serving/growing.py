@@ -31,8 +31,8 @@ def growing_signature(model: Model) -> Signature:
     if not {DEFAULT_SIGNATURE, _BEGIN, ADVANCE} <= model.signatures.keys():
         raise ServingError(
             Code.UNIMPLEMENTED,
-            f"version {model.version} has no signatures {_BEGIN!r} and {ADVANCE!r}, so that its answers do not grow: "
-            "ask with predict",
+            f"version {model.version} has no signatures {_BEGIN!r} and {ADVANCE!r}, so its answers cannot be streamed; "
+            "use predict",
         )
     default, begin, advance = (model.signatures[name] for name in (DEFAULT_SIGNATURE, _BEGIN, ADVANCE))
     state: dict[str, tf.Tensor] = {}

@@ -84,7 +84,7 @@ def model_settings(config: model_server_config_pb2.ModelServerConfig, place: str
         raise InputError(f"{place}: model_config_list has no model")
     # Limited because each model has a thread that watches its directory.
     if len(entries) > _MOST_MODELS:
-        raise InputError(f"{place}: {len(entries)} models: there may be {_MOST_MODELS}")
+        raise InputError(f"{place}: {len(entries)} models: the limit is {_MOST_MODELS}")
     models = [_settings(model, place) for model in entries]
     ((name, count),) = collections.Counter(model.name for model in models).most_common(1)
     if count > 1:

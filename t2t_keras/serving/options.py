@@ -134,12 +134,12 @@ class ServingOptions:
             except ValueError as error:
                 raise InputError(f"gateways must be addresses or networks, such as 10.0.0.0/8: {error}") from error
         if bool(self.tls_certificate) != bool(self.tls_key):
-            raise InputError("tls_certificate and tls_key go together: one of them is missing")
+            raise InputError("tls_certificate and tls_key must be given together: one of them is missing")
         if bool(self.export_dir) == bool(self.model_config_file):
-            raise InputError("one of export_dir, the directory of a model, and model_config_file is needed, not both")
+            raise InputError("give either export_dir, the directory of a model, or model_config_file")
         if self.model_config_file:
             if self.name:
-                raise InputError(f"name={self.name}: the models' names are those of model_config_file")
+                raise InputError(f"name={self.name}: model_config_file determines the names of models")
         elif not pathlib.Path(self.export_dir).is_dir():
             raise InputError(f"{self.export_dir}: no such directory")
 

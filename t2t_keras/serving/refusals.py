@@ -20,10 +20,10 @@ class Reason(enum.Enum):
     """Reason for a refusal. The value appears in the log, the name in lower case is a metric label."""
 
     CONNECTIONS = "too many connections or watching clients"
-    HOST = "for another host, or from a page of another site"
+    HOST = "for a different host, or from a page of a different site"
     KEY = "without a key"
-    MODEL = "for a model, a version or a service that there is not"
-    REQUEST = "no request that there is"
+    MODEL = "for a model, a version or a service that does not exist"
+    REQUEST = "an unknown request"
 
 
 class Refusals:

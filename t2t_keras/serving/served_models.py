@@ -151,7 +151,9 @@ class Model:
     def _run_record(self, record: bytes) -> None:
         log = prediction_log_pb2.PredictionLog.FromString(record)
         if (kind := log.WhichOneof("log_type")) != "predict_log":
-            _LOG.warning("%s: a warm-up request other than predict, which nobody can make here: %s", WARM_UP_FILE, kind)
+            _LOG.warning(
+                "%s: a warm-up request other than predict, which this server does not support: %s", WARM_UP_FILE, kind
+            )
             return
         request = log.predict_log.request
         signature = self.signature(request.model_spec.signature_name)
@@ -182,7 +184,7 @@ def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
     except FileNotFoundError as error:
         raise ServingError(Code.NOT_FOUND, f"{file}: no such file") from error
     except DecodeError as error:
-        raise ServingError(Code.DATA_LOSS, f"{file} is damaged, or no SavedModel") from error
+        raise ServingError(Code.DATA_LOSS, f"{file} is damaged, or is not a SavedModel") from error
     for graph in proto.meta_graphs:
         if "serve" in graph.meta_info_def.tags:
             return graph

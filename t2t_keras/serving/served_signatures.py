@@ -156,7 +156,7 @@ class Signature:
                 f"the outputs of {self.name!r} are {_quote_names(self.outputs)}; unknown: {_quote_names(unknown)}"
             )
         if len(set(names)) < len(names):
-            raise invalid(f"an output is asked for twice: {', '.join(map(repr, names))}")
+            raise invalid(f"an output is requested twice: {', '.join(map(repr, names))}")
 
 
 def check_size(outputs: Arrays, limits: Limits) -> None:

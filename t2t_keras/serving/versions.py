@@ -212,7 +212,7 @@ class Versions:
             self._complain(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
         else:
             self._complain(
-                "" if directories else f"{self.export_dir}: no version, that is no directory with a number for a name"
+                "" if directories else f"{self.export_dir}: no version, that is, no directory whose name is a number"
             )
         self._forget_missing(directories)
         self._warn_of_replacement(directories)
@@ -247,8 +247,8 @@ class Versions:
             if not model.is_as_loaded and model not in self._replaced:
                 self._replaced.add(model)
                 _LOG.warning(
-                    "version %d of %s has other files than were loaded, and stays as it is: give them a new number, or "
-                    "restart the server",
+                    "version %d of %s has different files than those loaded, and is not reloaded: give a new number, "
+                    "or restart the server",
                     version,
                     self._name,
                 )

@@ -95,7 +95,7 @@ class Performer:
                 self._report(f"{job.name}: begins{note}")
                 answer = self._run_phases(job)
                 if answer.kind == "stopped":
-                    self._report(f"{job.name}: stopped; the same command goes on from here")
+                    self._report(f"{job.name}: stopped; run the same command to resume")
                     return Performed(tuple(failures["failed"]), tuple(failures["busy"]), signal=answer.value)
                 if answer.kind == "done":
                     write_record(job, self._study_dir, answer.value)
@@ -120,7 +120,7 @@ class Performer:
             try:
                 answer = self._call(answer_of_phase, phase, job, self._study_dir, started=self._signals.hand_on)
             except ProcessDiedError as error:
-                answer = _Answer("failed", f"{error}; what it wrote to standard error says why")
+                answer = _Answer("failed", f"{error}; for the reason, see its standard error")
             if answer.kind != "done":
                 return _Answer("stopped", self._signals.received) if self._signals.received else answer
             results |= answer.value

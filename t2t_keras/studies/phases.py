@@ -121,7 +121,7 @@ def _check_weights(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> None
     for job in jobs:
         folder = study_dir / job.name
         if not checkpoints.exist(Run(folder).checkpoints_path):
-            raise InputError(f"{folder} has a record but no weights: delete its {RECORD} to have it trained")
+            raise InputError(f"{folder} has a record but no weights; to train it, delete its {RECORD}")
 
 
 def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callab
         parameters = sum(first.model.parameter_counts().values())
         updates = f"{first.train.max_steps:,}" + (f" x {len(configs)}" if len(configs) > 1 else "")
         rows.append([line.name, f"{parameters:,}", updates, scientific(flops), _hours(line_hours), state])
-    return f"{markdown_table([_HEAD, *rows])}\n\nHours of what is not finished: {_hours(hours)}."
+    return f"{markdown_table([_HEAD, *rows])}\n\nHours of unfinished rows: {_hours(hours)}."
 
 
 def planned_flops(config: Config, length: int) -> float:

@@ -164,7 +164,7 @@ def _check(settings: Sequence[str]) -> None:
     for setting in settings:
         name = setting.partition("=")[0].strip()
         if name.startswith("data.") or name in _DERIVED_SETTINGS:
-            raise InputError(f"--set {setting}: in a study, {name} is decided by its data and its rows")
+            raise InputError(f"--set {setting}: in a study, the data and the rows determine {name}")
 
 
 def _shorten(train: TrainConfig, share: float) -> TrainConfig:

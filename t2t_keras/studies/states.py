@@ -60,7 +60,7 @@ def read_record(folder: pathlib.Path) -> dict[str, Any] | None:
             raise TypeError("settings and results must be objects")
         return record
 
-    return read_json(folder / RECORD, checked, "; delete it to have the row finished again")
+    return read_json(folder / RECORD, checked, "; to finish the row again, delete it")
 
 
 def write_record(job: Job, study_dir: pathlib.Path, results: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ class Study:
             note = f" ({len(conflicting)} such rows)" if len(conflicting) > 1 else ""
             raise InputError(
                 f"{self.study_dir / name} was trained with other settings: {text}{note}; use the old settings, "
-                "remove that folder, or use another --study_dir"
+                "remove that folder, or use a different --study_dir"
             )
 
     def _job(self, name: str) -> Job:

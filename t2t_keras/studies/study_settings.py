@@ -55,7 +55,7 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
         raise InputError(f"--table must be given to begin a study in {study_dir}")
     for name in ("table", "scale") if stored else ():
         if given.get(name, value := getattr(stored, name)) != value:
-            raise InputError(f"{study_dir} holds the study with --{name}={value}; use another --study_dir")
+            raise InputError(f"{study_dir} holds the study with --{name}={value}; use a different --study_dir")
     settings = dataclasses.replace(stored or StudySettings(given["table"]), **given)
     return dataclasses.replace(settings, data_dir=os.path.abspath(settings.data_dir) if settings.data_dir else "")
 

@@ -98,7 +98,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     return Table(
         "table2",
         "The Transformer and the systems of the paper's Table 2 on the same data, with the same search. BLEU is of the "
-        "test set. What an ensemble costs is what its members cost together. GNMT + RL goes on from GNMT, and GNMT, "
+        "test set. What an ensemble costs is what its members cost together. GNMT + RL resumes from GNMT, and GNMT, "
         "continued, does so with as many updates of the same rate by likelihood; both include its cost. "
         f" {recipe.caption()}",
         tuple(jobs),

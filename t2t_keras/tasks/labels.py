@@ -36,13 +36,13 @@ def check_known(symbols: Iterable[str], tokenizer: Tokenizer) -> None:
     for symbol in symbols:
         if symbol not in tokenizer.symbols:
             valid = ", ".join(of_symbol(each) for each in tokenizer.symbols if _SYMBOL.fullmatch(each))
-            raise InputError(f"{of_symbol(symbol)!r} is no label of the model, which has {valid}")
+            raise InputError(f"{of_symbol(symbol)!r} is not a label of the model; valid: {valid}")
 
 
 def check_label(label: str, place: str) -> str:
     """Returns a label; raises an `InputError`, which names `place`, if it is empty or has a blank, "<" or ">"."""
     if not label or re.search(r"[<>\s]", label):
-        raise InputError(f"{place}: {label!r} is no label: it must not be empty, nor have blanks, < or >")
+        raise InputError(f"{place}: {label!r} is not a valid label: it must not be empty or contain blanks, < or >")
     return label
 
 

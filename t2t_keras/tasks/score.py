@@ -27,6 +27,6 @@ class Score:
 def check_lines(lines: Sequence[Any], references: Sequence[str]) -> None:
     """Raises an `InputError` if there are no lines to score, or if the number of references differs."""
     if not lines:
-        raise InputError("there is nothing to evaluate: the text has no lines")
+        raise InputError("the text to evaluate has no lines")
     if len(lines) != len(references):
         raise InputError(f"unequal numbers of lines: {len(lines)} to evaluate, {len(references)} references")

@@ -55,5 +55,5 @@ class SummarisationTask(Task):
 
 
 def _rouge() -> Any:
-    missing = "rouge_score is missing, which scores summaries: pip install '.[tasks]'"
+    missing = "rouge_score, which scores summaries, is missing: pip install '.[tasks]'"
     return optional_module("rouge_score.rouge_scorer", missing)

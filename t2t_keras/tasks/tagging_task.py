@@ -197,5 +197,5 @@ def _plain(word: str) -> str:
 
 
 def _seqeval() -> Any:
-    missing = "seqeval is missing, which scores labels of words: pip install '.[tasks]'"
+    missing = "seqeval, which scores labels of words, is missing: pip install '.[tasks]'"
     return optional_module("seqeval.metrics", missing)

@@ -31,7 +31,9 @@ def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
     """
     _bleu_metric(target_language)
     if paper_bleu and east_asian(target_language):
-        raise InputError(f"the paper's BLEU is of words by Moses, which has no rules of {target_language!r}")
+        raise InputError(
+            f"the paper's BLEU uses words of the Moses tokenizer, which has no rules for {target_language!r}"
+        )
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None) -> float:
@@ -131,7 +133,7 @@ def _moses_language(target_language: str) -> str:
 
     language = base_language(target_language)
     if language not in NonbreakingPrefixes().available_langs.values():
-        logging.getLogger(__name__).warning("Moses has no rules of %r: words are split as in English", language)
+        logging.getLogger(__name__).warning("Moses has no rules for %r: words are split as in English", language)
     return language
 
 
@@ -182,7 +184,7 @@ def _bleu_metric(language: str, *, lowercase: bool = False, effective_order: boo
         return sacrebleu.metrics.BLEU(lowercase=lowercase, effective_order=effective_order, trg_lang=code)
     except RuntimeError as error:
         raise InputError(
-            f"BLEU of target language {language!r} needs a tokeniser that is not installed: "
+            f"BLEU of target language {language!r} needs a tokenizer that is not installed: "
             f"pip install 'sacrebleu[{code}]'"
         ) from error
 

@@ -48,7 +48,7 @@ def with_pieces(
             bytes or of tensor2tensor's subwords.
     """
     if vocab_type == "byte":
-        raise InputError("--extend_vocab: a vocabulary of bytes spells every text already")
+        raise InputError("--extend_vocab: a vocabulary of bytes already covers every text")
     model = _model_of(tokenizer)
     # Large enough that at least `count` of the entries are new, if the text has as many.
     size = len(model.pieces) + 2 * count
@@ -96,7 +96,7 @@ def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
 
 def _model_of(tokenizer: Tokenizer) -> Any:
     if tokenizer.serialized.startswith(MAGIC):
-        raise InputError("the vocabulary is of tensor2tensor's subwords, which cannot get more entries")
+        raise InputError("a vocabulary of tensor2tensor's subwords cannot be extended")
     return _Model.FromString(tokenizer.serialized)
 
 

@@ -40,7 +40,7 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
         raise ValueError(f"entries must begin with {', '.join(SPECIAL)}; got {', '.join(entries[:3])}")
     every_entry = set(entries)
     if len(every_entry) < len(entries):
-        raise ValueError("an entry is there twice")
+        raise ValueError("an entry occurs twice")
     model = parsed(serialized)
     model_entries = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
     if missing := [piece for piece in model_entries if piece not in every_entry]:
@@ -96,5 +96,5 @@ def parsed(serialized: bytes) -> Any:
     except DecodeError:
         model = _Model()
     if not model.pieces:
-        raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)")
+        raise ValueError(f"this is not a SentencePiece model ({len(serialized)} bytes)")
     return model

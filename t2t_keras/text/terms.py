@@ -95,7 +95,7 @@ class Glossary:
                 raise InputError(f"{place}: {blank} is blank in {line[:60]!r}")
             if source in terms:
                 earlier = terms[source].place.removeprefix(name)[2:]
-                raise InputError(f"{place}: the term {source[:60]!r} is in {earlier} too")
+                raise InputError(f"{place}: the term {source[:60]!r} is also in {earlier}")
             terms[source] = Term(source, tuple(dict.fromkeys(forms)), place)
         return cls(list(terms.values()))
 

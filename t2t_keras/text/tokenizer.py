@@ -84,7 +84,7 @@ class Tokenizer:
         try:
             return cls(Path(path).read_bytes())
         except ValueError as error:
-            raise InputError(f"{path}: not a vocabulary that can be used here: {error}") from error
+            raise InputError(f"{path}: not a usable vocabulary: {error}") from error
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
 
@@ -216,7 +216,7 @@ def _processor(serialized: bytes) -> Any:
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
     except RuntimeError as error:
-        raise ValueError(f"serialized is no SentencePiece model ({len(serialized)} bytes)") from error
+        raise ValueError(f"serialized is not a SentencePiece model ({len(serialized)} bytes)") from error
     ids = (processor.pad_id(), processor.eos_id(), processor.unk_id())
     if ids != (PAD_ID, EOS_ID, UNK_ID):
         raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
@@ -321,7 +321,7 @@ def _drop_rarest(serialized: bytes, vocab_size: int) -> bytes:
     model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
     smallest = [entry.piece for entry in model.pieces].index(BLANK) + 1  # the most frequent characters come first
     if vocab_size < smallest:
-        raise InputError(f"vocab_size={vocab_size} is too small; the smallest that works is {smallest}")
+        raise InputError(f"vocab_size={vocab_size} is too small; the smallest valid size is {smallest}")
     del model.pieces[vocab_size:]
     model.trainer_spec.vocab_size = len(model.pieces)
     return model.SerializeToString(deterministic=True)
@@ -363,11 +363,11 @@ def _training_error(message: str, vocab_size: int) -> InputError:
     """Converts an error message of SentencePiece into one that tells the user what to change."""
     if limit := _TOO_MANY_ENTRIES.search(message):
         return VocabularySizeError(
-            f"vocab_size={vocab_size} is more than the text allows; the largest that works is {limit[1]}", int(limit[1])
+            f"vocab_size={vocab_size} is more than the text allows; the largest valid size is {limit[1]}", int(limit[1])
         )
     if limit := _TOO_FEW_ENTRIES.search(message):
         return VocabularySizeError(
-            f"vocab_size={vocab_size} is too small for the text's characters; the smallest that works is {limit[1]}",
+            f"vocab_size={vocab_size} is too small for the text's characters; the smallest valid size is {limit[1]}",
             int(limit[1]),
         )
     return InputError(f"no vocabulary of {vocab_size} entries could be trained: {message}")

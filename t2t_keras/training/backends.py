@@ -50,9 +50,11 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", m
 
         return make_jax_devices(name, replicas, cluster, model_parallel)
     if model_parallel > 1:
-        raise InputError(f"--model_parallel={model_parallel}: TensorFlow has no such training; set KERAS_BACKEND=jax")
+        raise InputError(f"--model_parallel={model_parallel}: TensorFlow does not support this; set KERAS_BACKEND=jax")
     if (backend := keras.backend.backend()) != "tensorflow":
-        raise InputError(f"KERAS_BACKEND={backend}: runs are trained on tensorflow or jax; here use Keras's own fit")
+        raise InputError(
+            f"KERAS_BACKEND={backend}: runs are trained on tensorflow or jax; on this backend, use Keras's fit"
+        )
     return make_strategy(name, replicas, cluster)
 
 

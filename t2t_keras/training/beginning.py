@@ -104,8 +104,8 @@ def _begin(
             _check_same_beginning(run, init_from)
             if not checkpoints.steps(run.checkpoints_path):
                 raise InputError(
-                    f"{run.checkpoints_path} has no step to go on from, but averages: copy one back, or use another "
-                    f"--model_dir, perhaps with --init_from={run.path}"
+                    f"{run.checkpoints_path} contains averages but no step to resume from: copy a step back, or "
+                    f"use a different --model_dir, perhaps with --init_from={run.path}"
                 )
         else:
             run.forget()  # no checkpoint exists yet, so settings may still change
@@ -143,7 +143,7 @@ def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
     request = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
     if request != {name: record.get(name) for name in request} and not _has_weights(init_from, record.get("weights")):
         origin = f"from {record['path']}" if record else "with fresh weights"
-        raise InputError(f"{run.path} began {origin}; leave out --init_from, or use another --model_dir")
+        raise InputError(f"{run.path} began {origin}; omit --init_from, or use a different --model_dir")
 
 
 def _has_weights(init_from: RunCheckpoint, checksum: str | None) -> bool:

@@ -91,7 +91,7 @@ class Trainer:
         init_from: RunCheckpoint | None = None,
     ) -> None:
         if config.train.jit_compile and not config.train.static_shapes:
-            raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA compiles every shape anew")
+            raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA recompiles for every shape")
         self._metric = task(config.data.task).metric
         if config.train.best_metric not in ("loss", self._metric):
             raise InputError(
@@ -104,7 +104,7 @@ class Trainer:
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.fail_together():
                 if changed := differences(Config.from_dict(json.loads(first)), config):
-                    difference = f"worker {self.workers.index} has other settings than worker 0"
+                    difference = f"worker {self.workers.index} has different settings than worker 0"
                     raise InputError(f"{difference}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # the epoch plans depend on these
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
@@ -157,7 +157,7 @@ class Trainer:
             if reason := refusal(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
                 raise InputError(
                     f"train.validation_sentences={count}: on JAX sentences are translated by CTranslate2, which does "
-                    f"not search with {reason}; 0 leaves them out"
+                    f"not support {reason}; 0 disables these translations"
                 )
             make(engine)
         return lambda: make(engine)
@@ -284,7 +284,7 @@ class Trainer:
 
     def _reason_to_stop(self, decision: "_Decision") -> str:
         if decision.signal:
-            return f"stopped by {signal.Signals(decision.signal).name}; the same command goes on from here"
+            return f"stopped by {signal.Signals(decision.signal).name}; run the same command to resume"
         if self._is_done():
             return self._end()
         if decision.is_time_over:
@@ -377,7 +377,7 @@ class Trainer:
         self.training.write(arrays, checkpoint.step)
         self.step = checkpoint.step
         date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.path.stat().st_mtime))
-        self._restore_lines = [f"goes on from step {checkpoint.step:,} (checkpoint of {date})"]
+        self._restore_lines = [f"resumed from step {checkpoint.step:,} (checkpoint of {date})"]
         self.position = Position(checkpoint.state["epoch"], checkpoint.state["batch"])
         self.interval = Interval(*checkpoint.state.get("interval", []))
         self.is_validation_due = checkpoint.state.get("is_validation_due", False)

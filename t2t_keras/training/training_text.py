@@ -28,6 +28,6 @@ def mixture_of(config: Config, data: PreparedData) -> Mixture | None:
     if weights and len(weights) != len(data.part_sizes):
         raise InputError(
             f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}; "
-            "--set train.corpus_weights= takes each pair once"
+            "--set train.corpus_weights= uses each pair once"
         )
     return Mixture(data.part_sizes, weights) if weights else None

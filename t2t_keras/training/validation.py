@@ -69,7 +69,7 @@ class Validator:
             task(config.data.task).check_monitored(self._references, ScoringSettings(self._language))
         cut_corpus = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
         if cut_corpus.num_cut and workers.is_chief:
-            warning = "%d validation pairs are longer than %d tokens; their loss is of the first %d"
+            warning = "%d validation pairs are longer than %d tokens; their loss covers the first %d"
             logging.getLogger(__name__).warning(
                 warning, cut_corpus.num_cut, cut_corpus.max_length, cut_corpus.max_length
             )

@@ -35,7 +35,11 @@ def test_configurations_cannot_be_changed():
         (DecodeConfig, {"length_normalization": "mean"}, "decode.length_normalization must be one of gnmt, "),
         (TrainConfig, {"clip_norm": "1"}, "train.clip_norm must be of type float, got '1'"),
         (DataConfig, {"vocab_type": "words"}, "data.vocab_type must be one of bpe, "),
-        (DataConfig, {"truecase": True, "lowercase": "both"}, "data.truecase=true does not go .* data.lowercase=both"),
+        (
+            DataConfig,
+            {"truecase": True, "lowercase": "both"},
+            "data.truecase=true cannot be combined with data.lowercase=both",
+        ),
     ],
 )
 def test_what_is_made_in_python_is_checked_as_what_is_read(kind, values, message):
@@ -205,7 +209,7 @@ def test_sampling_is_no_beam():
     assert DecodeConfig(sampling=True, beam_size=1, temperature=0.5, top_k=9, top_p=0.9, seed=-3).top_k == 9
     for options in ({"num_groups": 2}, {"coverage_penalty": 0.2}, {"patience": 1.0}):
         (name,) = options
-        with pytest.raises(InputError, match=f"decode.{name}=.* does not go together with decode.sampling=true"):
+        with pytest.raises(InputError, match=f"decode.{name}=.* cannot be combined with decode.sampling=true"):
             DecodeConfig(sampling=True, **options)
 
 
@@ -218,7 +222,7 @@ def test_risk_needs_two_samples_and_free_shapes():
     with pytest.raises(InputError, match=r"train\.consistency=rdrop needs train\.objective=likelihood"):
         TrainConfig(objective="risk", consistency="rdrop")
     for name in ("static_shapes", "jit_compile"):
-        with pytest.raises(InputError, match=f"train.{name}=true does not go together with train.objective=risk"):
+        with pytest.raises(InputError, match=f"train.{name}=true cannot be combined with train.objective=risk"):
             TrainConfig(objective="risk", **{name: True})
 
 

@@ -138,7 +138,7 @@ def test_an_error_in_a_job_is_the_callers_or_one_line(tmp_path):
 
 def test_workers_that_do_not_see_the_folder_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(beam_workers, "_PATIENCE_SECONDS", 0.0)
-    message = rf"^1 results are missing in {tmp_path}: every worker of Apache Beam must see this folder under this path"
+    message = rf"^1 results are missing in {tmp_path}: all workers of Apache Beam must see this folder under this path"
     with pytest.raises(InputError, match=message):
         list(BeamWorkers(tmp_path, "direct").run(lose, [(7, tmp_path)]))
 

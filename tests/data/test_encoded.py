@@ -62,7 +62,7 @@ def test_random_sentences_come_back_whatever_the_width(tmp_path, monkeypatch, vo
 
 
 def test_a_missing_split_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"holds no prepared split 'test' \(test.source.ids.npy is missing\)"):
+    with pytest.raises(InputError, match=r"contains no prepared split 'test' \(test.source.ids.npy is missing\)"):
         EncodedCorpus.open(tmp_path, "test")
 
 
@@ -122,7 +122,7 @@ def test_a_missing_shard_is_named(shards):
 
 def test_shards_of_two_preparations_are_not_mixed(shards):
     write_encoded(shards, "train", PAIRS, 1000)
-    with pytest.raises(InputError, match="damaged: holds shards of several preparations of 'train'"):
+    with pytest.raises(InputError, match="damaged: contains shards of several preparations of 'train'"):
         EncodedCorpus.open(shards, "train")
 
 

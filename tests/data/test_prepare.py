@@ -144,7 +144,7 @@ def test_a_shard_of_which_nothing_is_kept(tmp_path):
 
 def test_a_process_that_is_killed_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "clean_shard", kill_itself)
-    with pytest.raises(InputError, match="one of 2 processes was killed, for lack of memory perhaps: take fewer"):
+    with pytest.raises(InputError, match="one of 2 processes was killed, perhaps for lack of memory: use fewer"):
         prepare(corpus_of(train=some_pairs(90, 1)), CONFIG, tmp_path, print, processes=2, shard_pairs=30)
     assert (tmp_path / "reached").exists()
 
@@ -170,7 +170,7 @@ def test_a_folder_without_prepared_data_is_named(tmp_path):
 def test_a_file_of_the_same_name_that_somebody_else_made_is_named(corpus, tmp_path, contents):
     (tmp_path / "data.json").write_text(contents)
     for opened in (lambda: PreparedData.open(tmp_path), lambda: prepare(corpus, CONFIG, tmp_path, print)):
-        with pytest.raises(InputError, match=r"data\.json(: | is not that of prepared data$)"):
+        with pytest.raises(InputError, match=r"data\.json(: | does not belong to prepared data$)"):
             opened()
     assert (tmp_path / "data.json").read_text() == contents
 
@@ -253,7 +253,7 @@ def test_an_empty_corpus_is_bad_input(tmp_path, splits, message):
 
 def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_path):
     with pytest.raises(
-        InputError, match="vocab_size=9000 is more than the text allows; the largest that works"
+        InputError, match="vocab_size=9000 is more than the text allows; the largest valid size"
     ) as error:
         prepare(corpus, dataclasses.replace(CONFIG, vocab_size=9000), tmp_path, print)
     largest = int(str(error.value).split()[-1])

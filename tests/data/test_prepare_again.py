@@ -112,7 +112,9 @@ def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatc
         assert began.wait(60)
         with monkeypatch.context() as patched:
             patched.setattr(locking, "_PATIENCE_SECONDS", 0.0)
-            message = rf"{tmp_path} is being prepared already, by process {os.getpid()} on .*; use another --data_dir"
+            message = (
+                rf"{tmp_path} is already being prepared by process {os.getpid()} on .*; use a different --data_dir"
+            )
             with pytest.raises(InputError, match=message):
                 prepare(corpus, CONFIG, tmp_path, print)
         monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 60.0)

@@ -85,7 +85,7 @@ def test_corpora_are_told_apart_and_one_alone_is_itself(tmp_path):
 
 @pytest.mark.parametrize("symbol", ["2de", "<2 de>", "<=2de>", "<>", "<<a>>"])
 def test_odd_symbols_are_refused(symbol):
-    with pytest.raises(InputError, match="cannot be a symbol"):
+    with pytest.raises(InputError, match="is not a valid symbol"):
         dataclasses.replace(CONFIG, symbols=(symbol,))
 
 
@@ -106,7 +106,7 @@ def test_subwords_of_another_project_are_taken_over(tmp_path):
     ids = other.split("test").source_ids(np.array([0]))[0].tolist()
     assert other.tokenizer.decode(ids) == HELD_OUT[0][0]
     more = dataclasses.replace(CONFIG, extend_vocab=4)
-    with pytest.raises(InputError, match="tensor2tensor's subwords, which cannot get more entries"):
+    with pytest.raises(InputError, match="tensor2tensor's subwords cannot be extended"):
         prepare(corpus, more, tmp_path / "more", quietly, vocab_from=given)
 
 

@@ -82,17 +82,17 @@ def test_a_label_is_not_drawn_from_training_as_a_whole(tmp_path, shard_pairs):
         assert set(data.text("valid")[1]) <= {"odd", "even"}
         assert data.counts["train"]["validation"] == len(data.text("valid")[1]) > 0
     with pytest.raises(
-        InputError, match="no validation set can be drawn, every label is too rare: give --valid_source"
+        InputError, match="no validation set can be drawn, because every label is too rare; give --valid_source"
     ):
         prepared(tmp_path / "rare", rare, splits=("train",), vocab_size=420)
 
 
 def test_labels_are_not_lowercased(tmp_path):
-    with pytest.raises(InputError, match="--lowercase: what classification writes is no text"):
+    with pytest.raises(InputError, match="--lowercase: outputs of classification are not text"):
         prepared(tmp_path / "a", lowercase="both")
-    with pytest.raises(InputError, match="--final_marks: what classification writes is no text"):
+    with pytest.raises(InputError, match="--final_marks: outputs of classification are not text"):
         prepared(tmp_path / "a", final_marks=True)
-    with pytest.raises(InputError, match="--truecase: what classification writes is no text"):
+    with pytest.raises(InputError, match="--truecase: outputs of classification are not text"):
         prepared(tmp_path / "a", truecase=True)
     for changes in ({"truecase": True}, {"lowercase": "source"}):
         with pytest.raises(
@@ -104,7 +104,7 @@ def test_labels_are_not_lowercased(tmp_path):
 @pytest.mark.parametrize("name", ["parsing", "tagging", "denoising"])
 def test_tags_that_would_be_words_are_refused(tmp_path, name):
     config = DataConfig(task=name, tags=("<2de>",))
-    with pytest.raises(InputError, match=f"--tag: a source of {name} takes no tag in front"):
+    with pytest.raises(InputError, match=f"--tag: a source of {name} must not begin with a tag"):
         prepare(corpora.Corpus("", {}, {}), config, tmp_path, print)
 
 

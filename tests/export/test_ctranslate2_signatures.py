@@ -103,7 +103,7 @@ def test_it_answers_for_each_of_several_models(version, expected, tmp_path):
 @pytest.mark.integration
 def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
     signatures = CTranslate2Signatures("float32")
-    with pytest.raises(InputError, match="config.json, so that the engine ctranslate2 cannot read it; --engine=tenso"):
+    with pytest.raises(InputError, match="config.json, so the engine ctranslate2 cannot read it; use --engine=tenso"):
         signatures(tmp_path)
     for setting, value in (("coverage_penalty", 0.2), ("sampling", True)):
         folder = tmp_path / setting
@@ -115,7 +115,7 @@ def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
         config = json.loads((version / "assets.extra" / "config.json").read_text(encoding="utf-8"))
         config["decode"][setting] = value
         (folder / "assets.extra" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        with pytest.raises(InputError, match=f"decode.{setting}={value}.*; --engine=tensorflow does$"):
+        with pytest.raises(InputError, match=f"decode.{setting}={value}.*; use --engine=tensorflow$"):
             signatures(folder)
 
 

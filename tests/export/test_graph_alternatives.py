@@ -107,7 +107,7 @@ def test_what_is_refused(alternatives):
         asked(alternatives, [("Two dogs play, " * 12, "")])
     with pytest.raises(tf.errors.InvalidArgumentError, match="prefix has a line of more than 1024"):
         asked(alternatives, [("Two dogs play.", exporting.TOO_LONG.decode())])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text and prefix must have as many lines"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text and prefix must have equal numbers of lines"):
         alternatives(tf.constant(["a", "b"]), tf.constant(["a"]))
 
 

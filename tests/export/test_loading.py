@@ -59,7 +59,7 @@ def test_what_an_export_cannot_do(version, tmp_path):
     run = Run(version)
     with pytest.raises(InputError, match="exported model, which cannot be trained"):
         run.start(run.config, tmp_path, run.vocab_path)
-    with pytest.raises(InputError, match="does not say where the data was"):
+    with pytest.raises(InputError, match="does not record the directory of the data"):
         _ = run.data_dir
 
 

@@ -24,10 +24,10 @@ def test_it_exports(program_results, version):
         ("both", "give either --checkpoint or --average_last, not both"),
         ("no_checkpoint", "no checkpoint '77' in {}/run/checkpoints; steps there: 1, 2; names there: none"),
         ("ensemble", "--ensemble: an ensemble cannot be exported; average checkpoints of one run instead"),
-        ("engine", "--engine=ctranslate2: an export searches with TensorFlow; leave the flag out"),
+        ("engine", "--engine=ctranslate2: an export searches with TensorFlow; omit the flag"),
         ("no_run", "{}/nothing is not a run's directory: it has no config.json"),
         ("beam", "decode.beam_size=1000 is more than the vocabulary's 350 entries"),
-        ("average_of_export", "--average_last: {}/saved_models/tiny is an exported model, it has no checkpoints"),
+        ("average_of_export", "--average_last: {}/saved_models/tiny is an exported model, which has no checkpoints"),
         ("checkpoint_of_export", "{}/saved_models/tiny is an exported model: it has no checkpoint '1' to choose"),
     ],
 )
@@ -46,7 +46,9 @@ def test_other_programs_take_an_export(translator, folder, version):
     pairs = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.en'}"]
     cases = [([f"--model_dir={version}", *flags], b"") for flags in (pairs, ["--split=test"])]
     no_place, no_data = programs.run_cases("launch.evaluate", cases)
-    message = f"error: --model_dir={version} is an exported model, which stays as it is: give --output_dir\n"
+    message = (
+        f"error: --model_dir={version} is an exported model, which to which nothing is written; give --output_dir\n"
+    )
     assert no_place == (1, "", message)
     assert no_data[0] == 1
-    assert no_data[2].endswith("assets.extra/config.json does not say where the data was; give --data_dir\n")
+    assert no_data[2].endswith("assets.extra/config.json does not record the directory of the data; give --data_dir\n")

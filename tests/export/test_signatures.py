@@ -154,10 +154,10 @@ def test_empty_requests(served):
 def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
     assert "text has a line of more than 1024 tokens" in served["too_long_to_score"]
     assert "too long to be aligned" in served["too_long_to_align"]
-    assert "text and target must have as many lines" in served["one_more_target"]
-    assert "source_ids and source_length must have as many lines" in served["one_length_for_two"]
-    assert "text and seed must have as many lines" in served["one_more_seed"]
-    assert "text and target and kind and layer must have as many lines" in served["one_more_kind"]
+    assert "text and target must have equal numbers of lines" in served["one_more_target"]
+    assert "source_ids and source_length must have equal numbers of lines" in served["one_length_for_two"]
+    assert "text and seed must have equal numbers of lines" in served["one_more_seed"]
+    assert "text and target and kind and layer must have equal numbers of lines" in served["one_more_kind"]
     assert "kind must be one of encoder, decoder, cross" in served["no_such_kind"]
     for name in ("no_such_layer", "negative_layer"):
         assert "layer must be less than the number of layers: encoder has 1, decoder has 2, cross has 2" in served[name]
@@ -173,7 +173,7 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
             "views_too_large",
             r"attention of all layers would be of shape \[1 10 \d+ \d+\], which is more than 8388608",
         ),
-        ("source_too_long", "source_ids has a line of more than 1024 tokens, the end counted: too long"),
+        ("source_too_long", "source_ids has a line of more than 1024 tokens, including the end symbol: too long"),
         ("too_many_translations", r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
         ("too_many_ids", r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
     ],

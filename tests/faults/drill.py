@@ -207,7 +207,7 @@ def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: in
     assert status != 0, f"{death}: it ended by itself\n{text}"
     assert death.half_done or (place, means) != ("write", "SIGKILL"), f"{death}: it was not inside a write"
     assert death.saved >= before, f"{death}: checkpoint {before} is lost\n{text}"
-    if stopped := re.search(r"^step ([\d,]+): stopped by \w+; the same command goes on from here$", text, re.M):
+    if stopped := re.search(r"^step ([\d,]+): stopped by \w+; run the same command to resume$", text, re.M):
         assert status == 128 + MEANS[means][0], death
         assert death.saved == int(stopped[1].replace(",", "")), f"{death}\n{text}"
         assert not death.half_done, death

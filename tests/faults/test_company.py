@@ -24,7 +24,7 @@ def test_a_second_training_of_the_same_run(tmp_path, uninterrupted):
     first.send(signal.SIGCONT)
     assert first.end()[0] == 0
     assert (status, len(text.splitlines())) == (1, 1), text
-    assert text.startswith(f"error: {model_dir} is being trained already, by process {first.process.pid} on ")
+    assert text.startswith(f"error: {model_dir} is already being trained by process {first.process.pid} on ")
     drill.assert_same_run(model_dir, expected, setup.max_steps)
 
 
@@ -34,7 +34,7 @@ def test_two_that_start_at_once(tmp_path, uninterrupted):
     model_dir = tmp_path / "run"
     ends = [life.end() for life in [drill.Life(setup.command(model_dir)) for _ in range(2)]]
     (loser,) = [end for end in ends if not end[1].endswith(f"step {setup.max_steps}: reached train.max_steps")]
-    assert re.search("^error: .* is being trained already" if loser[0] else "had reached train.max_steps", loser[1])
+    assert re.search("^error: .* is already being trained" if loser[0] else "had reached train.max_steps", loser[1])
     assert len(loser[1].splitlines()) == 1, loser[1]
     drill.assert_same_run(model_dir, expected, setup.max_steps)
 

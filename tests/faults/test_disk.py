@@ -126,7 +126,7 @@ def test_all_checkpoints_damaged(tmp_path, uninterrupted, halfway):
     before = drill.names(model_dir), sorted(path.name for path in folder.iterdir())
     status, text = drill.Life(setup.command(model_dir)).end()
     assert (status, len(text.splitlines())) == (1, 1)
-    assert text.startswith(f"error: no checkpoint in {folder} can be used: ")
+    assert text.startswith(f"error: no usable checkpoint in {folder}: ")
     for step in checkpoints.steps(folder):
         assert checkpoints.step_name(step) in text
     assert (drill.names(model_dir), sorted(path.name for path in folder.iterdir())) == before

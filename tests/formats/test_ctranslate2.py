@@ -171,8 +171,8 @@ def test_what_ctranslate2_does_not_do_is_noted(tmp_path):
     sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
     config = Config(sizes, DataConfig(lowercase="both", task="classification"))
     lowercase, task = converter.write(PortableModel(config, foreign.random_weights(sizes), tiny.tokenizer()), tmp_path)
-    assert lowercase.startswith("a text must be lowercased before CTranslate2 gets it")
-    assert task == "CTranslate2 writes what the model does; it knows nothing of classification"
+    assert lowercase.startswith("text must be lowercased before CTranslate2 gets it")
+    assert task == "CTranslate2 returns the raw output of the model; it does not support the task classification"
 
 
 @pytest.mark.integration
@@ -191,7 +191,7 @@ def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"d_key": 3}, "CTranslate2 cannot have model.d_key=3"),
+        ({"d_key": 3}, "CTranslate2 does not support model.d_key=3"),
         ({"attention_score": "additive", "num_experts": 2}, "num_experts=2, model.attention_score=additive"),
     ],
 )

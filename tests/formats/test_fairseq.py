@@ -136,7 +136,7 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     assert (decode.min_length, decode.max_length_factor, decode.max_length_offset) == (1, 0, 201)
     assert model.tokenizer.has_one_id_space == choices.get("joined", True)
     if "with_model" not in choices:
-        assert "tokens between blanks" in model.notes[0]
+        assert "tokens separated by blanks" in model.notes[0]
         assert source[-3:] == [*model.tokenizer.source.encode("now"), 2, 1]
         assert model.tokenizer.decode(model.tokenizer.encode("Ein Mann Lei@@ ter")) == "Ein Mann Lei@@ ter"
         assert model.tokenizer.decode(model.tokenizer.encode("Zwei Mann")) != "Zwei Mann"
@@ -144,7 +144,7 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
 
 DAMAGES = {
     "none": (lambda folder: (folder / "model.pt").unlink(), r"must have one file \*.pt, but has 0"),
-    "no_dictionary": (lambda folder: (folder / "dict.de.txt").unlink(), "dict.de.txt: cannot read it: No such file"),
+    "no_dictionary": (lambda folder: (folder / "dict.de.txt").unlink(), "dict.de.txt: cannot be read: No such file"),
     "dictionary": (
         lambda folder: (folder / "dict.de.txt").write_text("a"),
         "dict.de.txt, line 1: expected 'symbol",
@@ -155,7 +155,7 @@ DAMAGES = {
     ),
     "tensor": (
         lambda folder: torch_writer.save({"model": {"a": 3}, "args": SETTINGS}, folder / "model.pt"),
-        "model.pt: 'a' is no tensor",
+        "model.pt: 'a' is not a tensor",
     ),
     "fused": (
         lambda folder: torch_writer.save(
@@ -166,15 +166,15 @@ DAMAGES = {
     ),
     "objects": (
         lambda folder: torch_writer.save({"model": {}, "args": None, "cfg": [SETTINGS]}, folder / "model.pt"),
-        "model.pt: 'cfg' holds objects of another package; save it as plain dicts and values",
+        "model.pt: 'cfg' contains objects of a different package; save it as plain dicts and values",
     ),
     "objects_inside": (
         lambda folder: torch_writer.save({"model": {}, "cfg": {"model": [1]}}, folder / "model.pt"),
-        "model.pt: 'cfg' holds objects of another package",
+        "model.pt: 'cfg' contains objects of a different package",
     ),
     "number": (
         lambda folder: torch_writer.save({"model": {3: np.ones(1, np.float32)}, "args": SETTINGS}, folder / "model.pt"),
-        "model.pt: 3 is no tensor",
+        "model.pt: 3 is not a tensor",
     ),
     "scalar": (
         lambda folder: torch_writer.save(
@@ -210,14 +210,14 @@ def test_languages_that_it_does_not_say_may_be_given(tmp_path):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"layernorm_embedding": True}, "layernorm_embedding=True is not supported, only False"),
+        ({"layernorm_embedding": True}, "layernorm_embedding=True is not supported; supported: False"),
         ({"decoder_ffn_embed_dim": 3}, r"decoder.layers.0.fc1.weight must have shape \[12, 8\], got \[21, 8\]"),
         ({"dropout": None}, "model.pt: dropout must be a number, got None"),
         ({"decoder_attention_heads": 1}, "encoder_attention_heads and decoder_attention_heads must be equal"),
         ({"activation_fn": "tanh"}, "activation_fn='tanh' is not supported"),
-        ({"encoder_layers": None}, "model.pt must say what encoder_layers is, a whole number; got None"),
-        ({"decoder_normalize_before": 1}, "must say what decoder_normalize_before is, true or false; got 1"),
-        ({"source_lang": None}, "does not say which language is the source"),
+        ({"encoder_layers": None}, "model.pt must define encoder_layers as a whole number; got None"),
+        ({"decoder_normalize_before": 1}, "must define decoder_normalize_before as true or false; got 1"),
+        ({"source_lang": None}, "does not name its languages"),
         ({"encoder_layers": 3}, "there is no tensor encoder.layers.2.self_attn.q_proj.weight"),
         ({"encoder_normalize_before": True, "decoder_normalize_before": True}, "no tensor encoder.layer_norm.weight"),
     ],

@@ -222,14 +222,14 @@ def test_what_transformers_does_not_do_is_noted(tmp_path):
     config = Config(sizes, DataConfig(lowercase="both", task="classification"), decode=decode)
     weights = foreign.random_weights(sizes)
     search, lowercase, task = huggingface.write(PortableModel(config, weights, tiny.tokenizer()), tmp_path)
-    assert search == "the search of transformers does without decode.coverage_penalty=0.2"
-    assert lowercase.startswith("a text must be lowercased before transformers gets it")
-    assert task == "transformers writes what the model does; it knows nothing of classification"
+    assert search == "the search of transformers does not support decode.coverage_penalty=0.2"
+    assert lowercase.startswith("text must be lowercased before transformers gets it")
+    assert task == "transformers returns the raw output of the model; it does not support the task classification"
 
 
 def test_other_numbers_are_refused(tmp_path):
     config = Config(TransformerConfig(vocab_size=350, **tiny.MODEL))
-    with pytest.raises(InputError, match="--quantization=int8: transformers takes float32"):
+    with pytest.raises(InputError, match="--quantization=int8: transformers supports float32"):
         huggingface.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path, "int8")
 
 
@@ -248,7 +248,7 @@ def change_json(path, **values):
 DAMAGES = {
     "no_config": (
         lambda folder: (folder / "config.json").unlink(),
-        "^[^ ]*config.json: cannot read it: No such file or directory$",
+        "^[^ ]*config.json: cannot be read: No such file or directory$",
     ),
     "no_json": (lambda folder: (folder / "vocab.json").write_text("{"), "vocab.json cannot be read as JSON"),
     "another_model": (
@@ -265,7 +265,7 @@ DAMAGES = {
     ),
     "no_setting": (
         lambda folder: change_json(folder / "config.json", decoder_start_token_id=None),
-        "config.json must say what decoder_start_token_id is, a whole number; got None",
+        "config.json must define decoder_start_token_id as a whole number; got None",
     ),
     "dropout": (
         lambda folder: change_json(folder / "config.json", dropout=None),
@@ -273,7 +273,7 @@ DAMAGES = {
     ),
     "beams": (
         lambda folder: change_json(folder / "config.json", num_beams="x"),
-        "config.json must say what num_beams is, a whole number; got 'x'",
+        "config.json must define num_beams as a whole number; got 'x'",
     ),
     "penalty": (
         lambda folder: change_json(folder / "config.json", length_penalty="x"),
@@ -281,7 +281,7 @@ DAMAGES = {
     ),
     "padding": (
         lambda folder: change_json(folder / "config.json", pad_token_id=-1),
-        "config.json: pad_token_id=-1 is no row of",
+        "config.json: pad_token_id=-1 is not one of the",
     ),
     "bias": (
         lambda folder: change_tensors(folder, "final_logits_bias", np.ones([1, len(names()) - 1])),
@@ -289,11 +289,11 @@ DAMAGES = {
     ),
     "cut_vocabulary": (
         lambda folder: change_json(folder / "config.json", vocab_size=len(names()) + 64),
-        f"vocab.json has {len(names())} entries for {len(names()) + 64} rows: it is cut off, or another model's",
+        f"vocab.json has {len(names())} entries for {len(names()) + 64} rows: it is truncated, or belongs to a",
     ),
     "flat_positions": (
         lambda folder: change_tensors(folder, "model.encoder.embed_positions.weight", np.ones([9])),
-        r"embed_positions.weight holds no positions, got \[9\]",
+        r"embed_positions.weight does not contain positions, got \[9\]",
     ),
     "missing": (
         lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.bias", None),
@@ -305,11 +305,11 @@ DAMAGES = {
     ),
     "superfluous": (
         lambda folder: change_tensors(folder, "model.encoder.layers.2.fc1.bias", np.zeros([3])),
-        "tensors that have no place in a Transformer: model.encoder.layers.2.fc1.bias",
+        "tensors have no place in a Transformer: model.encoder.layers.2.fc1.bias",
     ),
     "positions": (
         lambda folder: change_tensors(folder, "model.encoder.embed_positions.weight", np.ones([9, D_MODEL])),
-        "embed_positions.weight has other positions",
+        "embed_positions.weight has different positions",
     ),
     "width": (
         lambda folder: change_tensors(folder, "model.encoder.embed_tokens.weight", np.ones([len(names()), 5])),
@@ -327,8 +327,11 @@ DAMAGES = {
         lambda folder: shorten(folder / "model.safetensors"),
         "model.safetensors cannot be read as safetensors",
     ),
-    "spm": (lambda folder: shorten(folder / "source.spm"), "the vocabulary cannot be used: this is no SentencePiece"),
-    "no_spm": (lambda folder: (folder / "target.spm").unlink(), "target.spm: cannot read it"),
+    "spm": (
+        lambda folder: shorten(folder / "source.spm"),
+        "the vocabulary cannot be used: this is not a SentencePiece",
+    ),
+    "no_spm": (lambda folder: (folder / "target.spm").unlink(), "target.spm: cannot be read"),
     "no_weights": (
         lambda folder: (folder / "model.safetensors").unlink(),
         "has no weights: none of model.safetensors, pytorch_model.bin",
@@ -373,11 +376,13 @@ def test_a_length_penalty_without_a_name_is_noted(folder):
     make_folder(folder, np.random.default_rng(1), length_penalty=0.8)
     model = huggingface.read(folder)
     assert model.config.decode.length_penalty == 0.8
-    assert model.notes == ("scores are divided by length^0.8 there, by another formula here: some translations differ",)
+    assert model.notes == (
+        "scores are divided by length^0.8 there, but by a different formula here: some translations differ",
+    )
     change_json(folder / "config.json", length_penalty=1.0)
     assert huggingface.read(folder).notes == ()
     change_json(folder / "config.json", early_stopping=True, num_beam_groups=1)
-    assert huggingface.read(folder).notes == ("config.json says early_stopping=True, which is not taken over",)
+    assert huggingface.read(folder).notes == ("config.json says early_stopping=True, which is not converted",)
 
 
 def test_languages_may_be_given(folder):

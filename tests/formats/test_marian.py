@@ -172,7 +172,7 @@ def test_unknown_tokens_are_written_only_where_marian_does(tmp_path):
     for allowed in (False, True):
         (tmp_path / "decoder.yml").write_text(yaml.safe_dump({"allow-unk": allowed, "word-penalty": 0.5}))
         model = marian.read(tmp_path)
-        assert "word-penalty=0.5 has no name here" in model.notes[0]
+        assert "word-penalty=0.5 has no equivalent here" in model.notes[0]
         network = make_model(model.config.model)
         assign_weights(network, dict(model.weights))
         translator = Translator(model.tokenizer, network, dataclasses.replace(model.config.decode, beam_size=2))
@@ -193,8 +193,8 @@ def test_entries_are_read_as_they_were_written(tmp_path):
     "text, message",
     [
         ("a 1", "line 1: expected 'piece: id', got 'a 1'"),
-        ("a: 0\nb: 2", "the ids are not 0 to 1, each once"),
-        ('a: 0\n"\\UFFFFFFFF": 1', "line 2: .* names a character that there is not"),
+        ("a: 0\nb: 2", "the ids must be 0 to 1, each once"),
+        ('a: 0\n"\\UFFFFFFFF": 1', "line 2: .* names a character that does not exist"),
     ],
 )
 def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
@@ -207,16 +207,16 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
     "settings, message",
     [
         ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg='rnn' is not supported"),
-        ({"transformer-ffn-depth": 3}, "transformer-ffn-depth=3 is not supported, only 2"),
+        ({"transformer-ffn-depth": 3}, "transformer-ffn-depth=3 is not supported; supported: 2"),
         ({"transformer-no-projection": True}, "transformer-no-projection=True is not supported"),
         ({"type": "s2s"}, "type='s2s' is not supported"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
-        ({"transformer-ffn-activation": None}, "must say what transformer-ffn-activation is, a text; got None"),
-        ({"dec-depth": "6"}, "model.npz, special:model.yml must say what dec-depth is, a whole number; got '6'"),
+        ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as a text; got None"),
+        ({"dec-depth": "6"}, "model.npz, special:model.yml must define dec-depth as a whole number; got '6'"),
         ({"dim-emb": 10}, r"a matrix of tokens is 8 wide, but states are 10"),
         ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
-        ({"enc-depth": 1}, "there are tensors that have no place in a Transformer: encoder_l2_self_Wq"),
+        ({"enc-depth": 1}, "some tensors have no place in a Transformer: encoder_l2_self_Wq"),
     ],
 )
 def test_other_networks_are_refused(tmp_path, settings, message):
@@ -234,15 +234,15 @@ DAMAGES = {
     "two": (lambda folder: (folder / "more.npz").write_bytes(b""), r"must have one file \*.npz, but has 2"),
     "cut": (
         lambda folder: (folder / "model.npz").write_bytes(b"PK12"),
-        "model.npz cannot be read as .npz: it is no archive, or cut off",
+        "model.npz cannot be read as .npz: it is not an archive, or is truncated",
     ),
     "no_archive": (
         lambda folder: (folder / "model.npz").write_bytes(b"version https://git-lfs.github.com/spec/v1"),
-        "model.npz cannot be read as .npz: it is no archive, or cut off",
+        "model.npz cannot be read as .npz: it is not an archive, or is truncated",
     ),
     "other": (lambda folder: np.savez(folder / "model.npz", a=np.zeros(3)), "model.npz has no special:model.yml"),
     "no_vocabulary": (lambda folder: (folder / "vocab.yml").unlink(), "has no vocabulary"),
-    "no_model": (lambda folder: (folder / "source.spm").unlink(), "source.spm: cannot read it: No such file"),
+    "no_model": (lambda folder: (folder / "source.spm").unlink(), "source.spm: cannot be read: No such file"),
     "yaml": (lambda folder: (folder / "decoder.yml").write_text("a: ["), "decoder.yml cannot be read as YAML"),
     "short": (
         lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"),
@@ -250,7 +250,7 @@ DAMAGES = {
     ),
     "two_of_one_id": (
         lambda folder: (folder / "vocab.yml").open("a").write(f"more: {SIZE - 1}\n"),
-        f"vocab.yml, line {SIZE + 1}: the id {SIZE - 1} was there before",
+        f"vocab.yml, line {SIZE + 1}: the id {SIZE - 1} occurs twice",
     ),
     "bias": (
         lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", np.zeros([1, SIZE + 1], np.float32)),
@@ -269,13 +269,13 @@ DAMAGES = {
     "no_bias": (lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", None), "no tensor decoder_ff_logit_out"),
     "two_vocabularies": (
         lambda folder: (folder / "en.vocab.yml").write_text("</s>: 0\n"),
-        "has en.vocab.yml, vocab.yml, but no decoder.yml says whose vocabulary each is",
+        "has en.vocab.yml, vocab.yml, but no decoder.yml assigns these vocabularies",
     ),
     "search": (lambda folder: (folder / "decoder.yml").write_text("normalize: much"), "normalize must be a number"),
     "vocabs": (lambda folder: (folder / "decoder.yml").write_text("vocabs: a"), "vocabs must be names of files"),
     "cut_spm": (
         lambda folder: (folder / "vocab.yml").unlink() or (folder / "vocab.spm").write_bytes(b"cut"),
-        "vocab.spm is no SentencePiece model",
+        "vocab.spm is not a SentencePiece model",
     ),
 }
 

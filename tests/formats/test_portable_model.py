@@ -26,8 +26,8 @@ def test_a_whole_model_is_taken():
     [
         ({BIAS: np.zeros(3)}, r"inner_bias is \[3\] instead of \[32\]"),
         ({"other": np.zeros(3)}, r"folder: other is \[3\] instead of \['nothing'\]"),
-        ({BIAS: np.array([0.0] * 31 + [np.nan])}, f"^folder: {BIAS} has values that are infinite or no numbers"),
-        ({BIAS: np.array([-np.inf] + [0.0] * 31)}, f"^folder: {BIAS} has values that are infinite or no numbers"),
+        ({BIAS: np.array([0.0] * 31 + [np.nan])}, f"^folder: {BIAS} has values that are infinite or NaN"),
+        ({BIAS: np.array([-np.inf] + [0.0] * 31)}, f"^folder: {BIAS} has values that are infinite or NaN"),
     ],
 )
 def test_other_weights_are_named(weights, message):
@@ -48,12 +48,14 @@ def model_of(tokenizer=MODEL.tokenizer, **data) -> PortableModel:
 
 
 def test_what_another_engine_leaves_out_is_noted():
-    lowercase = "a text must be lowercased before Engine gets it, as the model's training text was"
-    task = "Engine writes what the model does; it knows nothing of classification"
+    lowercase = "text must be lowercased before Engine gets it, as the model's training text was"
+    task = "Engine returns the raw output of the model; it does not support the task classification"
     assert text_notes(model_of(), "Engine") == ()
     assert text_notes(model_of(lowercase="both"), "Engine") == (lowercase,)
     assert text_notes(model_of(task="classification"), "Engine") == (task,)
-    assert "first letter of what Engine writes must be capitalised" in text_notes(model_of(truecase=True), "Engine")[0]
+    assert (
+        "first letter of each output of Engine must be capitalised" in text_notes(model_of(truecase=True), "Engine")[0]
+    )
     assert text_notes(model_of(lowercase="both", task="classification"), "Engine") == (lowercase, task)
 
 

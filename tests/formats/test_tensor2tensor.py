@@ -222,10 +222,10 @@ DAMAGES = {
         lambda folder: [path.write_bytes(path.read_bytes()[:99]) for path in folder.glob("*.data*")],
         "model.ckpt-250000.index cannot be read as a checkpoint",
     ),
-    "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "hparams.json: cannot read it"),
+    "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "hparams.json: cannot be read"),
     "size": (
         lambda folder: change(folder, num_heads="two"),
-        "hparams.json must say what num_heads is, a whole number; got 'two'",
+        "hparams.json must define num_heads as a whole number; got 'two'",
     ),
     "layers": (
         lambda folder: change(folder, num_encoder_layers=3),
@@ -239,7 +239,7 @@ DAMAGES = {
     ),
     "one_direction": (
         lambda folder: change(folder, unidirectional_encoder=True),
-        "unidirectional_encoder=True is not supported, only False",
+        "unidirectional_encoder=True is not supported; supported: False",
     ),
     "dropout": (
         lambda folder: change(folder, relu_dropout=None),
@@ -247,11 +247,11 @@ DAMAGES = {
     ),
     "half_a_layer": (
         lambda folder: change(folder, num_encoder_layers=1.5),
-        "must say what num_encoder_layers is, a whole number; got 1.5",
+        "must define num_encoder_layers as a whole number; got 1.5",
     ),
     "kind": (
         lambda folder: change(folder, pos="emb"),
-        "pos='emb' is not supported, only 'timing'",
+        "pos='emb' is not supported; supported: 'timing'",
     ),
     "no_vocabulary": (
         lambda folder: [path.unlink() for path in folder.glob("vocab.*")],
@@ -271,7 +271,7 @@ DAMAGES = {
     ),
     "no_problem": (
         lambda folder: [path.rename(folder / "vocab.x") for path in folder.glob("vocab.*")],
-        "does not say which languages these are",
+        "does not name its languages",
     ),
 }
 

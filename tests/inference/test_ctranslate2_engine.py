@@ -261,17 +261,17 @@ def refused(model=None, config=ALIKE, excluded=(), **arguments) -> str:
     ],
 )
 def test_settings_that_it_has_not_are_refused(changes, what):
-    message = f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does"
+    message = f"the engine ctranslate2 does not support {what}; use --engine=tensorflow"
     assert refused(config=dataclasses.replace(ALIKE, **changes)) == message
 
 
 def test_models_and_tasks_that_it_has_not_are_refused():
     sizes = {**tiny.MODEL, "vocab_size": tiny.tokenizer().vocab_size}
     windowed = Transformer(TransformerConfig(**sizes, attention_window=4))
-    assert "does not search with model.attention_window=4;" in refused(windowed)
+    assert "does not support model.attention_window=4;" in refused(windowed)
     copier = tiny.CopyModel(tiny.tokenizer().vocab_size)
-    assert "does not search with an ensemble;" in refused(copier)  # or whatever has no settings
-    assert "does not search with excluded words;" in refused(excluded=["dogs"])
+    assert "does not support an ensemble;" in refused(copier)  # or whatever has no settings
+    assert "does not support excluded words;" in refused(excluded=["dogs"])
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -282,13 +282,13 @@ def test_a_missing_package_is_named(monkeypatch):
 @needs_ctranslate2
 def test_what_the_machine_does_not_compute_is_refused(monkeypatch):
     monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32", "int8"})
-    with pytest.raises(InputError, match="--compute_type=bfloat16: CTranslate2 computes float32, int8 on this "):
+    with pytest.raises(InputError, match="--compute_type=bfloat16: CTranslate2 supports float32, int8 on this "):
         translator("ctranslate2", "bfloat16")
 
 
 @needs_ctranslate2
 def test_a_line_that_asks_for_more_is_refused():
-    with pytest.raises(InputError, match="line 2: constraints: not with this engine; --engine=tensorflow takes it"):
+    with pytest.raises(InputError, match="line 2: constraints: not supported by this engine; use --engine=tensorflow"):
         translator("ctranslate2", beam_size=1).translate(["cat", Request("cat", constraints=("tac",))])
-    with pytest.raises(InputError, match="excluded: not with this engine"):
+    with pytest.raises(InputError, match="excluded: not supported by this engine"):
         translator("ctranslate2", beam_size=1).check(Request("cat", excluded=("tac",)))

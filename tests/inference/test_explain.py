@@ -196,7 +196,7 @@ def test_bad_input_is_named(monkeypatch):
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 1: the source has .* tokens"):
         untrained().explain(tiny.SENTENCES[:1], ["a"])
-    with pytest.raises(InputError, match=r"\(CopyModel\) has no attention to show"):
+    with pytest.raises(InputError, match=r"\(CopyModel\) has no attention, which"):
         Translator(tiny.tokenizer(), tiny.CopyModel(350)).explain(["a"], ["a"])
-    with pytest.raises(InputError, match=r"\(CopyModel\) has no attention to show"):
+    with pytest.raises(InputError, match=r"\(CopyModel\) has no attention, which"):
         Translator(tiny.tokenizer(), tiny.CopyModel(350)).align_tokens([[1]], [[1]])

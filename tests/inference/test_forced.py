@@ -84,7 +84,7 @@ def test_bad_input_is_named(monkeypatch):
     with pytest.raises(InputError, match="2 lines, but 1 translations"):
         make().score(["a", "b"], ["a"])
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
-    with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 can be scored"):
+    with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 tokens can be scored"):
         make().score(["a", "b"], ["a", tiny.SENTENCES[0]])
     (found,) = make().translate(tiny.SENTENCES[:1])  # what a search gave may be longer
     assert len(found.token_ids[0]) > 5

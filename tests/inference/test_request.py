@@ -66,9 +66,9 @@ def test_words_that_no_entry_begins_cannot_be_excluded():
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
     ours = encoder_of(subwords)
     assert ours.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
-    with pytest.raises(InputError, match="excluded: tensor2tensor's subwords do not say where words begin"):
+    with pytest.raises(InputError, match="excluded: tensor2tensor's subwords do not mark the beginnings of words"):
         ours.encode(Request("a b", excluded=("a",)))
-    with pytest.raises(InputError, match="there is no word alignment: tensor2tensor's subwords"):
+    with pytest.raises(InputError, match="word alignment is not available: tensor2tensor's subwords"):
         Translator(subwords, tiny.transformer()).align_tokens([], [])
 
 
@@ -136,9 +136,9 @@ def test_a_sentence_of_labels_has_no_more_than_its_words():
     assert encoder.encode(asked).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
     assert encoder.encode(asked).excluded == ((tokens["<=negative>"],),)
     for field, several in (("excluded", ("O B-LOC",)), ("constraints", ("O B-LOC",))):
-        with pytest.raises(InputError, match=f"^{field}: 'O B-LOC' has labels of several words, which are never"):
+        with pytest.raises(InputError, match=f"^{field}: 'O B-LOC' contains labels of several words, which never"):
             encoder.encode(Request("A man", **{field: several}))
-    with pytest.raises(InputError, match="^constraints: of the labels of words, only one"):
+    with pytest.raises(InputError, match="^constraints: only one of the labels of words"):
         encoder.encode(Request("A man", constraints=("O", "B-LOC")))
     with pytest.raises(InputError, match="prefix: its 3 tokens and an end symbol exceed the limit of 3"):
         encoder.encode(Request("A man", prefix="O O O"))
@@ -149,10 +149,10 @@ def test_a_sentence_of_labels_has_no_more_than_its_words():
 @pytest.mark.parametrize("name", ["classification", "tagging"])
 @pytest.mark.parametrize("restriction", [{"prefix": "neg"}, {"constraints": ("neg",)}, {"excluded": ("neg",)}])
 def test_what_is_no_label_is_named(name, restriction):
-    message = f"{next(iter(restriction))}: 'neg' is no label of the model, which has B-LOC, O, negative"
+    message = f"{next(iter(restriction))}: 'neg' is not a label of the model; valid: B-LOC, O, negative"
     with pytest.raises(InputError, match=f"^{message}$"):
         label_encoder(name).encode(Request("A man", **restriction))
-    with pytest.raises(InputError, match="excluded: 'neg' is no label"):
+    with pytest.raises(InputError, match="excluded: 'neg' is not a label"):
         label_encoder(name, "neg")
 
 

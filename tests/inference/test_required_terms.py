@@ -95,8 +95,8 @@ def test_an_untrained_model_does_as_it_is_told():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sampling": True}, "a glossary does not go together with decode.sampling=true"),
-        ({"num_groups": 3}, "a glossary does not go together with decode.num_groups=3"),
+        ({"sampling": True}, "a glossary cannot be combined with decode.sampling=true"),
+        ({"num_groups": 3}, "a glossary cannot be combined with decode.num_groups=3"),
         ({"excluded": ("Hund",)}, "terms.tsv, line 1: 'Hund' has 'Hund', which is excluded"),
         ({"data": DataConfig(task="classification")}, "a glossary: the outputs of this model are labels"),
     ],
@@ -107,7 +107,7 @@ def test_what_does_not_go_with_it_is_refused(settings, words):
 
 
 def test_an_engine_without_constraints_and_subwords_are_refused():
-    with pytest.raises(InputError, match="^a glossary: not with this engine; --engine=tensorflow takes it"):
+    with pytest.raises(InputError, match="^a glossary: not supported by this engine; use --engine=tensorflow"):
         glossary = Glossary.parsed(["dog\tHund"], "terms.tsv")
         Translator(tiny.tokenizer(), tiny.transformer(), engine=CTranslate2Engine(), glossary=glossary)
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))

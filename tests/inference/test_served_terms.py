@@ -118,5 +118,5 @@ def test_an_entry_that_cannot_be_used_is_named(tmp_path, entries, words):
 
 def test_what_does_not_go_with_glossaries_is_refused(tmp_path):
     decode = DecodeConfig(beam_size=4, num_groups=2)
-    with pytest.raises(InputError, match=r"^a glossary does not go together with decode.num_groups=2"):
+    with pytest.raises(InputError, match=r"^a glossary cannot be combined with decode.num_groups=2"):
         read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=decode))

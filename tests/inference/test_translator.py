@@ -42,7 +42,7 @@ def test_every_line_gives_its_translation_in_order():
 def test_one_text_is_not_taken_for_many():
     calls = (lambda text: copier().translate(text), lambda text: next(copier().translate_stream(text)))
     for call in calls:
-        with pytest.raises(TypeError, match="`lines` must be several texts"):
+        with pytest.raises(TypeError, match="`lines` must be a sequence of texts"):
             call("A dog.")
 
 

@@ -98,22 +98,22 @@ def test_what_attends_to_the_source_alone_says_so(results, folder):
 
 def test_characters_that_the_font_lacks_are_named_and_a_source_is_no_path(results):
     status, _, error = results["chinese"]
-    assert (status, error) == (0, "warning: the font has no 犬 猫: boxes in .png files, text in .svg files\n")
+    assert (status, error) == (0, "warning: the font lacks 犬 猫; .png files show boxes, .svg files show text\n")
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("layer", "--layer=3: cross-attention has the layers 1 to 2"),
-        ("head", "--head=3: cross-attention has the heads 1 to 2, and mean"),
-        ("no_query", "--query=cats is no word of the sentence; its pieces: "),
-        ("query_in_maps", "--query goes with lines, not with --style=maps"),
-        ("several", "--output={}/one.svg is one file for 2 pictures (cross_maps, cross_lines_layer1); name a folder"),
-        ("format", "--output={}/one.svg says the format; --format is for a folder"),
-        ("behind", "--query=dogs is behind the first 80 tokens, which pictures show"),
+        ("layer", "--layer=3: cross-attention has layers 1 to 2"),
+        ("head", "--head=3: cross-attention has heads 1 to 2, and mean"),
+        ("no_query", "--query=cats is not a word of the sentence; its pieces: "),
+        ("query_in_maps", "--query cannot be combined with --style=maps, only with lines"),
+        ("several", "--output={}/one.svg is one file for 2 pictures (cross_maps, cross_lines_layer1); give a folder"),
+        ("format", "--output={}/one.svg determines the format; --format requires a folder"),
+        ("behind", "--query=dogs is not among the first 80 tokens, which pictures show"),
         ("no_encoder", "--kind=encoder: the model has no encoder self-attention; valid: cross"),
         ("blank", "--source is blank"),
-        ("long", "--source has "),
+        ("long", "--source is translated in "),
     ],
 )
 def test_bad_input_is_one_line(results, folder, name, message):

@@ -79,8 +79,8 @@ def test_a_checkpoint_with_several_names_counts_once(make_run):
     done = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        "best is step_00000030, which has been named already: it counts once",
-        "latest is step_00000030, which has been named already: it counts once",
+        "warning: best is step_00000030, which is given already; it counts once",
+        "warning: latest is step_00000030, which is given already; it counts once",
     ]
     assert "averaged 2 checkpoints, of steps 20, 30\n" in done.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")
@@ -92,7 +92,7 @@ def test_fewer_than_asked_for_is_said(make_run):
     run = make_run("run", [10, 20])
     done = average(f"--model_dir={run.path}")
     assert done.returncode == 0
-    assert "only 2 checkpoints of the 10 asked for" in done.stdout
+    assert "only 2 of the 10 requested checkpoints" in done.stdout
     assert (run.checkpoints_path / "averaged_last10").is_dir()
 
 
@@ -101,12 +101,12 @@ def test_steps_that_lie_close_are_warned_of(make_run):
     done = average(f"--model_dir={run.path}", "--average_last=4")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: steps 30 and 37, 37 and 40 lie closer together than train.checkpoint_steps=10")
+    assert line.startswith("warning: steps 30 and 37, 37 and 40 are closer together than train.checkpoint_steps=10")
     by_minutes = make_run("by_minutes", [302, 399, 403, 501, 603], train={"checkpoint_minutes": 5.0})
     done = average(f"--model_dir={by_minutes.path}", "--average_last=5")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: steps 399 and 403 lie closer")
+    assert line.startswith("warning: steps 399 and 403 are closer")
     validated = make_run("validated", [4, 6, 8], train={"validation_steps": 2})  # each of which saves a checkpoint
     assert average(f"--model_dir={validated.path}", "--average_last=3").stderr == ""
 
@@ -116,7 +116,7 @@ def test_an_average_of_early_weights_is_warned_of(make_run):
     done = average(f"--model_dir={run.path}", "--average_last=3")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: the average reaches from step 10 to step 30, and early weights usually make it")
+    assert line.startswith("warning: the average covers steps 10 to 30, and early weights usually make it")
     assert (run.checkpoints_path / "averaged_last3").is_dir()
 
 
@@ -130,9 +130,9 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
     refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
     refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
-    refused(average(flag, "--checkpoints=10,20,10"), "10 is named twice")
+    refused(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
     refused(average(flag, "--checkpoints=10,20", "--average_last=2"), "give either --checkpoints or --average_last")
-    refused(average(flag, "--checkpoints="), "--checkpoints= names none")
+    refused(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")
     other = make_run("other", [60], num_heads=4)  # the same shapes, another model
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
     refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
@@ -141,11 +141,11 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
     foreign = make_run("foreign", [70], b"other words")
     chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
-    refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
+    refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "a different vocabulary")
     of_sources = make_run("of_sources", [80])
     vocabulary_files(of_sources.vocab_path)[1].write_bytes(b"words of sources")
     chosen = f"10,{of_sources.checkpoints_path / 'step_00000080'}"
-    refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "another vocabulary")
+    refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "a different vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
     refused(average(flag, "--average_last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]

@@ -92,7 +92,7 @@ def test_a_model_is_converted_by_its_name(folder, monkeypatch):
 
 
 def test_languages_that_no_file_names_are_noted(folder, results):
-    note = f"note: {folder / 'marian'} does not say which languages these are; taken as en, de\n"
+    note = f"note: {folder / 'marian'} does not name its languages; assumed: en, de\n"
     assert results["unknown"][0] == 0 and results["unknown"][1].startswith(note)
 
 
@@ -118,7 +118,10 @@ def test_what_an_export_excludes_is_noted(folder, results):
     (folder / "excluding" / "config.json").write_text(json.dumps({**config, "export": {"excluded": ["dogs", "a cat"]}}))
     arguments = ["--to=litert", f"--model_dir={folder / 'excluding'}", f"--output={folder / 'excluding_out'}"]
     ((status, output, _),) = run_cases("launch.convert", [(arguments, b"")])
-    assert status == 0 and "note: nothing bars there what this export excludes: dogs, a cat\n" in output
+    assert (
+        status == 0
+        and "note: the converted model does not exclude the words that this export excludes: dogs, a cat\n" in output
+    )
 
 
 def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
@@ -130,20 +133,20 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
 @pytest.mark.parametrize(
     "case, message",
     [
-        ("again", "{folder}/run exists already; give a folder that is new"),
-        ("out again", "{folder}/output exists already; give a folder that is new"),
-        ("pre", "--quantization=int8: transformers takes float32, and casts when it loads"),
-        ("numbers", "--quantization=bfloat16: LiteRT takes float32, float16, int8"),
-        ("checkpoint", "--checkpoint does not go together with --from"),
-        ("language", "--source_language does not go together with --to"),
-        ("both", "either --from or --to must be given"),
-        ("neither", "either --from or --to must be given"),
+        ("again", "{folder}/run already exists; give a new folder"),
+        ("out again", "{folder}/output already exists; give a new folder"),
+        ("pre", "--quantization=int8: transformers supports float32, and casts when it loads"),
+        ("numbers", "--quantization=bfloat16: LiteRT supports float32, float16, int8"),
+        ("checkpoint", "--checkpoint cannot be combined with --from"),
+        ("language", "--source_language cannot be combined with --to"),
+        ("both", "give either --from or --to"),
+        ("neither", "give either --from or --to"),
         ("no input", "--from needs --input"),
         ("no output", "--to needs --output"),
-        ("nowhere", "{folder}/nowhere is no folder"),
+        ("nowhere", "{folder}/nowhere is not a folder"),
         (
             "no numbers",
-            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or no numbers; "
+            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or NaN, so "
             "nothing can be computed",
         ),
         ("no run", "{folder}/nowhere is not a run's directory: it has no config.json"),

@@ -134,9 +134,9 @@ def test_changed_flags_texts_and_teachers_are_refused(folder, forward, case):
 def test_bad_input_is_refused(folder, forward):
     cases = {
         "classification": [f"--model_dir={folder / 'labels'}"],
-        "--num_best goes with --choose=nearest": ["--num_best=2"],
+        "--num_best requires --choose=nearest": ["--num_best=2"],
         "--num_best=5 is more than --beam_size=4": ["--choose=nearest", "--num_best=5"],
-        f"--output_target={folder / 'a.de'} is what is read": [f"--output_target={folder / 'a.de'}"],
+        f"--output_target={folder / 'a.de'} is also the input": [f"--output_target={folder / 'a.de'}"],
         "are the same file": [f"--output_target={folder / 'new.en'}"],
         "give a name without .gz": [f"--output_target={folder / 'new.de.gz'}"],
         "unequal numbers of lines": [f"--target={folder / 'short.de'}"],

@@ -92,7 +92,7 @@ def test_files(results, folder):
 def test_chinese_references_are_scored_in_their_own_words(results, folder):
     status, out, _ = results["chinese"]
     assert status == 0
-    assert "scored as 'zh', in which the references are written; the model was trained for 'de'\n" in out
+    assert "scored as 'zh', the language of the references; the model was trained for 'de'\n" in out
     assert "tok:zh" in out and "tok:13a" not in out
     scores = json.loads((folder / "zh" / "scores.json").read_text(encoding="utf-8"))
     assert scores["settings"]["target_language"] == "zh"
@@ -139,12 +139,12 @@ def test_files_are_scored_in_the_language_of_their_name(results):
         ("empty", ["no lines"]),
         ("no_data", ["out"]),
         ("no_folder", ["a.en"]),
-        ("chinese_paper", ["no rules of 'zh'"]),
-        ("files_and_folder", ["--output_dir does not go with --hypotheses", "scores are printed"]),
-        ("files_and_beam", ["--beam_size does not go with --hypotheses"]),
-        ("labels_of_a_language", ["--target_language decides what words are, which scores of tagging do not ask"]),
-        ("text_and_data", ["goes with --split"]),
-        ("labels_by_bleu", ["--paper_bleu goes with translations; tagging is scored by f1"]),
+        ("chinese_paper", ["no rules for 'zh'"]),
+        ("files_and_folder", ["--output_dir cannot be combined with --hypotheses", "scores are printed"]),
+        ("files_and_beam", ["--beam_size cannot be combined with --hypotheses"]),
+        ("labels_of_a_language", ["--target_language: scores of tagging do not depend on the language; omit the flag"]),
+        ("text_and_data", ["requires --split"]),
+        ("labels_by_bleu", ["--paper_bleu applies to translations; tagging is scored by f1"]),
         ("unequal_files", ["short.de, ", "a.de: unequal numbers of lines: 2 to evaluate, 3 references"]),
     ],
 )

@@ -115,19 +115,19 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
     folder, (preparing, checking, training, choosing, scoring, exporting, describing, last, again) = fitted
     assert "2. Training" not in preparing and "1. Text" not in checking
-    assert "going on after an interruption" in training and "2. Training" in training
+    assert "resuming after an interruption" in training and "2. Training" in training
     assert "already prepared" in choosing and "kept:" not in choosing
     # Pairs that were held out are no loss of training text.
-    assert "train: 560 pairs" in choosing and "not trained on" not in choosing
+    assert "train: 560 pairs" in choosing and "excluded from training" not in choosing
     assert "step 12: reached train.max_steps" in choosing
     assert "was trained for 100 minutes before" in scoring and "kept:" in scoring and "BLEU" not in scoring
     assert "BLEU" in exporting and "exported" not in exporting
     (score,) = re.findall(r"^BLEU ([\d.]+) ", exporting, re.MULTILINE)
-    assert ("BLEU under 2 is next to nothing" in exporting) == (float(score) < 2)
+    assert ("BLEU under 2 is very low" in exporting) == (float(score) < 2)
     assert "exported: mine/serving/mine/1" in describing and "model card" not in describing
     assert "mine/serving/mine/1 was exported before" in last and "model card: mine/serving/mine/README.md" in last
-    assert again.startswith("mine is finished: its 100 minutes are over") and "1. Text" not in again
-    assert "--minutes=200  # resumes training: the validation loss was still falling" in again
+    assert again.startswith("mine is finished: it has used its 100 minutes") and "1. Text" not in again
+    assert "--minutes=200  # resume training; the validation loss was still falling" in again
     served = folder / "mine/serving/mine"
     assert [path.name for path in sorted(served.iterdir()) if path.name[0] != "."] == ["1", "README.md"]
 
@@ -196,10 +196,10 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
     begun = "mine was begun with other data or choices"
     flags = [*FILES, "--minutes=100", *FLAGS]
     more = error(folder, *flags, "--set=model.dropout_rate=0.2")
-    assert more.startswith(f"{begun} (set: ") and "use another folder" in more
+    assert more.startswith(f"{begun} (set: ") and "use a different folder" in more
     where = fitted[0]
     languages = error(where, *flags, "--target_language=nl")
-    assert languages == f"{begun} (target_language: 'de' -> 'nl'); use another folder"
+    assert languages == f"{begun} (target_language: 'de' -> 'nl'); use a different folder"
     before = (where / "a.de").read_text(encoding="utf-8")
     try:
         (where / "a.de").write_text(before.replace("Hund", "Wolf"), encoding="utf-8")
@@ -218,7 +218,7 @@ def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list
     files = [f"--source={tmp_path}/text.en", f"--target={tmp_path}/text.de", "--output=moved/yours"]
     status, output, errors = fit(tmp_path, *files, "--minutes=100", *FLAGS)
     assert status == 0, errors
-    assert output.startswith("moved/yours is finished: its 100 minutes are over")
+    assert output.startswith("moved/yours is finished: it has used its 100 minutes")
     assert "launch.serve --export_dir=moved/yours/serving/mine " in output
     record = tmp_path / "moved/yours/run/fit.json"
     values = json.loads(record.read_text(encoding="utf-8"))
@@ -246,7 +246,7 @@ def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], 
     write_text(tmp_path)
     flags = [*FILES, *(flag for flag in FLAGS if not re.search("tokens_per_batch|max_steps", flag))]
     status, output, _ = fit(tmp_path, *flags, "--minutes=0.01", code=dying(BEGINNING))
-    assert status == -signal.SIGKILL and "measuring how fast this machine trains" in output
+    assert status == -signal.SIGKILL and "measuring the training speed of this machine" in output
     record = json.loads((tmp_path / "mine/run/fit.json").read_text())
     updates = next(choice["value"] for choice in record["choices"] if choice["name"] == "updates")
     assert (
@@ -255,7 +255,7 @@ def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], 
     # On any machine, the longer training is one for the preset's recipe.
     (tmp_path / "mine/run/fit.json").write_text(json.dumps({**record, "updates_per_minute": 1000.0}))
     output = fit(tmp_path, *flags, "--minutes=100", code=dying(BEGINNING))[1]
-    begun = "begun for other minutes; for 100 a new --output would choose "
+    begun = "begun with a different --minutes; with 100, a new --output would choose "
     (line,) = (line for line in output.splitlines() if line.startswith(begun))
     assert "train.tokens_per_batch: 2048 -> " in line and "train.warmup_steps: 100 -> " in line
     assert "max_steps" not in line and "checkpoint_minutes" not in line
@@ -269,7 +269,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     ctrl_c = ("t2t_keras.training.monitor", "Monitor.progress"), int(signal.SIGINT)
     status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, ctrl_c))
     assert status == -signal.SIGKILL, errors
-    assert ": ended by Ctrl-C; a larger --minutes resumes it" in output
+    assert ": ended by Ctrl-C; to resume, give a larger --minutes" in output
     status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, (BEGINNING, int(signal.SIGTERM))))
     assert status == -signal.SIGKILL and "was trained for 100 minutes before" in output, errors
 
@@ -278,32 +278,35 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--output=mine"], "give --source and --target, two files of text, or --corpus"),
-        (["--source=a.en"], "--source=a.en: give --target, its translation; a file with both sides is a .tsv"),
-        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: leave --target out"),
+        (["--source=a.en"], "--source=a.en: give --target, its translation; a file with both sides must be a .tsv"),
+        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: omit --target"),
         (
             ["--source=a.tsv"],
-            "a.tsv: the name of a .tsv says no languages; give --source_language and --target_language",
+            "a.tsv: the name of a .tsv file does not name its languages; give --source_language and --target_language",
         ),
         (
             ["--source=a.src", "--target=a.tgt"],
-            "a.src and a.tgt: the names end in no two languages, as a.en and a.de do; give --source_language and "
+            "a.src and a.tgt: the names do not end in two languages, as a.en and a.de do; give --source_language and "
             "--target_language, such as en and de",
         ),
         (["--source=a.en", "--target=b.en"], "a.en and b.en: both languages are en; give --source_language and "),
         (
             ["--corpus=multi30k", "--source=a.en"],
-            "--corpus=multi30k brings its own text: leave --source and --target out",
+            "--corpus=multi30k has its own text; omit --source and --target",
         ),
         (
             ["--source=a.en", "--target=a.de", "--set=train.max_minutes=3"],
-            "--set train.max_minutes=3: --minutes says how long to train",
+            "--set train.max_minutes=3: give --minutes instead",
         ),
         (
             ["--source=a.en", "--target=a.de", "--set=data.seed=3"],
-            "--set data.seed=3: the only settings of the data here are --vocab_size, data.lowercase, ",
+            "--set data.seed=3: valid settings of the data: --vocab_size, data.lowercase, ",
         ),
         (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a new folder"),
-        (["--source=a.en", "--target=a.de", "--output=full"], "--output=full holds a and nothing of launch.fit; give"),
+        (
+            ["--source=a.en", "--target=a.de", "--output=full"],
+            "--output=full contains a, which is not from launch.fit; give",
+        ),
     ],
 )
 @pytest.mark.integration
@@ -330,7 +333,7 @@ def test_pairs_cannot_be_held_out_for_sets_that_a_corpus_has(tmp_path: Path) -> 
     for split, side in itertools.product(("train", "val", "test"), ("en", "de")):
         with gzip.open(tmp_path / f"en-de.{split}.{side}.gz", "wt") as file:
             file.write(f"{split} {side}\n")
-    message = "--held_out_pairs: --corpus=tatoeba has its own sets; leave the flag out"
+    message = "--held_out_pairs: --corpus=tatoeba has its own sets; omit the flag"
     assert error(tmp_path, "--corpus=tatoeba", "--download_dir=.", "--output=mine", "--held_out_pairs=20") == message
 
 
@@ -358,11 +361,13 @@ def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
     said = re.search(
-        r"vocab_size=2000 is more than the text allows; the largest that works is (\d+); \1 is chosen", output
+        r"vocab_size=2000 is more than the text allows; the largest valid size is (\d+); \1 is chosen", output
     )
     assert said and said[1] == str(json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"])
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))  # goes on with it
-    assert status == -signal.SIGKILL and re.search(rf"data.vocab_size +{said[1]}  the text allows no more", output)
+    assert status == -signal.SIGKILL and re.search(
+        rf"data.vocab_size +{said[1]}  the text allows no more entries", output
+    )
 
 
 @pytest.mark.integration
@@ -376,7 +381,7 @@ def test_a_text_of_many_characters_gets_a_vocabulary_with_all_of_them(tmp_path: 
     status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
     said = re.search(
-        r"vocab_size=2000 is too small for the text's characters; the smallest that works is (\d+); ", output
+        r"vocab_size=2000 is too small for the text's characters; the smallest valid size is (\d+); ", output
     )
     size = json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"]
     assert said and 2000 < int(said[1]) <= size

@@ -25,7 +25,7 @@ def module():
     options = {"flag_values": values}
     flags.DEFINE_string("model_dir", None, "The run.", required=True, **options)
     flags.DEFINE_multi_string("ensemble", [], "Another run.", **options)
-    flags.DEFINE_integer("beam_size", None, "Hypotheses; default: the run's own setting.", **options)
+    flags.DEFINE_integer("beam_size", None, "Hypotheses; default: the setting of the run.", **options)
     flags.DEFINE_enum("engine", "tensorflow", ["tensorflow", "other"], "What computes.", **options)
     flags.DEFINE_float("a_rate", 0.5, "A rate.", **options)
     flags.DEFINE_bool("json", False, "Whether to write JSON.", **options)
@@ -56,7 +56,7 @@ def test_flags_are_in_groups_the_required_ones_first(lines):
         "  --ensemble=PATH           Another run. Any number of times.",
     ]
     assert section(lines, "search") == [
-        "  --beam_size=N             Hypotheses; default: the run's own setting.",
+        "  --beam_size=N             Hypotheses; default: the setting of the run.",
         "  --engine=tensorflow|other",
         "                            What computes. (default: tensorflow)",
     ]
@@ -66,7 +66,7 @@ def test_flags_are_in_groups_the_required_ones_first(lines):
         "--[no]json",
         "--only=TEXT",
     ]
-    assert "  -h, --help                Print this and end." in section(lines, "every program")
+    assert "  -h, --help                Print this help and exit." in section(lines, "every program")
 
 
 def test_required_is_said_once_whatever_the_flag_is_about(lines):
@@ -78,7 +78,7 @@ def test_a_flag_of_several_programs_is_required_where_the_program_needs_it(progr
     """`launch.evaluate` scores outputs without a model, too."""
     done = programs.run(["-m", f"launch.{program}", "--help"], capture_output=True, text=True)
     (words,) = re.findall(r"^  --model_dir=PATH +(.+)$", done.stdout, re.MULTILINE)
-    assert words == "The run's directory, or an export's." + " (required)" * is_required
+    assert words == "The directory of a run or of an export." + " (required)" * is_required
 
 
 def test_defaults_are_shown_where_they_say_something(lines):

@@ -77,7 +77,7 @@ def test_on_apache_beam_or_what_to_install(files):
     assert run(*flags_for(files, data_dir=files / "other", beam_runner="nothing"))[2].startswith("error: runner 'noth")
 
 
-ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it for each corpus, '' for none\n"
+ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it once per corpus, '' for none\n"
 
 
 def test_several_corpora_with_tags(files):
@@ -129,15 +129,15 @@ def test_characters_and_bytes(files, given, max_length, entries):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_type": "byte", "vocab_size": 200}, "vocab_size=200 is too small; the smallest that works is 260"),
-        ({"vocab_type": "char", "vocab_size": 259}, r"vocab_size=259 is too small; the smallest that works is \d+"),
+        ({"vocab_type": "byte", "vocab_size": 200}, "vocab_size=200 is too small; the smallest valid size is 260"),
+        ({"vocab_type": "char", "vocab_size": 259}, r"vocab_size=259 is too small; the smallest valid size is \d+"),
         ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
-        ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
-        ({"tsv": True}, "with --tsv, --train_source alone must be given"),
-        ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would not be in the text any more"),
-        ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
-        ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options goes with --beam_runner"),
+        ({"valid_source": "{}/a.en"}, "without --tsv, give both --valid_source and --valid_target"),
+        ({"tsv": True}, "with --tsv, give only --train_source"),
+        ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would no longer occur in the text"),
+        ({"vocab_from": "{}"}, "--vocab_size is determined by --vocab_from"),
+        ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options requires --beam_runner"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),
         (
             {"valid_source": "{}/data/valid.source.txt", "valid_target": "{}/a.de"},

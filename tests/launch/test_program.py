@@ -247,7 +247,7 @@ def test_closed_streams_are_as_good_as_empty(call, streams):
 def test_what_is_read_as_standard_input_is_not_replaced(call, tmp_path):
     (tmp_path / "in").write_text("text", encoding="utf-8")
     done = call("--number=15", streams=f"< {tmp_path / 'in'}", MADE=str(tmp_path / "in"))
-    assert done.returncode == 1 and "is what is read: the text would be lost" in done.stderr
+    assert done.returncode == 1 and "is also the input, which would be lost" in done.stderr
     assert call("--number=15", streams="< /dev/null", MADE=os.devnull).returncode == 0
 
 
@@ -259,7 +259,7 @@ def test_a_signal_leaves_nothing_half_written(call, tmp_path):
 
 def test_names_that_are_no_utf8_are_refused(call):
     done = call(os.fsdecode(b"--model_dir=b\xff/run"))
-    assert done.returncode == 1 and done.stderr.startswith("error: --model_dir: 'b\\udcff/run' is no UTF-8")
+    assert done.returncode == 1 and done.stderr.startswith("error: --model_dir: 'b\\udcff/run' is not valid UTF-8")
 
 
 def test_a_file_of_flags_that_is_no_utf8(call, tmp_path):

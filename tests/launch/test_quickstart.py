@@ -74,7 +74,10 @@ def test_scores_with_signatures_and_translates_five_sentences(runs: tuple[Path, 
         assert "nrefs:1|" in line and "|version:" in line
     assert "20 sentences that training has not seen, beam 4" in lines
     own = lines[
-        lines.index("4. Translations of sentences of our own") + 2 : lines.index("5. The same through a server") - 1
+        lines.index("4. Translations of example sentences") + 2 : lines.index(
+            "5. The same translations through a server"
+        )
+        - 1
     ]
     sources, translations = own[::2], own[1::2]
     assert len(sources) == len(translations) == 5
@@ -92,7 +95,7 @@ def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) 
     _, (first, second, _) = runs
     assert "already prepared" not in first and "already prepared" in second
     assert "reached train.max_minutes" in first
-    assert "reached train.max_minutes" not in second and "a larger --minutes trains on" in second
+    assert "reached train.max_minutes" not in second and "to train longer, give a larger --minutes" in second
     scores = [[line for line in output.splitlines() if line.startswith(("BLEU", "chrF"))] for output in (first, second)]
     assert scores[0] == scores[1]
 
@@ -115,7 +118,7 @@ def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Pat
     folder, outputs = runs
     for output in outputs:
         assert re.search(r"POST http://127\.0\.0\.1:\d+/v1/models/quickstart:predict", output)
-        assert "5 of 5 translations are those above" in output
+        assert "5 of 5 translations equal those above" in output
     said = [re.findall(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[0] for output in outputs]
     assert [path.removeprefix("saved_models/") for path in said] == [f"quickstart/{n}" for n in (1, 1, 2)]
     assert sorted(path.name for path in (folder / "saved_models/quickstart").iterdir()) == ["1", "2"]
@@ -126,7 +129,7 @@ def test_without_what_serving_needs_it_ends_with_the_line_that_says_so(runs: tup
     output = (folder / "without_serve.txt").read_text(encoding="utf-8")
     *_, blank, line = output.splitlines()
     assert blank == "" and line.startswith("Exporting and serving need tensorflow_serving: pip install '.[serve]'")
-    assert "5. The same through a server" not in output
+    assert "5. The same translations through a server" not in output
 
 
 def test_says_how_to_go_on_with_these_folders(runs: tuple[Path, list[str]]) -> None:

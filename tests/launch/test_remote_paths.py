@@ -137,7 +137,7 @@ def test_of_two_that_prepare_at_once_one_is_published(empty_url):
             for name, text in texts.items():
                 (folder / name).write_text(text, encoding="utf-8")
         stack.pop_all()
-    said = f"^{empty_url}: another process published there meanwhile; what it published stays$"
+    said = f"^{empty_url}: another process published there meanwhile; its state is kept$"
     for context, refused in zip(contexts, (False, True, False), strict=True):
         with pytest.raises(InputError, match=said) if refused else contextlib.nullcontext():
             context.__exit__(None, None, None)
@@ -247,12 +247,12 @@ def test_two_trainers_of_one_run(folder, killed, monkeypatch):
         done = train(folder, "second", RUN)
     assert done.returncode == 1
     holder = f"by process {os.getpid()} on .+, last heard of .+ s ago"
-    assert re.search(f"^error: {RUN} is being trained already, {holder}$", done.stderr, re.M)
+    assert re.search(f"^error: {RUN} is already being trained {holder}$", done.stderr, re.M)
     assert tiny_training.saved_steps(before) == tiny_training.saved_steps(fetched(RUN, folder, monkeypatch))
 
 
 def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
-    nothing = "nothing complete is there: no bucket, or no run, prepared data or export in it\n"
+    nothing = "the bucket is missing, or it contains no complete run, prepared data or export there\n"
     for place in (f"{BUCKET}/none", "s3://none/run"):
         done = call(folder, "none", "translate", f"--model_dir={place}")
         assert (done.returncode, done.stderr) == (1, f"error: {place}: {nothing}")

@@ -174,12 +174,12 @@ def test_what_one_worker_cannot_fetch_ends_all(url, monkeypatch):
 
     def no_room(store: Store, name: str, path: Path) -> bool:
         if store is mirrors[1].store:
-            raise InputError(f"{url}: no room for it in {path.parent}")
+            raise InputError(f"{url}: no space left in {path.parent}")
         return get(store, name, path)
 
     monkeypatch.setattr(Store, "get", no_room)
     first, second = together(url, add_step, mirrors)
-    assert str(second).startswith(f"{url}: no room for it in ")
+    assert str(second).startswith(f"{url}: no space left in ")
     assert str(first) == f"worker 1 failed: {remote.with_urls(str(second))}"
     assert lease(url) is None
 
@@ -222,7 +222,7 @@ def test_a_store_that_is_down_too_does_not_hide_why_training_ended(url, monkeypa
 def test_an_export_cannot_be_trained(url, tmp_path):
     (tmp_path / "store" / "run" / "1").mkdir()
     (tmp_path / "store" / "run" / "1" / "saved_model.pb").write_bytes(b"graph")
-    said = f"{url} holds an exported model, which cannot be trained; use another --model_dir"
+    said = f"{url} holds an exported model, which cannot be trained; use a different --model_dir"
     assert lines(together(url, add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
 
 

@@ -89,9 +89,9 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
         ("unequal", ["a.en", "short.de", "3", "2"]),
         ("missing", ["/nowhere/a.de"]),
         ("no_run", ["other"]),
-        ("over_itself", ["--output=", "a.de is what is read"]),
+        ("over_itself", ["--output=", "a.de is also the input"]),
         ("into_a_folder", ["Is a directory", "run"]),
-        ("label", ["line 1: 'good' is no label"]),
+        ("label", ["line 1: 'good' is not a label"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

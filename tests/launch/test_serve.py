@@ -156,7 +156,7 @@ def test_a_request_without_end_does_not_keep_it_from_stopping(export_dir, tmp_pa
         program.wait_until("t2t_serving_batch_sentences_count", 1)
         program.process.send_signal(signal.SIGINT)
         out, _ = program.process.communicate(timeout=300)
-        assert (program.process.returncode, out) == (0, "stopped; not all was answered within 1 s\n")
+        assert (program.process.returncode, out) == (0, "stopped; some requests were not answered within 1 s\n")
         answer = cut_off.result(300)
         assert (answer.status_code, answer.json()) == (503, {"error": "the server is stopping"})
 
@@ -194,7 +194,7 @@ def test_files_that_it_may_not_open_are_taken_from_its_connections(export_dir):
         program.wait_until_started()
         program.process.send_signal(signal.SIGTERM)
         _, err = program.process.communicate(timeout=300)
-    assert "may open 300 files: 50 connections for each of REST and gRPC, not max_connections=1000" in err
+    assert "may open 300 files, which allow 50 connections each for REST and gRPC, not max_connections=1000" in err
 
 
 def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_path):
@@ -310,9 +310,9 @@ def refusals(export_dir, tmp_path_factory):
         ("no_dir", ["--export_dir"]),
         ("missing", ["/nowhere/mine", "no such directory"]),
         ("file", ["test_serve.py", "no such directory"]),
-        ("version", ["/toy/5 has no numbered versions in it; give --export_dir=", "/toy\n"]),
-        ("above", ["has no numbered versions in it; give --export_dir=", "/toy\n"]),
-        ("fitted", ["has no numbered versions in it; give --export_dir=", "/serving/mine\n"]),
+        ("version", ["/toy/5 contains no numbered versions; give --export_dir=", "/toy\n"]),
+        ("above", ["contains no numbered versions; give --export_dir=", "/toy\n"]),
+        ("fitted", ["contains no numbered versions; give --export_dir=", "/serving/mine\n"]),
         ("batch", ["max_batch_size", "1", "0"]),
         ("queue", ["max_queue_bytes", "1", "0"]),
         ("seconds", ["request_seconds", "0"]),

@@ -107,7 +107,7 @@ def taken_up(stopped, max_steps) -> subprocess.CompletedProcess:
 
 def test_a_signal_saves_and_is_the_exit_status(stopped):
     assert stopped.status == 128 + signal.SIGTERM
-    assert stopped.error.splitlines()[-1] == "base/seed_1: stopped; the same command goes on from here"
+    assert stopped.error.splitlines()[-1] == "base/seed_1: stopped; run the same command to resume"
     assert "Traceback" not in stopped.error and 0 < stopped.step < MANY_STEPS
 
 
@@ -408,10 +408,10 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
         ("plan of an unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("shard", "--shard=3/2: expected I/N with I from 1 to N, such as 2/8"),
-        ("devices without a plan", "--devices goes with --plan"),
-        ("a device without devices", "--device goes with --devices"),
+        ("devices without a plan", "--devices requires --plan"),
+        ("a device without devices", "--device requires --devices"),
         ("plan and rows", "--rows and --plan exclude each other"),
-        ("some of all rows", "--only does not go with --print, which is of all rows"),
+        ("some of all rows", "--only cannot be combined with --print, which concerns all rows"),
     ],
 )
 def test_bad_input_is_one_line(cases, name, words):

@@ -194,7 +194,7 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
         assert re.search(r"^trains [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
-        said = r"^goes on from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
+        said = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
         resumed = re.search(said, stderr, re.MULTILINE)
         assert bool(resumed) is (name == "goes on"), stderr
     tiny_training.assert_same_end(folder / "stopped", folder / "uninterrupted", STEPS)
@@ -282,17 +282,17 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
     "name, words",
     [
         ("nowhere", ["nowhere is not a run's directory"]),
-        ("differs", ["another configuration", "train.warmup_steps: 20 -> 7", "train.seed: 1 -> 3", "--model_dir"]),
+        ("differs", ["a different configuration", "train.warmup_steps: 20 -> 7", "train.seed: 1 -> 3", "--model_dir"]),
         ("preset", ["unknown preset 'huge'", "tiny, base, big", "table3_e_learned"]),
         ("no preset", ["--preset must be given", "tiny, base, big"]),
         ("no data_dir", ["--data_dir must be given"]),
         ("missing data", ["nowhere", "launch.prepare_data"]),
-        ("moved data", ["gone: the data that", "moved was trained on are not there; give --data_dir"]),
+        ("moved data", ["gone: the data that", "moved was trained on are missing; give --data_dir"]),
         ("interrupted data", ["interrupted", "launch.prepare_data again"]),
         ("data setting", ["data.seed=3", "launch.prepare_data"]),
         ("vocabulary setting", ["model.vocab_size=3", "launch.prepare_data"]),
         ("weights of corpora", ["train.corpus_weights has 2 values", "corpora: 1"]),
-        ("frozen nothing", ["train.frozen: no weight's name fits 'encodr/*'"]),
+        ("frozen nothing", ["train.frozen: no weight has a name that matches 'encodr/*'"]),
         ("small batch", ["train.tokens_per_batch=3", "at least"]),
         ("a file", ["a_file"]),
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),

@@ -52,7 +52,7 @@ SETTINGS = [
 
 def cut(number: int) -> str:
     """What is said of outputs that end at the limit, as all of a model that was not trained do."""
-    raising = "--max_length_factor and --max_length_offset raise it"
+    raising = "to raise it, give --max_length_factor and --max_length_offset"
     outputs = "1 output was" if number == 1 else f"{number} outputs were"
     return f"warning: {outputs} cut at the limit of 1 x source + 3 tokens; {raising}\n"
 
@@ -136,7 +136,7 @@ def test_pipe_gives_a_line_for_a_line(results):
     assert len(lines) == 7
     assert [bool(line) for line in lines] == [True, False, False, True, False, True, True]
     assert lines[0] == lines[6]
-    assert err == f"warning: 1 lines were too long for one piece and were translated in parts\n{cut(4)}"
+    assert err == f"warning: 1 lines were too long and were translated in parts\n{cut(4)}"
 
 
 def test_files_equal_pipes_and_chunks_do_not_matter(results, folder):
@@ -175,7 +175,7 @@ def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
     assert status == 0 and answers[0]["id"] == 7 and answers[0]["translation"]
     assert answers[1] == {
         "id": ["x"],
-        "error": "constraints: not with this engine; --engine=tensorflow takes it",
+        "error": "constraints: not supported by this engine; use --engine=tensorflow",
     }
 
 
@@ -189,14 +189,14 @@ def test_nothing_in_nothing_out(results):
         ("invalid", ["standard input, line 2", "UTF-8"]),
         ("no_run", ["/nowhere"]),
         ("no_checkpoint", ["77"]),
-        ("no_ensemble", ["--ensemble_mean goes with --ensemble"]),
-        ("no_extension", ["--extension=: give a Python file, or a module by its whole name"]),
-        ("half_an_extension", ["--extension=.foo: give a Python file, or a module by its whole name"]),
+        ("no_ensemble", ["--ensemble_mean requires --ensemble"]),
+        ("no_extension", ["--extension=: give a Python file, or the full name of a module"]),
+        ("half_an_extension", ["--extension=.foo: give a Python file, or the full name of a module"]),
         ("no_member", ["/nowhere"]),
         ("bad_member", ["'@best'", "MODEL_DIR@CHECKPOINT"]),
         ("no_input", ["/nowhere/in.txt"]),
         ("no_output", ["/nowhere/out.txt"]),
-        ("over_itself", ["--output=", "in.gz", "is what is read"]),
+        ("over_itself", ["--output=", "in.gz", "is also the input"]),
         ("large_beam", ["beam_size", "351", "350"]),
         ("too_many", ["--num_best=3", "--beam_size=2"]),
         ("not_json", ["standard input, line 3", "not valid JSON"]),
@@ -240,8 +240,8 @@ def test_a_glossary_is_kept_and_counted(results):
     assert term["source"] == "man" and term["form"] in answers[0]["translation"] and term["forced"]
     assert answers[3]["terms"] == [{"source": "dog", "form": None, "forced": False}]
     warning, *_, counts = err.splitlines()
-    assert warning.startswith("warning: standard input, line 4: no form of the term 'dog' could be met")
-    assert counts == "glossary: 2 terms in the source, 0 met by the model itself, 1 forced, 1 missing"
+    assert warning.startswith("warning: standard input, line 4: no form of the term 'dog' fits within the limit")
+    assert counts == "glossary: 2 terms in the source, 0 met by the model, 1 forced, 1 missing"
 
 
 @pytest.mark.parametrize("name", ["settings", "sampling"])

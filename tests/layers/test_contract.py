@@ -289,7 +289,7 @@ def test_a_mask_that_cannot_be_one_is_refused(rng):
     layer, x = layers.EncoderLayer(**LAYER), rng.standard_normal((3, 4, 8)).astype("float32")
     for shape in ((3, 4), (3, 1, 1, 5), (3, 4, 1, 1, 1)):
         with pytest.raises(
-            ValueError, match=r"broadcastable to .* \(3, 2, 4, 4\), got the shape .* `padding_mask` makes"
+            ValueError, match=r"broadcastable to .* \(3, 2, 4, 4\), got the shape .* `padding_mask` computes"
         ):
             layer(x, np.ones(shape, bool))
 

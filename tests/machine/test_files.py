@@ -75,7 +75,7 @@ def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypat
 
 def test_the_folder_where_one_is_cannot_be_made_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="^. exists already; give a folder that is new"), new_folder("."):
+    with pytest.raises(InputError, match="^. already exists; give a new folder"), new_folder("."):
         raise AssertionError("work that would be lost")
 
 

@@ -30,7 +30,7 @@ def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[2]) as holder:
         assert holder.stdout.readline() == "held\n"
         monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
-        with pytest.raises(InputError, match=f"run is being trained already, by process {holder.pid} on "), run.lock():
+        with pytest.raises(InputError, match=f"run is already being trained by process {holder.pid} on "), run.lock():
             pytest.fail("was held")
         holder.kill()
         holder.wait()

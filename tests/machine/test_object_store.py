@@ -94,7 +94,7 @@ def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch, err
 def test_no_such_protocol_and_no_package_for_one(monkeypatch):
     with pytest.raises(InputError, match="^nothing://bucket/run: Protocol not known: nothing$"):
         Store("nothing://bucket/run")
-    with pytest.raises(InputError, match="^s3:/// names no bucket$"):
+    with pytest.raises(InputError, match="^s3:/// does not name a bucket$"):
         Store("s3:///")
     imported = builtins.__import__
 

@@ -212,7 +212,7 @@ def test_a_listing_that_lags_behind_is_no_older_state(monkeypatch, memory):
     mirror.publish()
     assert fetched() == {"a": "10"}
     memory.rm_file(states(memory)[0])
-    with pytest.raises(InputError, match=f"^{URL}: its listing names a state that is gone; try again$"):
+    with pytest.raises(InputError, match=f"^{URL}: its listing names a state that no longer exists; try again$"):
         Mirror(URL).fetch()
 
 
@@ -234,7 +234,7 @@ def test_a_file_that_is_not_what_the_state_names(memory, damage):
     if damage != "missing":
         memory.pipe_file(name, b"1234" if damage == "half" else b"12345679")
     reader = Mirror(URL)
-    with pytest.raises(InputError, match=f"^{URL}/weights is missing or damaged, which the newest state names$"):
+    with pytest.raises(InputError, match=f"^{URL}/weights is part of the newest state, but is missing or damaged$"):
         reader.fetch()
     assert contents(reader) == {}
 
@@ -259,14 +259,14 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device", local)
 
     monkeypatch.setattr(reader.store._files, "get_file", full, raising=False)
-    message = f"{URL}: no room for it in {reader.path}; T2T_KERAS_CACHE names another folder"
+    message = f"{URL}: no space left in {reader.path}; T2T_KERAS_CACHE can name a different folder"
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         reader.fetch()
     assert contents(reader) == {}
 
 
 HOLDER = f"by process {os.getpid()} on .+, last heard of [0-9]+ s ago"
-WAITING = f"{URL} is or was being trained {HOLDER}: waiting for a sign of it, [0-9]+ s at most"
+WAITING = f"{URL} is or was being trained {HOLDER}: waiting for a renewal of its lease, [0-9]+ s at most"
 
 
 def test_the_second_trainer_gets_the_name_of_the_first_once_that_is_heard_of_again(monkeypatch):
@@ -274,7 +274,7 @@ def test_the_second_trainer_gets_the_name_of_the_first_once_that_is_heard_of_aga
     first, second = Mirror(URL), Mirror(URL)
     lines: list[str] = []
     with first.held(lines.append):
-        expected = f"^{URL} is being trained already, {HOLDER}$"
+        expected = f"^{URL} is already being trained {HOLDER}$"
         with pytest.raises(BusyError, match=expected), second.held(lines.append):
             pass
         write(first, a="1")
@@ -317,7 +317,7 @@ def test_a_state_is_fetched_by_its_number(memory):
     assert (number, Mirror(URL).number) == (1, 2)
     reader.fetch(lambda names: ["b"], number)
     assert contents(reader) == {"b": "1"}
-    with pytest.raises(InputError, match=f"^{URL}/a is missing or damaged, which the newest state names$"):
+    with pytest.raises(InputError, match=f"^{URL}/a is part of the newest state, but is missing or damaged$"):
         reader.fetch(number=number)
     with pytest.raises(InputError, match=f"^{URL}/state/000000000007.json is gone; try again$"):
         reader.fetch(number=7)
@@ -354,7 +354,7 @@ def test_a_lease_is_renewed(monkeypatch, memory):
 
 def test_a_store_without_exclusive_creation_is_refused(monkeypatch):
     monkeypatch.setattr(Store, "create", lambda *_: True)
-    expected = pytest.raises(InputError, match=f"^{URL}: this store replaces .+ no run is safe in it$")
+    expected = pytest.raises(InputError, match=f"^{URL}: this store replaces .+ runs are not safe in it$")
     with expected, Mirror(URL).held(lambda line: None):
         pass
 
@@ -390,7 +390,7 @@ def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog, mem
             write(mirror, a=text, b="b")
             mirror.publish()
     assert fetched() == {"b": "b"} and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
-    assert caplog.messages == [f"objects that nothing needs any more stay: {URL}: access denied"]
+    assert caplog.messages == [f"unused objects cannot be deleted:  {URL}: access denied"]
 
 
 def test_a_lease_that_was_taken_without_an_answer_is_given_back(monkeypatch, memory):

@@ -98,7 +98,7 @@ def test_an_export_is_not_read_as_the_run_that_had_its_url_before(store, version
 def test_a_server_is_not_given_a_single_version(store, version, tmp_path, monkeypatch):
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
     remote_exports.publish_version(store, version)
-    message = f"^--export_dir={URL}/1 has no numbered versions in it; give --export_dir={URL}$"
+    message = f"^--export_dir={URL}/1 contains no numbered versions; give --export_dir={URL}$"
     with pytest.raises(InputError, match=message), remote_paths.served(f"{URL}/1"):
         raise AssertionError("it would wait for ever")
 
@@ -148,7 +148,7 @@ def test_what_is_damaged_or_not_from_here(store, version, tmp_path):
     remote_exports.publish_version(store, version)
     fsspec.filesystem("memory").pipe_file(f"{URL}/1/assets/vocab.model", b"half")
     with pytest.raises(
-        InputError, match=f"^{URL}/1/assets/vocab.model is missing or damaged, which .+files.json names$"
+        InputError, match=f"^{URL}/1/assets/vocab.model is named in .+files.json, but is missing or damaged$"
     ):
         remote_exports.fetch_newest(store, tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.name != "version"]

@@ -97,7 +97,7 @@ def test_a_name_is_taken_once(wide):
     class OtherConfig(WideConfig):
         pass
 
-    with pytest.raises(ValueError, match="'wide' is registered already, by .*test_families"):
+    with pytest.raises(ValueError, match="'wide' is already registered, by .*test_families"):
         families.register(OtherConfig, wide)
 
 
@@ -109,7 +109,7 @@ def test_a_model_whose_family_nobody_registered():
 def test_settings_without_a_model_are_named(monkeypatch):
     monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
     registry.register_config(WideConfig)
-    with pytest.raises(InputError, match=r"'wide' has settings, but no model: call `families\.register`"):
+    with pytest.raises(InputError, match=r"'wide' has settings but no model; call `families\.register`"):
         families.make_model(WideConfig())
 
 
@@ -126,7 +126,7 @@ def test_the_base_of_all_settings_is_no_family():
 
 def test_what_training_would_not_use_is_refused(wide, monkeypatch):
     monkeypatch.setattr(wide, "losses", [1.0], raising=False)
-    with pytest.raises(ValueError, match="Wide has losses of Keras's"):
+    with pytest.raises(ValueError, match="Wide has Keras losses"):
         families.make_model(WideConfig())
 
 
@@ -159,5 +159,5 @@ def test_a_name_is_taken_before_its_settings_are_imported(monkeypatch):
         family: ClassVar[str] = "later"
 
     monkeypatch.setitem(registry._FAMILIES, "later", "somewhere.else:LaterConfig")
-    with pytest.raises(ValueError, match=r"'later' is registered already, by somewhere\.else$"):
+    with pytest.raises(ValueError, match=r"'later' is already registered, by somewhere\.else$"):
         registry.register_config(OtherConfig)

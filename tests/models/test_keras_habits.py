@@ -112,7 +112,7 @@ def test_a_saved_preset_is_the_model(model, tmp_path):
         loaded = Transformer.from_preset(name)
         assert loaded.config == model.config
         np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
-    with pytest.raises(InputError, match="mine exists already"):
+    with pytest.raises(InputError, match="mine already exists"):
         model.save_to_preset(tmp_path / "mine")
     with pytest.raises(InputError, match="config.json is not that of a training"):
         Run(tmp_path / "mine").check_trainable()
@@ -148,12 +148,12 @@ def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
     with pytest.raises(InputError, match="has no config.json"):
         Transformer.from_preset(tmp_path)
     model.save_to_preset(tmp_path / "mine")
-    with pytest.raises(InputError, match="mine has settings of its own; leave out d_model, d_ff"):
+    with pytest.raises(InputError, match="mine has its own settings; omit d_model, d_ff"):
         Transformer.from_preset(tmp_path / "mine", d_model=32, d_ff=64)
     with pytest.raises(InputError, match="no checkpoint '7' .+ names there: imported"):
         Transformer.from_preset(f"{tmp_path}/mine@7")
     other = Transformer.from_preset("tiny", vocab_size=14, **SIZES)
-    with pytest.raises(InputError, match="mine has a model with other settings"):
+    with pytest.raises(InputError, match="mine has a model with different settings"):
         other.save_to_preset(tmp_path / "other", like=tmp_path / "mine")
 
 

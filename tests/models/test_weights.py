@@ -59,14 +59,14 @@ def test_weights_of_other_shapes_are_named_as_far_as_three():
     names = ", ".join(f"w{number} (3,) -> (2,)" for number in range(3))
     with pytest.raises(InputError) as error:
         assign_known_weights(model_of(*ours), weights)
-    assert str(error.value) == f"weights of other shapes cannot be taken: {names} and 167 more"
+    assert str(error.value) == f"weights with different shapes cannot be copied: {names} and 167 more"
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (arrays(a=(3, 2), b=(4,), c=(1,)), r"cannot be taken: a \(3, 2\) -> \(2, 3\), c \(1,\) -> \(\)$"),
-        (arrays(d=(2, 3)), "no weight can be taken"),
+        (arrays(a=(3, 2), b=(4,), c=(1,)), r"cannot be copied: a \(3, 2\) -> \(2, 3\), c \(1,\) -> \(\)$"),
+        (arrays(d=(2, 3)), "no weight can be copied"),
     ],
 )
 def test_weights_that_do_not_fit_leave_all_as_it_was(weights, message):

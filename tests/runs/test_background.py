@@ -125,7 +125,7 @@ def test_an_error_comes_out_later(tmp_path, writer, disk, when, error):
     writer.wait()
     disk[0] = error
     save(writer, 2, Validation(2, "loss", 1.0))
-    with pytest.raises(InputError, match=f"cannot save checkpoint .*step_00000002: {os.strerror(error)}; the earlier"):
+    with pytest.raises(InputError, match=f"cannot save checkpoint .*step_00000002: {os.strerror(error)}; earlier"):
         save(writer, 3) if when == "next" else writer.wait()
     assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
     disk[0] = 0

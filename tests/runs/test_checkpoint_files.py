@@ -127,7 +127,7 @@ def test_two_averages_of_one_name_do_not_meet(tmp_path, monkeypatch):
     monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "write_arrays", average_again)
     checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
-    assert f"{tmp_path} is being written already, by process {os.getpid()} on " in refusals[0]
+    assert f"{tmp_path} is already being written by process {os.getpid()} on " in refusals[0]
     assert checkpoints.load(path).step == 2
     assert_equal(checkpoints.load(path).weights, arrays(2))
 

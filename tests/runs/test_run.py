@@ -81,7 +81,7 @@ def test_how_it_decodes_may_change(run, tmp_path, vocab, setting):
 
 def test_another_vocabulary_is_refused(run, tmp_path, vocab):
     vocab.write_bytes(b"another one")
-    with pytest.raises(InputError, match="another vocabulary"):
+    with pytest.raises(InputError, match="a different vocabulary"):
         run.start(CONFIG, tmp_path / "data", vocab)
     assert run.vocab_path.read_bytes() == b"the vocabulary"
 
@@ -94,11 +94,11 @@ def test_another_training_text_is_refused(run, tmp_path, vocab):
     folders = f"{tmp_path}/data with 2 pairs (a, b), but {tmp_path}/other has 3 pairs (c, d)"
     assert str(error.value).startswith(f"{run.path} was trained on {folders}; ")
     run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text c")  # former versions noted lengths alone
-    with pytest.raises(InputError, match=r"moved: the data that .* was trained on are not there; give --data_dir"):
+    with pytest.raises(InputError, match=r"moved: the data that .* was trained on are missing; give --data_dir"):
         _ = run.data_dir
     (tmp_path / "moved").mkdir()
     assert run.config == CONFIG and run.data_dir == tmp_path / "moved"
-    with pytest.raises(InputError, match=r"has 2 pairs \(a, b\), text d; use another --model_dir"):
+    with pytest.raises(InputError, match=r"has 2 pairs \(a, b\), text d; use a different --model_dir"):
         run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text d")
 
 
@@ -126,7 +126,7 @@ def test_a_model_of_transformers_is_sent_to_be_converted(tmp_path):
 
 def test_a_configuration_that_does_not_say_where_the_data_was_is_bad_input(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="does not say where the data was"):
+    with pytest.raises(InputError, match="does not record the directory of the data"):
         _ = Run(tmp_path).data_dir
 
 
@@ -203,7 +203,7 @@ def test_a_configuration_of_something_else_is_not_trained_over(tmp_path, vocab, 
 def test_a_vocabulary_without_a_run_is_not_replaced(tmp_path, vocab):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "vocab.model").write_bytes(b"somebody's")
-    with pytest.raises(InputError, match=r"vocab.model is there without a run.*--model_dir"):
+    with pytest.raises(InputError, match=r"vocab.model exists without a run.*--model_dir"):
         Run(tmp_path / "run").start(CONFIG, tmp_path, vocab)
     assert contents(tmp_path / "run") == {"vocab.model": b"somebody's"}
 

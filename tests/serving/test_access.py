@@ -183,7 +183,7 @@ def test_a_certificate_that_is_none_is_one_line(certificate, tmp_path):
     for pair in ((str(noise), certificate[1]), (certificate[0], str(noise)), (certificate[0], certificate[0])):
         with pytest.raises(InputError) as caught:
             check_certificate(*pair)
-        assert str(caught.value).startswith(f"{pair[0]} and {pair[1]} are no certificate")
+        assert str(caught.value).startswith(f"{pair[0]} and {pair[1]} are not a PEM certificate")
     with pytest.raises(InputError, match="nowhere: No such file"):
         check_certificate(str(tmp_path / "nowhere"), certificate[1])
     with pytest.raises(InputError, match="tls_key"):

@@ -117,7 +117,7 @@ def test_a_file_that_changes_and_one_that_is_damaged(folder, caplog):
     with serving(file, 0.05) as calls:
         assert calls.rest("mine/labels/stable") == 2 and calls.rest("other")[0] == 404
         rewrite(file, config(stable)[:-10])
-        wait_until(lambda: "the models stay as they are" in caplog.text)
+        wait_until(lambda: "the models are unchanged" in caplog.text)
         (record,) = [record for record in caplog.records if "stay as they are" in record.message]
         assert record.message.startswith(f"{file}: ") and "\n" not in record.message
         assert calls.rest("mine/labels/stable") == 2
@@ -130,7 +130,7 @@ def test_a_file_that_changes_and_one_that_is_damaged(folder, caplog):
         wait_until(lambda: calls.rest("mine") == (404, "Servable not found for request: Latest(mine)"))
         (folder / "empty").mkdir()
         rewrite(file, config(f'name: "other" base_path: "{folder}/empty"'))
-        wait_until(lambda: f"no version could be loaded of other from {folder}/empty" in caplog.text)
+        wait_until(lambda: f"no version could be loaded for other from {folder}/empty" in caplog.text)
         assert calls.rest("other") == 2
         shutil.copytree(folder / "one" / "1", folder / "new")
         (folder / "new").rename(folder / "empty" / "1")
@@ -164,7 +164,7 @@ def test_reload_config(folder):
             )
         assert caught.value.code().name == "UNKNOWN"
         places = f"mine from {folder}/empty, new from {folder}/empty"
-        assert caught.value.details() == f"no version could be loaded of {places}; see the log"
+        assert caught.value.details() == f"no version could be loaded for {places}; see the log"
         assert calls.rest("mine") == 1 and calls.rest("new")[0] == calls.rest("other")[0] == 404
         shutil.copytree(folder / "both" / "2", folder / "empty" / "2")
         calls.reload(config(f'name: "mine" base_path: "{folder}/empty"'))
@@ -219,7 +219,7 @@ def test_a_model_whose_directory_is_spelled_otherwise_stays_loaded(folder):
         (config('name: "a" base_path: "models"'), ["'a'", "absolute", "'models'"]),
         (config('name: "a" base_path: "BASE"', 'name: "a" base_path: "BASE"'), ["two models", "'a'"]),
         (config('name: "a" base_path: "BASE" model_version_policy { specific {} }'), ["'a'", "specific"]),
-        (config(*["""name: "a" base_path: "BASE" """] * 101), ["101 models: there may be 100"]),
+        (config(*["""name: "a" base_path: "BASE" """] * 101), ["101 models: the limit is 100"]),
     ],
 )
 def test_a_damaged_file_is_one_line(tmp_path, text, words):
@@ -258,7 +258,7 @@ def test_another_engine_answers_for_each_model_that_it_can(folder, versions_1_an
     with serving_with(options, substitutes) as calls:
         assert [calls.rest(name) for name in ("both", "one", "both/versions/2")] == [400, 300, 400]
         # A model that it cannot answer for is added: the others go on, and its status says why.
-        with pytest.raises(grpc.RpcError, match=f"no version could be loaded of odd from {folder}/odd"):
+        with pytest.raises(grpc.RpcError, match=f"no version could be loaded for odd from {folder}/odd"):
             calls.reload(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
         assert [calls.rest(name) for name in ("both", "one")] == [400, 300]
         assert calls.rest("odd") == (404, "Servable not found for request: Latest(odd)")

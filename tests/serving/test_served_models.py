@@ -80,4 +80,4 @@ def test_why_a_graph_cannot_be_loaded_is_told_in_words(saved, tmp_path, monkeypa
     )
     assert refusal(tmp_path) == (Code.NOT_FOUND, f"{tmp_path}/saved_model.pb: no such file")
     (tmp_path / "saved_model.pb").write_bytes(b"\xff")
-    assert refusal(tmp_path) == (Code.DATA_LOSS, f"{tmp_path}/saved_model.pb is damaged, or no SavedModel")
+    assert refusal(tmp_path) == (Code.DATA_LOSS, f"{tmp_path}/saved_model.pb is damaged, or is not a SavedModel")

@@ -28,7 +28,7 @@ class Shouts:
 
 
 def refuse(path):
-    raise InputError("the engine ctranslate2 does not search with this; --engine=tensorflow does")
+    raise InputError("the engine ctranslate2 does not support this; use --engine=tensorflow")
 
 
 def test_it_answers_its_signatures_and_the_graph_all_others(export_dir):
@@ -44,14 +44,14 @@ def test_it_answers_its_signatures_and_the_graph_all_others(export_dir):
 
 
 def test_a_version_that_it_cannot_answer_for_is_not_loaded(export_dir):
-    with pytest.raises(ServingError, match="does not search with this; --engine=tensorflow does") as caught:
+    with pytest.raises(ServingError, match="does not support this; use --engine=tensorflow") as caught:
         Model(export_dir / "1", 1, refuse)
     assert caught.value.code is Code.FAILED_PRECONDITION
 
 
 def test_at_the_start_that_is_an_error(export_dir, caplog):
     server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), substitutes=refuse)
-    with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not search with this"):
+    with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not support this"):
         server.start()
     assert "to be tried again when its files change" in caplog.text
 

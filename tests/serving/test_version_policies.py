@@ -111,5 +111,7 @@ def test_files_that_are_replaced_under_a_number_are_said_to_be_ignored(folder, c
     for _ in range(3):
         versions.poll()
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [line for line in said if line.startswith("version 1 of mine has other files than were loaded")] == said[-1:]
+    assert [
+        line for line in said if line.startswith("version 1 of mine has different files than those loaded")
+    ] == said[-1:]
     assert states(versions) == {1: "AVAILABLE"}

@@ -267,7 +267,10 @@ def test_a_row_that_begins_from_another_has_its_seeds():
 
 @pytest.mark.parametrize("name", ["train.seed", "data.lowercase", "model.vocab_size", "model.family"])
 def test_settings_that_data_and_rows_decide_are_refused(name):
-    with pytest.raises(InputError, match=f"--set {name}=1: in a study, {name} is decided by its data and its rows"):
+    with pytest.raises(
+        InputError,
+        match=f"--set {name}=1: in a study, the data and the rows determine {name}",
+    ):
         TABLES["3"](StudySettings("3", settings=(f"{name}=1",)), DATA)
 
 

@@ -19,7 +19,7 @@ def test_a_study_knows_what_it_began_with(tmp_path):
 def test_a_folder_is_one_tables(tmp_path):
     write_settings(tmp_path, StudySettings("3"))
     for name, value in (("table", "2"), ("scale", "paper")):
-        with pytest.raises(InputError, match=rf"holds the study with --{name}=\w+; use another --study_dir"):
+        with pytest.raises(InputError, match=rf"holds the study with --{name}=\w+; use a different --study_dir"):
             read_settings(tmp_path, {name: value})
 
 

@@ -135,7 +135,9 @@ def test_what_needs_weights_does_not_begin_with_a_record_alone(study_dir, monkey
     monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
     (study_dir / "one/seed_1/checkpoints/averaged_last5").rename(study_dir / "moved")
     for needs_them in (lambda: phases.train(MORE, study_dir), lambda: phases.evaluate_ensemble(BOTH, study_dir)):
-        with pytest.raises(InputError, match=r"one/seed_1 has a record but no weights: delete its row\.json"):
+        with pytest.raises(
+            InputError, match=r"one/seed_1 has a record but no weights; to train it, delete its row\.json"
+        ):
             needs_them()
 
 
@@ -171,7 +173,7 @@ def test_what_is_not_finite_is_null(study_dir):
 @pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}}', '{"settings": 1, "results": {}}'])
 def test_a_damaged_record_is_named(study_dir, text):
     (study_dir / "one/seed_1/row.json").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"row\.json is damaged: .*; delete it to have the row finished again"):
+    with pytest.raises(ValueError, match=r"row\.json is damaged: .*; to finish the row again, delete it"):
         state(FIRST, study_dir)
 
 

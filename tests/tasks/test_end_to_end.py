@@ -229,10 +229,10 @@ def test_labels_can_be_asked_for_and_excluded(folders):
 
 def test_given_outputs_that_are_none_are_named_by_their_line(folders):
     translator = Translator.load(folders["parsing"] / "run")
-    with pytest.raises(InputError, match=r"^line 2: 2 brackets of this tree never close$"):
+    with pytest.raises(InputError, match=r"^line 2: 2 brackets of this tree are not closed$"):
         translator.score(["the dog", "a cat"], ["(TOP (NP (X the) (X dog)))", "(TOP (NP (X a)"])
     translator = Translator.load(folders["tagging"] / "run")
-    with pytest.raises(InputError, match=r"^line 2: 'B-XXX' is no label of the model, which has B-LOC, B-PER, "):
+    with pytest.raises(InputError, match=r"^line 2: 'B-XXX' is not a label of the model; valid: B-LOC, B-PER, "):
         translator.score(["Ana sees", "Bo"], ["B-PER O", "B-XXX"])
 
 
@@ -265,7 +265,7 @@ def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
     for score in task(name).scores(read[1], read[1]):
         assert re.search(f"^{score.name} +{score.value:.2f}", perfect[1], re.MULTILINE)
     assert all(task(name).report(*read) in out for _, out, _ in (split, scored))
-    assert alone[::2] == (1, "error: --task, --hypotheses and --references go together\n")
+    assert alone[::2] == (1, "error: give --task, --hypotheses and --references together\n")
     assert both[0] == 1 and "scored without a model" in both[2]
 
 

@@ -51,7 +51,10 @@ def test_classified_texts_are_read():
     assert list(task.examples(["a\tb\tpositive ", "\tx"], "f")) == [("a\tb", "positive"), ("", "x")]
     assert task.outputs(["a\tb\tpositive", "negative", ""], "f") == ["positive", "negative", ""]
     assert task.symbols(["b", "a", "b"]) == ["<=a>", "<=b>"]
-    for line, message in (("a b", "line 1: expected a text and its label"), ("a\tb c", "line 1: 'b c' is no label")):
+    for line, message in (
+        ("a b", "line 1: expected a text and its label"),
+        ("a\tb c", "line 1: 'b c' is not a valid label"),
+    ):
         with pytest.raises(InputError, match=f"f, {message}"):
             list(task.examples([line], "f"))
 
@@ -62,7 +65,10 @@ def test_tagged_sentences_are_read():
     assert TaggingTask().outputs(lines, "f") == ["B-PER O", "O"]
     assert TaggingTask().outputs(["B-PER  O", "O"], "f") == ["B-PER O", "O"]
     assert TaggingTask().symbols(["O B-PER", "O"]) == ["<=B-PER>", "<=O>"]
-    for line, message in (("Ana", "expected a word and its label, got 'Ana'"), ("Ana <x>", "'<x>' is no label")):
+    for line, message in (
+        ("Ana", "expected a word and its label, got 'Ana'"),
+        ("Ana <x>", "'<x>' is not a valid label"),
+    ):
         with pytest.raises(InputError, match=f"f, line 2: {message}"):
             list(TaggingTask().examples(["a O", line], "f"))
 

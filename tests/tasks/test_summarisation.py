@@ -63,5 +63,5 @@ def test_files_have_two_columns():
 def test_without_the_package_an_error_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "rouge_score.rouge_scorer", raising=False)
     monkeypatch.setitem(sys.modules, "rouge_score", None)
-    with pytest.raises(InputError, match=r"rouge_score is missing, which scores summaries: pip install"):
+    with pytest.raises(InputError, match=r"rouge_score, which scores summaries, is missing: pip install"):
         SUMMARIES.check(["a"], ScoringSettings())

@@ -59,7 +59,7 @@ def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenize
     assert "tok:13a" in sacrebleu_scores(hypotheses, references, "de")[0].signature
     (lowercased,) = lowercased_scores(hypotheses, references, language)
     assert tokenizer in lowercased.signature and "case:lc" in lowercased.signature
-    with pytest.raises(InputError, match=f"words by Moses, which has no rules of '{language}'"):
+    with pytest.raises(InputError, match=f"words of the Moses tokenizer, which has no rules for '{language}'"):
         paper_bleu_score(hypotheses, references, language)
 
 
@@ -89,7 +89,7 @@ def test_a_language_that_moses_does_not_know_is_told(caplog):
     paper_bleu_score(["a b c d"], ["a b c d"], "de")
     assert not caplog.text
     paper_bleu_score(["a b c d"], ["a b c d"], "deu")
-    assert "Moses has no rules of 'deu': words are split as in English" in caplog.text
+    assert "Moses has no rules for 'deu': words are split as in English" in caplog.text
 
 
 def test_a_region_changes_no_tokens():
@@ -143,7 +143,7 @@ def test_chrf_of_each_sentence_tells_good_from_bad():
     references = ["ein Hund läuft", "ein Haus", "die Katze schläft"]
     scores = sentence_chrf(["ein Hund läuft", "qqq", "die Katze rennt"], references)
     assert scores[0] == pytest.approx(100) and scores[1] == 0 and 0 < scores[2] < 100
-    with pytest.raises(InputError, match="nothing to evaluate"):
+    with pytest.raises(InputError, match="the text to evaluate has no lines"):
         sentence_chrf([], [])
 
 

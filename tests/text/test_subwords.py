@@ -104,5 +104,5 @@ def test_what_cannot_be_is_refused(tokenizer):
         Subwords(serialized_subwords([*SUBWORDS, "cat_"]))
     with pytest.raises(ValueError, match=r"a subword cannot be 'a\\nb'"):
         serialized_subwords(["a\nb"])
-    with pytest.raises(InputError, match="tensor2tensor's subwords, which cannot get more entries"):
+    with pytest.raises(InputError, match="tensor2tensor's subwords cannot be extended"):
         with_symbols(tokenizer, ["<2fr>"])

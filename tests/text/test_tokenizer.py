@@ -142,7 +142,7 @@ def test_a_vocabulary_too_large_names_the_largest_that_works(tmp_path, vocab_typ
         train_tokenizer(some_sentences(), 5000, **arguments)
     largest = int(str(raised.value).split()[-1])
     assert train_tokenizer(some_sentences(), largest, **arguments).vocab_size == largest
-    with pytest.raises(InputError, match=f"the largest that works is {largest}"):
+    with pytest.raises(InputError, match=f"the largest valid size is {largest}"):
         train_tokenizer(some_sentences(), largest + 1, **arguments)
 
 
@@ -199,7 +199,7 @@ def test_a_missing_or_damaged_file_is_bad_input(tmp_path):
     with pytest.raises(InputError, match=r"vocab\.model: cannot read the vocabulary: No such file"):
         Tokenizer.load(tmp_path / "vocab.model")
     (tmp_path / "vocab.model").write_bytes(b"no model at all")
-    with pytest.raises(InputError, match=r"vocab\.model: not a vocabulary that can be used here"):
+    with pytest.raises(InputError, match=r"vocab\.model: not a usable vocabulary"):
         Tokenizer.load(tmp_path / "vocab.model")
 
 

@@ -74,7 +74,7 @@ def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other):
     checkpoints.save_weights(folder, "averaged_last2", 8, saved_weights(other, "8"), {})
     for step in checkpoints.steps(folder):
         checkpoints.discard(folder, step)
-    with pytest.raises(InputError, match="has no step to go on from, but averages: copy one back"):
+    with pytest.raises(InputError, match="contains averages but no step to resume from: copy a step back"):
         begun(tmp_path / "run", data, None)
     assert len(records(tmp_path / "run", "train")) > 0
 
@@ -108,7 +108,9 @@ def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
 
 
 def test_other_shapes_are_refused_by_name(tmp_path, data, other):
-    with pytest.raises(InputError, match=r"other shapes cannot be taken: .*/inner_kernel \(16, 32\) -> \(16, 8\)"):
+    with pytest.raises(
+        InputError, match=r"different shapes cannot be copied:  .*/inner_kernel \(16, 32\) -> \(16, 8\)"
+    ):
         begun(tmp_path / "run", data, RunCheckpoint(other, "8"), {"d_ff": 8})
 
 
@@ -131,7 +133,7 @@ def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path,
     for name, array in weights.items():
         rows = [array[ids].mean(axis=0) for ids in further] if name == "target_embedding/table" else []
         np.testing.assert_array_equal(found[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
-    assert trainer.account[2].startswith("4 further entries of the vocabulary, ")
+    assert trainer.account[2].startswith("4 new entries of the vocabulary,  ")
 
 
 def test_no_such_checkpoint_is_refused(tmp_path, data, other):
@@ -171,7 +173,7 @@ def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
         assert trainer.train() == (3, "had reached train.max_steps before", 0)
         assert_same_weights(trainer, saved_weights(tmp_path / "run", "3"))
         assert Run(tmp_path / "run").init_from == noted
-    with pytest.raises(InputError, match=r"run began from .*step_00000004; leave out --init_from, or use another"):
+    with pytest.raises(InputError, match=r"run began from .*step_00000004; omit --init_from, or use a different"):
         begun(tmp_path / "run", data, RunCheckpoint(source), max_steps=3)
-    with pytest.raises(InputError, match="run began with fresh weights; leave out --init_from"):
+    with pytest.raises(InputError, match="run began with fresh weights; omit --init_from"):
         begun(other, data, RunCheckpoint(tmp_path / "gone"), max_steps=8)

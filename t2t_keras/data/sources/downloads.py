@@ -33,7 +33,7 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
                 file.writelines(_read_parts(answer))
         except http.client.HTTPException as error:
             raise InputError(
-                f"{url}: cannot be downloaded ({error}); where there is no internet, put the file at {path}"
+                f"{url}: cannot be downloaded ({error}); without internet access, put the file at {path}"
             ) from error
     if sha256 is not None:
         verify(path, sha256)

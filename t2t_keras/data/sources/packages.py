@@ -100,7 +100,7 @@ def _download(pins: list[Pin], folder: Path) -> str | None:
     pip writes to a temporary directory, so that other processes do not see incomplete wheels.
     """
     if importlib.util.find_spec("pip") is None:
-        raise InputError("the text is downloaded by pip, which this environment lacks: python -m ensurepip")
+        raise InputError("pip, which downloads the text, is missing in this environment: python -m ensurepip")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as temporary:
         requirements = Path(temporary) / "requirements.txt"
         requirements.write_text("".join(f"{pin.requirement} --hash=sha256:{pin.sha256}\n" for pin in pins))

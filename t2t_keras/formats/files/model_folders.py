@@ -19,7 +19,7 @@ def local_folder(name: str) -> Path:
     if not name.startswith(_SCHEME):
         folder = Path(name)
         if not folder.is_dir():
-            raise InputError(f"{name} is no folder")
+            raise InputError(f"{name} is not a folder")
         return folder
     missing = f"{name}: the package huggingface_hub is missing: pip install huggingface_hub"
     huggingface_hub = optional_module("huggingface_hub", missing)

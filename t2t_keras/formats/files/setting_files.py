@@ -10,7 +10,7 @@ from t2t_keras.errors import InputError, explained, optional_module
 
 def read_bytes(path: Path) -> bytes:
     """Reads a file; raises an InputError that names it if that fails."""
-    with explained(f"{path}: cannot read it"):
+    with explained(f"{path}: cannot be read"):
         return path.read_bytes()
 
 
@@ -26,7 +26,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path} must hold a JSON object, got {type(values).__name__}")
+        raise InputError(f"{path} must contain a JSON object, got {type(values).__name__}")
     return values
 
 
@@ -42,7 +42,7 @@ def parsed_yaml(text: bytes, place: str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{place} cannot be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
-        raise InputError(f"{place} must hold settings by name, got {type(values).__name__}")
+        raise InputError(f"{place} must contain settings by name, got {type(values).__name__}")
     return values
 
 
@@ -69,7 +69,7 @@ def check_kinds(path: Path | str, settings: Mapping[str, Any], kinds: Mapping[st
     """
     for name, kind in kinds.items():
         if type(settings.get(name)) is not kind:
-            raise InputError(f"{path} must say what {name} is, {_KINDS[kind]}; got {settings.get(name)!r}")
+            raise InputError(f"{path} must define {name} as {_KINDS[kind]}; got {settings.get(name)!r}")
 
 
 def number_setting(path: Path | str, settings: Mapping[str, Any], name: str, default: float) -> float:
@@ -104,4 +104,4 @@ def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapp
     """
     for name, value in expected.items():
         if name in settings and settings[name] != value:
-            raise InputError(f"{path}: {name}={settings[name]!r} is not supported, only {value!r}")
+            raise InputError(f"{path}: {name}={settings[name]!r} is not supported; supported: {value!r}")

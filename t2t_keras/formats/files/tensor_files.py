@@ -46,11 +46,11 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             is_archive = zipfile.is_zipfile(file)
             file.seek(0)
             if not is_archive:
-                raise ValueError("it is no archive, or cut off")
+                raise ValueError("it is not an archive, or is truncated")
             with np.load(file) as arrays:
                 return dict(arrays)
     except OSError as error:
-        raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except DAMAGED_NPZ as error:
         raise InputError(f"{path} cannot be read as .npz: {error}") from error
 
@@ -59,9 +59,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     """Reads the tensors of a torch file."""
     contents = read_torch_file(path)
     if not isinstance(contents, Mapping):
-        raise InputError(f"{path} holds no tensors by name but {type(contents).__name__}")
+        raise InputError(f"{path} must contain tensors by name, but contains {type(contents).__name__}")
     if odd := [name for name, value in contents.items() if not isinstance(value, np.ndarray)]:
-        raise InputError(f"{path}: {odd[0]!r} is no tensor")
+        raise InputError(f"{path}: {odd[0]!r} is not a tensor")
     return dict(contents)
 
 

@@ -126,7 +126,7 @@ class _Unpickler(pickle.Unpickler):
         if value is None and module.partition(".")[0] in _IGNORED_PACKAGES:
             return _IgnoredObject
         if value is None:
-            raise _Unreadable(f"it asks for {module}.{name}, which no tensor needs")
+            raise _Unreadable(f"it refers to {module}.{name}, which tensors do not need")
         return value
 
     def persistent_load(self, pid: Any) -> _Storage:
@@ -166,11 +166,11 @@ def read_torch_file(path: str | Path) -> Any:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except _Unreadable as error:
         raise InputError(f"{path} cannot be read as a file of torch: {error}") from error
     except _DAMAGE_ERRORS as error:
-        raise InputError(f"{path} cannot be read as a file of torch: it is damaged or cut off") from error
+        raise InputError(f"{path} cannot be read as a file of torch: it is damaged or truncated") from error
 
 
 def _contents(file: BinaryIO) -> Any:
@@ -179,9 +179,9 @@ def _contents(file: BinaryIO) -> Any:
     file.seek(0)
     start = file.read(_OLD_START)
     if start.startswith(b"PK"):
-        raise _Unreadable("it is cut off: an archive whose end is missing")
+        raise _Unreadable("it is truncated: the end of the archive is missing")
     if _OLD_MAGIC not in start:
-        raise _Unreadable("it does not begin as such files do")
+        raise _Unreadable("it does not begin like such a file")
     return _read_old(file)
 
 
@@ -204,7 +204,7 @@ def _read_archive(file: BinaryIO) -> Any:
             return storages[key]
 
         if f"{folder}byteorder" in archive.namelist() and archive.read(f"{folder}byteorder") != b"little":
-            raise _Unreadable("its numbers begin with their highest byte")
+            raise _Unreadable("its numbers are big-endian")
         return _Unpickler(io.BytesIO(archive.read(main)), storage).load()
 
 

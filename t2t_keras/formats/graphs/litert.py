@@ -20,7 +20,7 @@ QUANTIZATIONS = ("float32", "float16", "int8")
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
     """Writes a model for LiteRT, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
-        raise InputError(f"--quantization={quantization}: LiteRT takes {', '.join(QUANTIZATIONS)}")
+        raise InputError(f"--quantization={quantization}: LiteRT supports {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "LiteRT", in_one_file=True)
     signatures = {name: getattr(graphs, name).get_concrete_function() for name in ("encode", "step")}
     with tempfile.TemporaryDirectory() as saved_model, without_notices():

@@ -23,7 +23,7 @@ _OPSET = 18
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
     """Writes a model in ONNX, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
-        raise InputError(f"--quantization={quantization}: ONNX takes {', '.join(QUANTIZATIONS)}")
+        raise InputError(f"--quantization={quantization}: ONNX supports {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "ONNX", in_one_file=False)
     tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
     rounding = _package("onnxruntime.quantization") if quantization == "int8" else None

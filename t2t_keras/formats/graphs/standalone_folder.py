@@ -33,6 +33,6 @@ def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
     settings |= {name: getattr(data, name) for name in standalone.TEXT_SETTINGS}
     (folder / standalone.SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     if notes := write_vocabularies(model, folder):
-        return (*notes, f"there is no {PROGRAM}: it could not cut texts")
+        return (*notes, f"there is no {PROGRAM}: it cannot split texts")
     (folder / PROGRAM).write_bytes(Path(standalone.__file__).read_bytes())
     return (*search_notes(decode, standalone.SETTINGS, PROGRAM), *task_notes(data.task, PROGRAM))

@@ -52,7 +52,7 @@ class TokenGraphs:
     def __init__(self, model: PortableModel, format: str, *, in_one_file: bool) -> None:
         config = model.sizes
         if config.num_experts or config.attention_window or config.attention_score == "additive":
-            raise InputError(f"{format} takes no model with experts, windows or additive scores")
+            raise InputError(f"{format} does not support models with experts, windows or additive scores")
         network: Any = make_model(config)
         assign_weights(network, dict(model.weights))
         functions = _encoder(network), _step(network)
@@ -60,7 +60,9 @@ class TokenGraphs:
         sizes = [sum(array.nbytes for _, array in arrays) for arrays in values]
         size, subject = (sum(sizes), "both graphs") if in_one_file else (max(sizes), "a graph")
         if size >= _MOST_BYTES:
-            raise InputError(f"{format} files end at 2 GB, but the weights of {subject} take {size / 1e9:.1f} GB")
+            raise InputError(
+                f"{format} files are limited to 2 GB, but the weights of {subject} take {size / 1e9:.1f} GB"
+            )
         self.encode, self.step = map(_with_constants, functions, values)
 
 

@@ -26,7 +26,7 @@ def with_heads(mask: Tensor | None) -> Tensor | None:
 def check_mask(mask: Tensor) -> None:
     """Raises a ValueError if a mask is float, which is ambiguous: it may be added to scores, or hold ones and zeros."""
     if "float" in (dtype := keras.backend.standardize_dtype(mask.dtype)):
-        advice = "`mask >= 0` makes one of numbers to add to scores, `mask > 0` of ones and zeros"
+        advice = "`mask >= 0` converts numbers that are added to scores, `mask > 0` converts ones and zeros"
         raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {advice}")
 
 

@@ -217,7 +217,7 @@ class MultiHeadAttention(Layer):
             if len(mask.shape) > 4 or any(size not in (None, 1, limit) and limit is not None for size, limit in sizes):
                 raise ValueError(
                     f"`attention_mask` must be broadcastable to [batch, heads, query_len, key_len], here {full_shape}, "
-                    f"got the shape {tuple(mask.shape)}; `padding_mask` makes one of token ids"
+                    f"got the shape {tuple(mask.shape)}; `padding_mask` computes one from token ids"
                 )
         return mask
 
@@ -242,7 +242,7 @@ class MultiHeadAttention(Layer):
         if len(x.shape) != 3 or x.shape[-1] != projections[0].shape[0]:
             argument = "query" if "query" in names else "memory"
             shape = f"[batch, length, {projections[0].shape[0]}]"
-            raise ValueError(f"`{argument}` must be {shape}, as it was built for, got the shape {tuple(x.shape)}")
+            raise ValueError(f"`{argument}` must be {shape}, as in `build`, got the shape {tuple(x.shape)}")
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
         is_copied = ReadyWeights.innermost() is None  # anew at each call
         has_equal_widths = len({kernel.shape[1] for kernel in projections}) == 1

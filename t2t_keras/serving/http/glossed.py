@@ -74,7 +74,9 @@ class Glossaries:
         with self._lock:
             if model not in self._readers:
                 if not model.is_as_loaded:
-                    raise ServingError(Code.UNAVAILABLE, f"the files of version {model.version} are gone, or others")
+                    raise ServingError(
+                        Code.UNAVAILABLE, f"the files of version {model.version} are missing or have changed"
+                    )
                 self._readers[model] = self._reader(model.path)
             return self._readers[model]
 
@@ -96,9 +98,9 @@ class GlossedCall:
         self._core, self._loan = core, loan
         self._end = time.monotonic() + core.options.request_seconds
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} has glossaries, leave out 'signature_name'")
+            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports glossaries; omit 'signature_name'")
         if "markup" in content:
-            raise invalid("a glossary does not go together with markup")
+            raise invalid("a glossary cannot be combined with markup")
         default, options = loan.model.signature(DEFAULT_SIGNATURE), core.options
         has_signatures = {_PLAIN, _CONSTRAINED} <= loan.model.signatures.keys()
         if glossaries is None or not has_signatures or list(default.inputs) != ["text"]:

@@ -50,7 +50,7 @@ class HostCheck:
         if ANY_HOST in self._allowed:
             return ""
         if host and not self._is_known(_name(host)):
-            return f"the host {host!r} is not one that this server answers for; see --allowed_hosts"
+            return f"the host {host!r} is not an allowed host of this server; see --allowed_hosts"
         if origin is not None:
             place = origin.partition("://")[2].lower()
             if place != host.lower() and _name(place) not in self._allowed:

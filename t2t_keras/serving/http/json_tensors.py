@@ -83,7 +83,7 @@ def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
     sizes = {array.shape[:1] for array in outputs.values()}
     if by_row and (len(sizes) > 1 or () in sizes):
         shapes = ", ".join(f"{name!r} {list(array.shape)}" for name, array in outputs.items())
-        raise invalid(f"these outputs have no rows in common, ask in column form ('inputs'): {shapes}")
+        raise invalid(f"these outputs have no common rows; use the column form ('inputs'): {shapes}")
     form = "predictions" if by_row else "outputs"
     values = {name: _Values(array, name.endswith(_BYTES_SUFFIX)) for name, array in outputs.items()}
     if len(values) == 1:

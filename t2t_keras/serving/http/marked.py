@@ -56,7 +56,7 @@ class MarkedCall:
     def __init__(self, core: Core, loan: Loan, content: dict[str, Any], read: ReadDocuments | None) -> None:
         self._core = core
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} reads markup, leave out 'signature_name'")
+            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports markup; omit 'signature_name'")
         if not isinstance(markup := content["markup"], str):
             raise invalid(f"'markup' must be a string, got {json_tensors.shown(markup)}")
         default = loan.model.signature(DEFAULT_SIGNATURE)

@@ -7,19 +7,19 @@ Description = dict[str, Any]
 
 # Possible causes of an error, by HTTP status.
 _ERRORS: Mapping[int, str] = {
-    400: "the body, a field, a value or a limit, which is named; a label or a signature that there is not",
-    401: "no key that the server knows, if it asks for one",
-    403: "a host or an origin that the server does not answer for",
-    404: "a model or a version that is not served",
-    413: "a body that is too large",
-    501: "what the model has no signature for",
-    503: "the server is full, with Retry-After, or stops",
-    504: "no answer within the time that the server takes for one",
+    400: "the named body, field, value or limit is invalid, or a label or signature does not exist",
+    401: "the server requires a key, and the request has no valid key",
+    403: "the host or the origin is not allowed",
+    404: "the model or the version is not served",
+    413: "the body is too large",
+    501: "the model has no signature for the request",
+    503: "the server is full (with Retry-After) or is stopping",
+    504: "no answer within the server's time limit",
 }
 _MODEL_PATHS = {
-    "/v1/models/{model}": "the version that is served",
+    "/v1/models/{model}": "the served version",
     "/v1/models/{model}/versions/{version}": "one version",
-    "/v1/models/{model}/labels/{label}": "the version that a label stands for",
+    "/v1/models/{model}/labels/{label}": "the version with a label",
 }
 
 
@@ -80,7 +80,7 @@ _REQUEST: Description = {
         "signature_name": {"type": "string", "default": "serving_default"},
         "instances": {
             "type": "array",
-            "description": "a row each: the value of the only input, or an object of all inputs",
+            "description": "one element per row: the value of the only input, or an object of all inputs",
             "examples": [["A dog runs."]],
         },
         "inputs": {
@@ -90,7 +90,7 @@ _REQUEST: Description = {
         "markup": {
             "type": "string",
             "enum": ["html", "xml", "placeholders"],
-            "description": "of predict alone: the texts are documents, and so are the answers",
+            "description": "only for predict: the texts and the answers are documents",
         },
         "glossary": {
             "type": "array",
@@ -100,7 +100,7 @@ _REQUEST: Description = {
                 "items": False,
                 "minItems": 2,
             },
-            "description": "of predict alone: terms, and forms, separated by |, of which a translation must have one",
+            "description": "only for predict: terms, and their forms, separated by |; a translation must have one form",
             "examples": [[["dog", "Hund|Hunde"]]],
         },
     },
@@ -109,7 +109,7 @@ _REQUEST: Description = {
 _ANSWER: Description = {
     "type": "object",
     "properties": {
-        "predictions": {"type": "array", "description": "for instances: a row each"},
+        "predictions": {"type": "array", "description": "for instances: one element per row"},
         "outputs": {"description": "for inputs: an object with a list for each output, or the list of the only one"},
     },
     "oneOf": [{"required": ["predictions"]}, {"required": ["outputs"]}],

@@ -223,7 +223,7 @@ class _Rest:
             if self._core.models.get(target.name):
                 call.model = target.name
             if target.method != "predict":
-                raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
+                raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not supported, only predict")
             body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
             # These fields need slow preparation, which runs in a thread. JSON escapes (\u) may also spell their names.
@@ -263,12 +263,12 @@ class _Rest:
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
             if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-                raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} grow, leave out 'signature_name'")
+                raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} can be streamed; omit 'signature_name'")
             call.signature = "stream"
             if "markup" in content:
-                raise invalid("documents with markup do not grow: ask with predict")
+                raise invalid("documents with markup cannot be streamed; use predict")
             if "glossary" in content:
-                raise invalid("translations with a glossary do not grow: ask with predict")
+                raise invalid("translations with a glossary cannot be streamed; use predict")
             inputs = json_tensors.read_inputs(content, loan.model.signature(DEFAULT_SIGNATURE))
             return self._core.grow(loan, inputs), "instances" in content
 

@@ -136,7 +136,9 @@ class _Reader:
             self._open.append([None, []])
             return None
         if not self._open:
-            raise self._error("a closing bracket without an opening one" if atom == ")" else f"{atom!r} is in no tree")
+            raise self._error(
+                "a closing bracket without an opening one" if atom == ")" else f"{atom!r} is outside all trees"
+            )
         if atom == ")":
             return self._close()
         label, children = self._open[-1]
@@ -151,7 +153,7 @@ class _Reader:
     def end(self) -> None:
         """Raises an InputError if a tree is not complete."""
         if self._open:
-            raise self._error(f"{len(self._open)} brackets of this tree never close", self.began)
+            raise self._error(f"{len(self._open)} brackets of this tree are not closed", self.began)
 
     def _close(self) -> Tree | None:
         label, children = self._open.pop()

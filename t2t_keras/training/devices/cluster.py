@@ -84,7 +84,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     chief, workers = jobs.pop("chief", []), jobs.pop("worker", [])
     jobs.pop("evaluator", None)  # it does not train, but other programs may need it in TF_CONFIG
     if jobs or kind not in ("chief", "worker"):
-        raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; there are only workers here")
+        raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; only workers are supported")
     if not chief and not workers:
         return Cluster(("localhost:0",), 0)  # TF_CONFIG of a single process
     return Cluster((*chief, *workers), index if kind == "chief" else len(chief) + index)
@@ -96,7 +96,7 @@ def _from_slurm(environment: Mapping[str, str]) -> Cluster:
     counts = _tasks_per_node(environment["SLURM_STEP_TASKS_PER_NODE"])
     if len(counts) != len(hosts) or sum(counts) != _number(environment, "SLURM_STEP_NUM_TASKS"):
         values = ", ".join(f"{name}={environment[name]}" for name in _SLURM[1:])
-        raise InputError(f"SLURM's variables do not fit together: {values}")
+        raise InputError(f"SLURM's variables are inconsistent: {values}")
     job = environment.get("SLURM_JOB_ID", "0")
     first = _FIRST_PORT + (int(job) if job.isdecimal() else 0) % _JOBS * _PORTS_A_JOB
     places = [(node, local) for node, count in enumerate(counts) for local in range(count)]
@@ -149,7 +149,7 @@ def _tasks_per_node(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
         if match is None:
-            raise InputError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is no list of numbers")
+            raise InputError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is not a list of numbers")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -158,7 +158,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     try:
         return int(environment[name])
     except ValueError:
-        raise InputError(f"the environment's {name}={environment[name]!r} is no whole number") from None
+        raise InputError(f"the environment's {name}={environment[name]!r} is not a whole number") from None
 
 
 _VARIABLES = {"tf_config": ("TF_CONFIG",), "slurm": _SLURM, "kubernetes": _KUBERNETES}

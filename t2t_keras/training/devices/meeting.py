@@ -67,5 +67,5 @@ def _answers(address: str) -> bool:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise InputError(f"{address!r} is no host:port of a worker")
+        raise InputError(f"{address!r} is not the host:port of a worker")
     return host.strip("[]"), int(port)

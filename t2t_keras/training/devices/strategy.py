@@ -44,7 +44,7 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     workers = _find_workers(name, cluster)
     if name == "tpu":
         if replicas:
-            raise InputError(f"--replicas={replicas} is for processors and GPUs; a TPU has as many as it has cores")
+            raise InputError(f"--replicas={replicas} is for CPUs and GPUs; a TPU has one replica per core")
         return _tpu_strategy()
     if name in ("auto", "multiworker"):
         if workers and len(workers.addresses) > 1:
@@ -112,7 +112,9 @@ def _find_workers(name: str, cluster: str) -> Cluster | None:
             raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
         return workers
     if cluster != "auto":
-        raise InputError(f"--cluster={cluster} names workers, and --strategy={name} has none; valid: auto, multiworker")
+        raise InputError(
+            f"--cluster={cluster} names workers, but --strategy={name} has no workers; valid: auto, multiworker"
+        )
     return None
 
 
@@ -125,7 +127,7 @@ def _check(name: str, replicas: int) -> None:
 
 def _check_gpus(name: str, replicas: int, gpus: int) -> None:
     if name == "mirrored" and not gpus and not replicas:
-        raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
+        raise InputError("--strategy=mirrored found no GPU; to try it on a CPU, add --replicas=N")
     if gpus and replicas > gpus:
         raise InputError(f"--replicas={replicas}, but there are {gpus} GPUs")
 

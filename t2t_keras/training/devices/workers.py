@@ -122,6 +122,6 @@ class Workers:
     def lost(self, reason: str) -> WorkerLostError:
         """Creates the error for a lost worker, with a one-line message."""
         return WorkerLostError(
-            f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
-            f"command on all of them goes on from the last checkpoint ({reason[:200]})"
+            f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; run the same "
+            f"command on all workers to resume from the last checkpoint ({reason[:200]})"
         )

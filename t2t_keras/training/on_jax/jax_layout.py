@@ -58,8 +58,8 @@ def weight_layout(model: SequenceModel, devices: JaxDevices) -> list[NamedShardi
         split += 0 if axis is None else math.prod(shape)
     if count > 1 and 2 * split < total:
         raise InputError(
-            f"--model_parallel={count} would split only {split / total:.0%} of the weights: it splits embeddings whose "
-            "entries it divides, multi-head attention and feed-forward networks"
+            f"--model_parallel={count} would split only {split / total:.0%} of the weights: it splits embeddings with "
+            "a divisible number of entries, multi-head attention and feed-forward networks"
         )
     return layout
 
@@ -75,5 +75,7 @@ def _axis(name: str, shape: tuple[int, ...], count: int) -> int | None:
     problem = f"does not divide the {shape[axis]:,} of axis {axis} of {name} {list(shape)}"
     if pattern not in _EMBEDDINGS:
         raise InputError(f"--model_parallel={count} {problem}")
-    logging.getLogger(__name__).warning("--model_parallel=%d %s, which is whole on every device", count, problem)
+    logging.getLogger(__name__).warning(
+        "--model_parallel=%d %s, which every device therefore holds in full", count, problem
+    )
     return None

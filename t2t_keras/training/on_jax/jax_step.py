@@ -66,7 +66,7 @@ class JaxStep:
 
     def __init__(self, model: SequenceModel, config: TrainConfig, devices: JaxDevices) -> None:
         if not config.static_shapes:
-            raise InputError("Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew")
+            raise InputError("Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape")
         self.model, self.config, self.strategy = model, config, devices
         self.names = weight_names(model)
         frozen = frozen_names(self.names, config.frozen)

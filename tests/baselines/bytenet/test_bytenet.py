@@ -255,7 +255,7 @@ def test_what_unfolding_adds_has_no_gradient_larger_than_others_by_orders():
 def test_what_needs_attention_is_refused():
     model = make()
     assert model.offers == {BFLOAT16}
-    with pytest.raises(InputError, match=r"the model \(ByteNet\) has no attention to show"):
+    with pytest.raises(InputError, match=r"the model \(ByteNet\) has no attention, which"):
         attention_views(model)
     with pytest.raises(InputError, match=r"decode\.coverage_penalty: the model does not offer coverage"):
         Searcher(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))

@@ -103,7 +103,7 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path):
 def test_an_empty_file_and_one_that_can_be_read_only_once_are_named(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").touch()
-    for name, message in (("pipe", "a folder, pipe or device; text is read more than once"), ("empty", "is empty")):
+    for name, message in (("pipe", "a folder, pipe or device; text is read several times"), ("empty", "is empty")):
         with pytest.raises(InputError, match=rf"{name}: .*{message}"):
             corpora.files({"train": (tmp_path / name, tmp_path / name)})
 
@@ -306,7 +306,7 @@ def test_unknown_corpora_and_needless_files_are_named(tmp_path):
         InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, docstrings"
     ):
         corpora.of_config(DataConfig(corpus="wmt99"), tmp_path)
-    with pytest.raises(InputError, match="corpus=multi30k brings its own text"):
+    with pytest.raises(InputError, match="corpus=multi30k has its own text"):
         corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, [{"train": ("a", "b")}])
     with pytest.raises(InputError, match="corpus=files needs training files"):
         corpora.of_config(DataConfig(), tmp_path)
@@ -353,7 +353,7 @@ def test_tensorflow_datasets_says_why_a_set_cannot_be_had(tmp_path, tfds_data_se
         raise tfds.download.DownloadError("Failed to get url http://host/a.gz.\nHTTP code: 404")
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
-    with pytest.raises(InputError, match=f"^corpus=tfds:{tfds_data_set}: cannot be had: .*http://host/a.gz. HTTP code"):
+    with pytest.raises(InputError, match=f"^corpus=tfds:{tfds_data_set}: not available: .*http://host/a.gz. HTTP code"):
         list(corpora.tensorflow_datasets(tfds_data_set, "en", "de", tmp_path).splits["train"]())
 
 

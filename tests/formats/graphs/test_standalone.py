@@ -172,8 +172,8 @@ def test_what_the_program_leaves_out_is_noted(tmp_path):
     decode = dataclasses.replace(model.config.decode, no_repeat_ngram_size=3, seed=5)
     config = dataclasses.replace(model.config, decode=decode, data=DataConfig(task="tagging"))
     search, task = write_beside(dataclasses.replace(model, config=config), tmp_path)
-    assert search == "the search of translate.py does without decode.no_repeat_ngram_size=3"
-    assert task == "translate.py writes what the model does; it knows nothing of tagging"
+    assert search == "the search of translate.py does not support decode.no_repeat_ngram_size=3"
+    assert task == "translate.py returns the raw output of the model; it does not support the task tagging"
 
 
 def test_subwords_get_no_program_that_could_not_read_them(tmp_path):
@@ -248,7 +248,7 @@ def test_two_gigabytes_are_those_of_a_file(tmp_path, monkeypatch):
     TokenGraphs(model, "LiteRT", in_one_file=True)
     monkeypatch.setattr(token_graphs, "_MOST_BYTES", (max(sizes) + sum(sizes)) // 2)
     TokenGraphs(model, "ONNX", in_one_file=False)
-    with pytest.raises(InputError, match="LiteRT files end at 2 GB, but the weights of both graphs take"):
+    with pytest.raises(InputError, match="LiteRT files are limited to 2 GB, but the weights of both graphs take"):
         TokenGraphs(model, "LiteRT", in_one_file=True)
 
 
@@ -271,9 +271,14 @@ def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path
 @pytest.mark.parametrize(
     "write, changes, numbers, message",
     [
-        (onnx.write, {}, "float16", "--quantization=float16: ONNX takes float32, int8"),
-        (litert.write, {}, "bfloat16", "--quantization=bfloat16: LiteRT takes float32, float16, int8"),
-        (litert.write, {"attention_score": "additive"}, "float32", "LiteRT takes no model with experts, windows or"),
+        (onnx.write, {}, "float16", "--quantization=float16: ONNX supports float32, int8"),
+        (litert.write, {}, "bfloat16", "--quantization=bfloat16: LiteRT supports float32, float16, int8"),
+        (
+            litert.write,
+            {"attention_score": "additive"},
+            "float32",
+            "LiteRT does not support models with experts, windows or",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_refused(tmp_path, write, changes, numbers, message):

@@ -134,8 +134,8 @@ def test_texts_are_asked_for_again_where_they_need_it(client, versions):
         ({"glossary": [], "inputs": [["1"]]}, "deeper than its 1 dimensions"),
         ({"glossary": [["1", "9"]]}, "no such number"),
         ({"glossary": [], "inputs": ["x"]}, "x" * 500),
-        ({"glossary": [], "markup": "html"}, "a glossary does not go together with markup"),
-        ({"glossary": [], "signature_name": "tokens"}, "only 'serving_default' has glossaries"),
+        ({"glossary": [], "markup": "html"}, "a glossary cannot be combined with markup"),
+        ({"glossary": [], "signature_name": "tokens"}, "only 'serving_default' supports glossaries"),
     ],
 )
 def test_what_is_wrong_is_said(client, content, words):
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said(client, content, words):
 
 def test_they_do_not_grow(client):
     answer = client.post("/v1/models/adding:stream", json={"glossary": [], "inputs": ["1"]})
-    assert answer.status_code == 400 and "glossary do not grow" in answer.json()["error"]
+    assert answer.status_code == 400 and "glossary cannot be streamed" in answer.json()["error"]
 
 
 @pytest.mark.integration

@@ -111,7 +111,7 @@ def test_floats_have_no_more_digits_than_they_need():
 @pytest.mark.parametrize("array", [np.int32(7), np.zeros([], np.float32), np.array(b"a", object)])
 def test_a_single_number_has_no_row(array):
     assert json.loads(written({"found": np.asarray(array)}, by_row=False))["outputs"] in (7, 0, "a")
-    with pytest.raises(ServingError, match="no rows in common"):
+    with pytest.raises(ServingError, match="no common rows"):
         written({"found": np.asarray(array)}, by_row=True)
 
 

@@ -78,7 +78,7 @@ def test_documents_are_translated_sentence_by_sentence(client):
         (
             {"markup": "brackets", "inputs": ["[a]"], "signature_name": "align"},
             400,
-            "only 'serving_default' reads markup",
+            "only 'serving_default' supports markup",
         ),
         ({"markup": "brackets", "inputs": ["[a]" * 2100]}, 400, "documents of 6300 bytes in a request: the limit is"),
         ({"markup": "brackets", "inputs": ["[" + "a" * 5000 + "]"]}, 400, "max_sentence_bytes=4096"),
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said(client, content, status, words):
 
 def test_documents_do_not_grow(client):
     answer = client.post("/v1/models/shouting:stream", json={"markup": "brackets", "inputs": ["[a]"]})
-    assert answer.status_code == 400 and "documents with markup do not grow" in answer.json()["error"]
+    assert answer.status_code == 400 and "documents with markup cannot be streamed" in answer.json()["error"]
 
 
 @pytest.mark.integration

@@ -129,7 +129,7 @@ def test_bad_bodies_are_told_what_is_wrong(client, body, words):
 def test_rows_that_the_outputs_do_not_have(client):
     """A row form is refused only where the answer has none."""
     body = {"signature_name": "total", "instances": ["a", "bc"]}
-    assert predict(client, body).json()["error"].startswith("these outputs have no rows in common")
+    assert predict(client, body).json()["error"].startswith("these outputs have no common rows")
     del body["instances"]
     assert predict(client, {**body, "inputs": ["a", "bc"]}).json() == {"outputs": 3}
 

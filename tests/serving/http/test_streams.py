@@ -48,7 +48,7 @@ def test_an_event_is_sent_only_when_the_text_has_changed(client):
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"instances": ["a", "b"]}, 400, "2 texts, but only one answer can grow"),
+        ({"instances": ["a", "b"]}, 400, "2 texts, but a streaming request takes only one"),
         ({"instances": ["x" * 301]}, 400, "max_sentence_bytes=300"),
         ({"instances": [{"word": "a"}]}, 400, "unknown: 'word'"),
         ({"signature_name": "nbest", "instances": ["a"]}, 400, "only answers of 'serving_default' grow"),
@@ -137,7 +137,7 @@ def test_limits_and_the_end_of_the_server(export_dir):
             server.core.abandon()  # as after the time for what runs
             *_, (name, last) = found
             assert (name, last) == ("error", {"error": "the server is stopping"})
-        assert not server.stop(), "not all was answered"
+        assert not server.stop(), "some requests were not answered"
 
 
 def hits_and_misses(client):

@@ -40,9 +40,9 @@ def test_trees_take_several_lines_or_share_one():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["(S (NN a))", "(S (NN b)"], "a.mrg, line 2: 1 brackets of this tree never close"),
+        (["(S (NN a))", "(S (NN b)"], "a.mrg, line 2: 1 brackets of this tree are not closed"),
         (["(S (NN a)))"], "a.mrg, line 1: a closing bracket without an opening one"),
-        (["", "a (S (NN a))"], "a.mrg, line 2: 'a' is in no tree"),
+        (["", "a (S (NN a))"], "a.mrg, line 2: 'a' is outside all trees"),
         (["(S (NN a b))"], "a.mrg, line 1: 'b' stands in a bracket beside something else"),
         (["(S (NN a) b)"], "a.mrg, line 1: 'b' stands in a bracket beside something else"),
         (["(S (NN a (NN b)))"], "a.mrg, line 1: 'a' stands in a bracket beside something else"),
@@ -129,7 +129,7 @@ def test_simple_trees_stay_as_they_are():
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("(TOP (NP (X a)", "2 brackets of this tree never close"), ("(X a) b", "'b' is in no tree")],
+    [("(TOP (NP (X a)", "2 brackets of this tree are not closed"), ("(X a) b", "'b' is outside all trees")],
 )
 def test_a_line_of_no_file_has_no_place(line, message):
     """Who gives it says which one it is."""

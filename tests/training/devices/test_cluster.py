@@ -63,11 +63,11 @@ def test_slurm_counts_in_the_order_of_its_list():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"SLURM_STEP_NODELIST": "node9"}, "do not fit together"),
+        ({"SLURM_STEP_NODELIST": "node9"}, "are inconsistent"),
         ({"SLURM_STEP_NODELIST": "node[9-"}, "is no list of hosts"),
         ({"SLURM_STEP_NODELIST": "node[a-b],c"}, "is no list of hosts"),
-        ({"SLURM_STEP_TASKS_PER_NODE": "2(3)"}, "is no list of numbers"),
-        ({"SLURM_PROCID": "first"}, "SLURM_PROCID='first' is no whole number"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(3)"}, "is not a list of numbers"),
+        ({"SLURM_PROCID": "first"}, "SLURM_PROCID='first' is not a whole number"),
         ({"SLURM_PROCID": "3"}, "worker 3 is none of the 3 workers"),
         ({"SLURM_NODEID": "0", "SLURM_LOCALID": "1"}, "--distribution=block"),
         ({"SLURM_STEP_NODELIST": ""}, "--cluster=slurm needs SLURM_STEP_NODELIST"),

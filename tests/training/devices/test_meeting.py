@@ -47,5 +47,5 @@ def test_a_port_that_is_taken(addresses):
 
 
 def test_an_address_without_a_port():
-    with pytest.raises(InputError, match="'host' is no host:port"):
+    with pytest.raises(InputError, match="'host' is not the host:port"):
         wait_for_all(Cluster(("host", "other:1"), 0))

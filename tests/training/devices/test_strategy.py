@@ -52,7 +52,7 @@ def test_unknown_name():
 
 
 def test_replicas_that_cannot_be():
-    with pytest.raises(InputError, match="--replicas=2 is for processors and GPUs"):
+    with pytest.raises(InputError, match="--replicas=2 is for CPUs and GPUs"):
         make_strategy("tpu", 2)
     with pytest.raises(InputError, match="--replicas must not be negative, got -1"):
         make_strategy("cpu", -1)
@@ -136,7 +136,7 @@ def test_workers_need_a_cluster(no_gpus):
 @pytest.mark.parametrize("name", ["cpu", "mirrored", "tpu"])
 def test_a_cluster_for_a_strategy_without_workers(monkeypatch, no_gpus, name):
     workers_in_environment(monkeypatch, 2)
-    with pytest.raises(InputError, match=f"--cluster=tf_config names workers, and --strategy={name} has none"):
+    with pytest.raises(InputError, match=f"--cluster=tf_config names workers, but --strategy={name} has no workers"):
         make_strategy(name, cluster="tf_config")
 
 

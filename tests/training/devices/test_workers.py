@@ -318,8 +318,8 @@ def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
     another = [make_flags(tmp_path / "run", **longer, train__warmup_steps=7)] * 2
     for flags, words in (
         (elsewhere, ["worker 0 sees step 4, worker 1 sees none"] * 2),
-        (settings, ["error: worker 1 failed: worker 1 has other settings than", "train.log_steps: 1 -> 2"]),
-        (another, ["another configuration", "error: worker 0 failed: "]),
+        (settings, ["error: worker 1 failed: worker 1 has different settings than", "train.log_steps: 1 -> 2"]),
+        (another, ["a different configuration", "error: worker 0 failed: "]),
     ):
         with running(flags, tmp_path / words[0], program=QUICKLY) as workers:
             assert workers.end() == [1, 1]

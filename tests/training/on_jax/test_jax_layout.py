@@ -72,7 +72,7 @@ def test_a_vocabulary_that_does_not_divide_is_whole(caplog):
     (message,) = caplog.messages
     assert message == (
         "--model_parallel=2 does not divide the 51 of axis 0 of target_embedding/table [51, 8], "
-        "which is whole on every device"
+        "which every device therefore holds in full"
     )
 
 
@@ -92,8 +92,8 @@ def test_learned_positions_are_whole():
         (
             2,
             {"vocab_size": 5001},
-            "--model_parallel=2 would split only 6% of the weights: it splits embeddings whose entries it divides, "
-            "multi-head attention and feed-forward networks",
+            "--model_parallel=2 would split only 6% of the weights: it splits embeddings with a divisible "
+            "number of entries, multi-head attention and feed-forward networks",
         ),
     ],
 )

@@ -167,12 +167,12 @@ def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
 def test_what_is_not_offered_is_named(folder):
     assert json.loads((folder / "refusals.json").read_text()) == {
         "none": "4 replicas on cpu",
-        "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew",
+        "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape",
         "strategy": "--strategy=mirrored is TensorFlow's; valid on JAX: auto, all its devices, and cpu",
         "replicas": "--replicas=5, but JAX has 4 devices here",
         "search": (
-            "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not search with "
-            "model.num_experts=4; 0 leaves them out"
+            "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not support "
+            "model.num_experts=4; 0 disables these translations"
         ),
         "odd devices": (
             "--model_parallel=3 does not divide the devices that JAX has in each process, 4; --replicas=N takes N "
@@ -207,9 +207,9 @@ def test_a_new_run_has_static_shapes_by_itself(data, tmp_path):
     process = on_jax(["-m", "launch.train", *flags, "--set=train.static_shapes=false", f"--model_dir={tmp_path}/false"])
     finished(on_jax(["-m", "launch.train", *flags]))
     assert Run(tmp_path / "run").config.train.static_shapes
-    needed = "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew"
+    needed = "Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape"
     assert process.communicate()[1].endswith(f"error: {needed}\n") and process.returncode == 1
     later = [*flags, "--set=train.max_steps=2"]
     done = programs.run(["-m", "launch.train", *later], capture_output=True, text=True)
-    assert done.returncode == 0 and "goes on from step 1" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resumed from step 1" in done.stderr, done.stderr
     assert Run(tmp_path / "run").config.train.static_shapes
