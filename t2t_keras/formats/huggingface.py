@@ -278,7 +278,7 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
         raise InputError(f"--quantization={quantization}: transformers supports float32, and casts when it loads")
     if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
         raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
-    check_expressible(config, "Marian models of transformers", norm_position="post", position_encoding="sinusoidal")
+    check_expressible(config, "Marian of transformers", norm_position="post", position_encoding="sinusoidal")
     layers = dataclasses.replace(config, use_attention_bias=True)
     zeros = {
         name: np.zeros(shape, np.float32) for name, shape in weight_shapes(layers).items() if name.endswith("bias")

@@ -196,4 +196,4 @@ def check_expressible(config: TransformerConfig, format: str, **requirements: An
         if width != d_head
     ]
     if violations:
-        raise InputError(f"{format} cannot have {', '.join(violations)}")
+        raise InputError(f"{format} does not support {', '.join(violations)}")

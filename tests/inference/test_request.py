@@ -142,7 +142,7 @@ def test_a_sentence_of_labels_has_no_more_than_its_words():
         encoder.encode(Request("A man", constraints=("O", "B-LOC")))
     with pytest.raises(InputError, match="prefix: its 3 tokens and an end symbol exceed the limit of 3"):
         encoder.encode(Request("A man", prefix="O O O"))
-    with pytest.raises(InputError, match="prefix: 'B-LOC O' has 'O', which is excluded"):
+    with pytest.raises(InputError, match="prefix: 'B-LOC O' contains 'O', which is excluded"):
         encoder.encode(Request("A man", prefix="B-LOC O", excluded=("O",)))
 
 

@@ -106,7 +106,7 @@ def test_the_signatures_of_an_export_are_such(tmp_path):
     [
         ([("dog", "Hund"), (" ", "Hund")], "glossary, entry 2: the term is blank"),
         ([("dog", "Hund||Hunde")], "glossary, entry 1: one of the forms is blank"),
-        ([("dog", "Hund"), ("cat", "Katze"), ("dog", "Hunde")], "glossary, entry 3: the term 'dog' is in entry 1 too"),
+        ([("dog", "Hund"), ("cat", "Katze"), ("dog", "Hunde")], "glossary, entry 3: the term 'dog' is also in entry 1"),
         ([("dog", "\u200b")], "glossary, entry 1: one of the forms is blank"),
     ],
 )

@@ -104,5 +104,5 @@ def test_no_such_protocol_and_no_package_for_one(monkeypatch):
         return imported(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r"^gs://b/run: a package .+: pip install '\.\[remote\]'$"):
+    with pytest.raises(InputError, match=r"^gs://b/run: a required package is missing .+: pip install '\.\[remote\]'$"):
         Store("gs://b/run")

@@ -390,7 +390,7 @@ def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog, mem
             write(mirror, a=text, b="b")
             mirror.publish()
     assert fetched() == {"b": "b"} and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
-    assert caplog.messages == [f"unused objects cannot be deleted:  {URL}: access denied"]
+    assert caplog.messages == [f"unused objects cannot be deleted: {URL}: access denied"]
 
 
 def test_a_lease_that_was_taken_without_an_answer_is_given_back(monkeypatch, memory):

@@ -102,7 +102,7 @@ def test_a_name_is_taken_once(wide):
 
 
 def test_a_model_whose_family_nobody_registered():
-    with pytest.raises(InputError, match=r"unknown model\.family 'wide'; valid: .*, transformer, and what"):
+    with pytest.raises(InputError, match=r"unknown model\.family 'wide'; valid: .*, transformer, and the families"):
         families.make_model(WideConfig())
 
 

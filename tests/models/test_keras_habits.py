@@ -114,7 +114,7 @@ def test_a_saved_preset_is_the_model(model, tmp_path):
         np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
     with pytest.raises(InputError, match="mine already exists"):
         model.save_to_preset(tmp_path / "mine")
-    with pytest.raises(InputError, match="config.json is not that of a training"):
+    with pytest.raises(InputError, match="config.json does not belong to a training"):
         Run(tmp_path / "mine").check_trainable()
 
 

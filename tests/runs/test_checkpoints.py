@@ -82,7 +82,7 @@ def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
     (record,) = caplog.records
     assert "step_00000002" in record.getMessage() and "step_00000001" in record.getMessage()
     damage(tmp_path / "step_00000001" / name)
-    with pytest.raises(InputError, match=r"(?s)no usable checkpoint .*:  .*step_00000002.*step_00000001"):
+    with pytest.raises(InputError, match=r"(?s)no usable checkpoint .*: .*step_00000002.*step_00000001"):
         checkpoints.latest(tmp_path)
 
 

@@ -120,7 +120,7 @@ def test_a_damaged_configuration_is_bad_input(tmp_path, content):
 def test_a_model_of_transformers_is_sent_to_be_converted(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "marian", "architectures": ["MarianMTModel"]}')
     for read in (lambda run: run.config, lambda run: run.data_dir, Run.check_trainable):
-        with pytest.raises(InputError, match=r"config\.json is that of a model of transformers, .*launch\.convert"):
+        with pytest.raises(InputError, match=r"config\.json belongs to a model of transformers, .*launch\.convert"):
             read(Run(tmp_path))
 
 

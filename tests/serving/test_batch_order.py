@@ -114,7 +114,7 @@ def test_what_would_wait_too_long_is_refused_at_once(make):
         batcher.pace.measure(0, 1, 0.01)
     first = behind_a_gate(batcher, function)
     futures = [submit(batcher, function, 5000) for _ in range(2)]
-    with pytest.raises(ServingError, match="some 40 s, and this request has 30 s") as caught:
+    with pytest.raises(ServingError, match="about 40 s, and this request has 30 s") as caught:
         submit(batcher, function, 5000)
     assert (caught.value.code, caught.value.retry_seconds) == (Code.UNAVAILABLE, 10)
     # A short one is not behind them.

@@ -373,7 +373,7 @@ def test_large_rows_wait_for_the_streams_that_take_them(make):
     assert function.entered.wait(300)
     futures += [submit(batcher, function, 5000) for _ in range(2)]
     try:
-        with pytest.raises(ServingError, match="some 40 s, and this request has 30 s"):
+        with pytest.raises(ServingError, match="about 40 s, and this request has 30 s"):
             submit(batcher, function, 5000)
     finally:
         function.gate.set()

@@ -30,7 +30,7 @@ def test_a_file():
         ("\tHund", "the term is blank"),
         ("dog\t", "one of the forms is blank"),
         ("dog\tHund||Hunde", "one of the forms is blank"),
-        (" cat\tKater", "the term 'cat' is in line 1 too"),
+        (" cat\tKater", "the term 'cat' is also in line 1"),
     ],
 )
 def test_a_malformed_line_is_named(line, words):

@@ -109,7 +109,7 @@ def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
 
 def test_other_shapes_are_refused_by_name(tmp_path, data, other):
     with pytest.raises(
-        InputError, match=r"different shapes cannot be copied:  .*/inner_kernel \(16, 32\) -> \(16, 8\)"
+        InputError, match=r"different shapes cannot be copied: .*/inner_kernel \(16, 32\) -> \(16, 8\)"
     ):
         begun(tmp_path / "run", data, RunCheckpoint(other, "8"), {"d_ff": 8})
 
@@ -133,7 +133,7 @@ def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path,
     for name, array in weights.items():
         rows = [array[ids].mean(axis=0) for ids in further] if name == "target_embedding/table" else []
         np.testing.assert_array_equal(found[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
-    assert trainer.account[2].startswith("4 new entries of the vocabulary,  ")
+    assert trainer.account[2].startswith("4 new entries of the vocabulary, means of their pieces: ")
 
 
 def test_no_such_checkpoint_is_refused(tmp_path, data, other):

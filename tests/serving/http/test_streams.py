@@ -51,7 +51,7 @@ def test_an_event_is_sent_only_when_the_text_has_changed(client):
         ({"instances": ["a", "b"]}, 400, "2 texts, but a streaming request takes only one"),
         ({"instances": ["x" * 301]}, 400, "max_sentence_bytes=300"),
         ({"instances": [{"word": "a"}]}, 400, "unknown: 'word'"),
-        ({"signature_name": "nbest", "instances": ["a"]}, 400, "only answers of 'serving_default' grow"),
+        ({"signature_name": "nbest", "instances": ["a"]}, 400, "only answers of 'serving_default' can be streamed"),
         ({}, 400, "exactly one of 'instances' and 'inputs'"),
     ],
 )
