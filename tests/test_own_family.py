@@ -230,7 +230,8 @@ def test_other_programs(translator, runs, tmp_path):
     picture = [EXTENSION, model_dir, f"--source={LINES[0]}", f"--output={tmp_path}"]
     (refused,) = run_cases("launch.attention", [(picture, b"")])
     assert refused[0] == 1 and refused[2].startswith("error: the model (Toy) has no attention, which")
-    assert unknown[0] == 1 and re.search("unknown model.family 'toy'; valid: .*, transformer, and the families", unknown[2])
+    assert unknown[0] == 1
+    assert re.search("unknown model.family 'toy'; valid: .*, transformer, and the families of --extension", unknown[2])
 
 
 def test_its_counts_are_those_of_the_model(toy_family):

@@ -265,7 +265,7 @@ DAMAGES = {
         r"the tensor Wemb must be a matrix, got \[3\]",
     ),
     "npy": (lambda folder: write_array(folder / "model.npz"), "model.npz cannot be read as .npz"),
-    "beam": (lambda folder: (folder / "decoder.yml").write_text("beam-size: 2.5"), "must define beam-size as a whole number"),
+    "beam": (lambda folder: (folder / "decoder.yml").write_text("beam-size: 2.5"), "beam-size as a whole number"),
     "no_bias": (lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", None), "no tensor decoder_ff_logit_out"),
     "two_vocabularies": (
         lambda folder: (folder / "en.vocab.yml").write_text("</s>: 0\n"),

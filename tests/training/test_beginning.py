@@ -108,9 +108,7 @@ def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
 
 
 def test_other_shapes_are_refused_by_name(tmp_path, data, other):
-    with pytest.raises(
-        InputError, match=r"different shapes cannot be copied: .*/inner_kernel \(16, 32\) -> \(16, 8\)"
-    ):
+    with pytest.raises(InputError, match=r"different shapes cannot be copied: .*/inner_kernel \(16, 32\) -> \(16, 8\)"):
         begun(tmp_path / "run", data, RunCheckpoint(other, "8"), {"d_ff": 8})
 
 
