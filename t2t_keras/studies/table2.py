@@ -98,8 +98,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     return Table(
         "table2",
         "The Transformer and the systems of the paper's Table 2 on the same data, with the same search. BLEU is of the "
-        "test set. What an ensemble costs is what its members cost together. GNMT + RL resumes from GNMT, and GNMT, "
-        "continued, does so with as many updates of the same rate by likelihood; both include its cost. "
+        "test set. The cost of an ensemble is the total cost of its members. GNMT + RL continues the training of GNMT. "
+        "GNMT, continued, has as many further updates by likelihood, at the same rate. Both include the cost of GNMT. "
         f" {recipe.caption()}",
         tuple(jobs),
         tuple(lines),

@@ -33,7 +33,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 
 def distil(folder: pathlib.Path, name: str, *more: str, **environment: str) -> tuple[int, str, str]:
-    """What a call did that writes NAME.en and NAME.de."""
+    """Runs the program, which writes NAME.en and NAME.de; returns its status and both outputs."""
     flags = [f"--{flag}={folder / file}" for flag, file in (("source", "a.en.gz"), ("target", "a.de"))]
     flags += [f"--output_{side}={folder / name}.{end}" for side, end in (("source", "en"), ("target", "de"))]
     given = ["--direction=forward", f"--model_dir={folder / 'run'}", *flags, *SEARCH, *more]
@@ -49,7 +49,7 @@ def outputs(folder: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
 
 
 def translated(folder: pathlib.Path, lines: list[str], *more: str) -> list[str]:
-    """What launch.translate writes for these lines."""
+    """Translates lines with launch.translate."""
     command = ["-m", "launch.translate", f"--model_dir={folder / 'run'}", *SEARCH, *more]
     text = "".join(f"{line}\n" for line in lines)
     done = programs.run(command, input=text, capture_output=True, text=True, check=True)
