@@ -38,7 +38,12 @@ FLAGS = flags.FLAGS
 _DEFAULTS = DataConfig()
 
 flags.DEFINE_string("task", _DEFAULTS.task, f"The task, which defines source and target: {', '.join(TASKS)}.")
-flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"The origin of the text: {', '.join(corpora.NAMES)}.")
+flags.DEFINE_string(
+    "corpus", _DEFAULTS.corpus, f"The origin of the text, or several by commas: {', '.join(corpora.NAMES)}."
+)
+flags.DEFINE_list(
+    "directions", [], "Directions such as en-de,de-en in which each corpus is read; sources get tags such as <2de>."
+)
 flags.DEFINE_integer(
     "max_length",
     None,
@@ -70,6 +75,7 @@ flags.DEFINE_string(
 flags.DEFINE_list("beam_pipeline_options", [], "Options of the Beam pipeline, such as direct_num_workers=4.")
 flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
 flags.adopt_module_key_flags(corpus_flags)
+_LISTS = {"symbols": "symbols", "tags": "tag", "directions": "directions"}  # flags of lists by their settings
 program.REMOTE |= {"data_dir": remote_paths.written, "vocab_from": remote_paths.vocabulary}
 
 
@@ -98,8 +104,9 @@ def _workers() -> int | BeamWorkers:
 def _config() -> DataConfig:
     defaults = {**vars(_DEFAULTS), **task(FLAGS.task).data}
     overrides = {name: FLAGS[name].value for name in defaults if name in FLAGS and FLAGS[name].present}
-    lists = {"symbols": tuple(FLAGS.symbols), "tags": tuple(FLAGS.tag)}
-    config = DataConfig(**{**defaults, **_languages_of_files(), **overrides, **lists, **_settings_of_another_run()})
+    lists = {name: tuple(FLAGS[flag].value) for name, flag in _LISTS.items()}
+    languages = _languages_of_files() or _languages_of_directions()
+    config = DataConfig(**{**defaults, **languages, **overrides, **lists, **_settings_of_another_run()})
     if FLAGS["max_length"].present:
         return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
@@ -112,6 +119,14 @@ def _languages_of_files() -> dict[str, str]:
     if len(source) != 1 or len(target) != 1 or source == target or None in source | target:
         return {}
     return {"source_language": str(*source), "target_language": str(*target)}
+
+
+def _languages_of_directions() -> dict[str, str]:
+    """Returns the two languages of the first direction; empty without directions."""
+    if not FLAGS.directions:
+        return {}
+    source, target = DataConfig(directions=tuple(FLAGS.directions)).language_pairs[0]
+    return {"source_language": source, "target_language": target}
 
 
 def _settings_of_another_run() -> dict[str, Any]:

@@ -13,6 +13,7 @@ Lowercase = Literal["none", "source", "both"]
 # Approximate number of characters or bytes per piece of a "bpe" or "unigram" vocabulary.
 _TOKENS_OF_A_PIECE = 4
 
+_DIRECTION = re.compile(r"[A-Za-z_]+-[A-Za-z_]+")
 _SYMBOL = re.compile(r"<(?!=)[^<>\s]+>")  # not <=...>, which is the form of labels
 
 
@@ -22,9 +23,12 @@ class DataConfig:
 
     Attributes:
         task: what source and target are: "translation", "parsing" or another task of `t2t_keras.tasks.registry`.
-        corpus: origin of the text: "files", "multi30k", "tatoeba", "gettext", "docstrings", "wmt14" or "tfds:NAME".
+        corpus: origin of the text: "files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings",
+            "wmt14" or "tfds:NAME"; several names are separated by commas.
         source_language: language code of the source side.
         target_language: language code of the target side.
+        directions: pairs of languages such as "en-de", in which each corpus is read; empty for the two languages above.
+            A tag such as "<2de>" then stands in front of each source.
         vocab_type: kind of vocabulary entries: "bpe" or "unigram" (subwords), "char" or "byte".
         vocab_size: number of entries of the vocabulary, which both sides share unless source_vocab_size is given. With
             "char" it is an upper limit, and rare characters are spelled in bytes. With "byte" there are always 260
@@ -32,7 +36,8 @@ class DataConfig:
         source_vocab_size: number of entries of a separate vocabulary for sources; 0 means that both sides share one.
         extend_vocab: number of pieces of the training text that are added to the vocabulary of another run.
         symbols: words of the text that are one token each, such as "<2fr>".
-        tags: symbol in front of the sources of each corpus, "" for none; empty means no tags at all.
+        tags: symbol in front of the sources of each corpus, "" for none; empty means no tags at all. With
+            `directions`, the default is "<2de>" for the target language "de", and so on.
         max_length: training pairs with more tokens than this on either side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
         lowercase: the sides whose text is lowercased first: "none", "source" or "both".
@@ -47,6 +52,7 @@ class DataConfig:
     corpus: str = "files"
     source_language: str = "en"
     target_language: str = "de"
+    directions: tuple[str, ...] = ()
     vocab_type: VocabType = "bpe"
     vocab_size: int = 37000
     source_vocab_size: int = 0
@@ -67,9 +73,21 @@ class DataConfig:
         check_not_negative(self, "extend_vocab", "source_vocab_size")
         if self.truecase and self.lowercases_targets:
             raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
+        for direction in self.directions:
+            if not _DIRECTION.fullmatch(direction):
+                raise InputError(f"{direction!r} is not a direction: use the form en-de, of two language codes")
+        if self.directions and not self.tags:
+            targets = [target for _ in self.corpus.split(",") for _, target in self.language_pairs]
+            object.__setattr__(self, "tags", tuple(f"<2{target}>" for target in targets))
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
                 raise InputError(f"{symbol!r} is not a valid symbol: use the form <2fr>, without blanks, not <=...>")
+
+    @property
+    def language_pairs(self) -> list[tuple[str, str]]:
+        """The source and target language of each direction."""
+        pairs = [direction.split("-") for direction in self.directions]
+        return [(source, target) for source, target in pairs] or [(self.source_language, self.target_language)]
 
     @property
     def all_symbols(self) -> tuple[str, ...]:

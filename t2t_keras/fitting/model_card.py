@@ -17,6 +17,7 @@ _LICENCES = {
     "multi30k": "published for research (Elliott et al., 2016); its sentences describe pictures of Flickr",
     "tatoeba": "CC BY 2.0 FR, the sentences of tatoeba.org",
     "gettext": "each package is under its own licence, from BSD to AGPL",
+    "gettext_permissive": "each package is under its own licence: BSD, MIT, ISC or Apache",
     "wmt14": "published for research; each of its parts has its own terms",
 }
 

@@ -25,7 +25,7 @@ def _corpus(*_arguments: object) -> Corpus:
     return Corpus(readers, {"text": "made up"})
 
 
-for name in ("multi30k", "tatoeba_pairs", "gettext", "docstring_pairs", "tensorflow_datasets"):
+for name in ("multi30k", "tatoeba_pairs", "gettext", "gettext_permissive", "docstring_pairs", "tensorflow_datasets"):
     assert callable(getattr(corpora, name))
     setattr(corpora, name, _corpus)
 

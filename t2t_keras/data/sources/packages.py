@@ -45,6 +45,7 @@ def _pins(name: str) -> tuple[Pin, ...]:
 
 # The packages of each corpus. The first package is the test set.
 GETTEXT = _pins("gettext_packages.txt")
+GETTEXT_PERMISSIVE = _pins("gettext_permissive_packages.txt")
 DOCSTRINGS = _pins("docstring_packages.txt")
 
 # The same wheel on every machine, because only its text is read.

@@ -293,7 +293,7 @@ def test_a_broken_tatoeba_archive_is_named(tmp_path):
         corpora.tatoeba_pairs("en", "de", tmp_path)
 
 
-@pytest.mark.parametrize("corpus", ["tatoeba", "gettext", "wmt14"])
+@pytest.mark.parametrize("corpus", ["tatoeba", "gettext", "gettext_permissive", "wmt14"])
 @pytest.mark.parametrize("languages", [("de", "fr"), ("en", "en")])
 def test_corpora_with_english_on_one_side_say_so(tmp_path, corpus, languages):
     config = DataConfig(corpus=corpus, source_language=languages[0], target_language=languages[1])
@@ -303,13 +303,32 @@ def test_corpora_with_english_on_one_side_say_so(tmp_path, corpus, languages):
 
 def test_unknown_corpora_and_needless_files_are_named(tmp_path):
     with pytest.raises(
-        InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, docstrings"
+        InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, gettext_permissive"
     ):
         corpora.of_config(DataConfig(corpus="wmt99"), tmp_path)
     with pytest.raises(InputError, match="corpus=multi30k has its own text"):
         corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, [{"train": ("a", "b")}])
     with pytest.raises(InputError, match="corpus=files needs training files"):
         corpora.of_config(DataConfig(), tmp_path)
+
+
+def test_named_corpora_are_joined_in_all_directions(tmp_path):
+    for stem in tatoeba.STEMS:
+        write_lines(tmp_path / f"tatoeba/en-de.{stem}.en.gz", [f"{stem} five"], gzip.open)
+        write_lines(tmp_path / f"tatoeba/en-de.{stem}.de.gz", [f"{stem} fünf"], gzip.open)
+    config = DataConfig(corpus="tatoeba,tatoeba", directions=("en-de", "de-en"))
+    corpus = corpora.of_config(config, tmp_path)
+    assert config.tags == ("<2de>", "<2en>") * 2
+    assert list(corpus.splits["test"]()) == [("<2de> test five", "test fünf"), ("<2en> test fünf", "test five")] * 2
+    assert [list(part()) for part in corpus.training_parts[:2]] == [
+        [("<2de> train five", "train fünf")],
+        [("<2en> train fünf", "train five")],
+    ]
+    for corpus_name, directions in (("files,tatoeba", ()), ("files", ("en-de",)), ("tatoeba,wmt99", ())):
+        with pytest.raises(InputError, match="files cannot be combined|repeat the files|unknown corpus 'wmt99'"):
+            corpora.of_config(DataConfig(corpus=corpus_name, directions=directions), tmp_path, [{"train": ("a", "b")}])
+    with pytest.raises(InputError, match="'en' is not a direction"):
+        DataConfig(directions=("en",))
 
 
 @pytest.fixture(scope="module")
