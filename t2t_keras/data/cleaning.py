@@ -70,8 +70,12 @@ class HeldOut:
         """Returns whether one of the sides of a pair is held out."""
         return any(self._key(pair[side]) in keys for side, keys in self._keys.items())
 
+    def without_tag(self, text: str) -> str:
+        """Removes the tag in front of a source."""
+        return text.partition(" ")[2] if f"{text} ".startswith(self._starts) else text
+
     def _key(self, text: str) -> str:
-        return comparison_key(text.partition(" ")[2] if text.startswith(self._starts) else text)
+        return comparison_key(self.without_tag(text))
 
 
 class Cleaner:
@@ -123,9 +127,10 @@ class Cleaner:
         fingerprints: set[bytes] = set()
         for raw in pairs:
             pair = self._repair(raw)
-            if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
+            text = (held_out.without_tag(pair[0]), pair[1])
+            if reason := _reason_to_drop(raw, text, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
                 self.counts[reason] += 1
-            elif pair[0] == pair[1] and not keeps_identical:
+            elif text[0] == text[1] and not keeps_identical:
                 self.counts["identical"] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1

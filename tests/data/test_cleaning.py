@@ -106,6 +106,13 @@ def test_a_label_may_be_the_text():
     assert (cleaner.counts["empty"], cleaner.counts["identical"]) == (1, 0)
 
 
+def test_a_tag_is_not_part_of_the_text():
+    cleaner = Cleaner()
+    pairs = [("<2de> Admin", "Admin"), ("<2de>", "leer"), ("<2de> dog", "Hund"), ("<2defg> a", "<2defg> a")]
+    assert list(cleaner.for_training(pairs, 10, HeldOut(tags=("<2de>",)))) == [("<2de> dog", "Hund")]
+    assert (cleaner.counts["empty"], cleaner.counts["identical"]) == (1, 2)
+
+
 def test_one_side_alone_may_be_held_out():
     held_out = HeldOut((0,))
     held_out.add([("a question", "an answer")])
