@@ -16,6 +16,7 @@ from t2t_keras.config import Config
 from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
+from t2t_keras.export.smaller_graph import shrink
 from t2t_keras.export.warmup import records_of_text, warmup_records
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
@@ -102,6 +103,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
         graphs = {name: function.get_concrete_function() for name, function in functions.items()}
         module.ready = weights.ready.trackable()
         tf.saved_model.save(module, str(path), graphs, options)
+    shrink(path)
     return functions
 
 

@@ -47,7 +47,7 @@ def test_other_programs_take_an_export(translator, folder, version):
     cases = [([f"--model_dir={version}", *flags], b"") for flags in (pairs, ["--split=test"])]
     no_place, no_data = programs.run_cases("launch.evaluate", cases)
     message = (
-        f"error: --model_dir={version} is an exported model, which to which nothing is written; give --output_dir\n"
+        f"error: --model_dir={version} is an exported model, to which nothing is written; give --output_dir\n"
     )
     assert no_place == (1, "", message)
     assert no_data[0] == 1
