@@ -8,6 +8,7 @@ Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --input=in.txt.gz --output=out.txt --beam_size=1
     python -m launch.translate --model_dir=runs/mine --split=lines < in.txt > out.txt
+    python -m launch.translate --model_dir=runs/mine --target_language=fr < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --glossary=terms.tsv < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --markup=html < page.en.html > page.de.html
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
@@ -66,6 +67,9 @@ _MARKUP = flags.DEFINE_enum(
     None,
     get_args(Markup),
     "Markup in the input, which is kept; html, xml: the input is one document; placeholders: such as {name} or %s.",
+)
+_TARGET_LANGUAGE = flags.DEFINE_string(
+    "target_language", None, "The language to translate into, for a model of several: fr is the same as --tag='<2fr>'."
 )
 _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", lower_bound=1
@@ -126,7 +130,10 @@ def _load_translator() -> "Translator":
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     name = _GLOSSARY.value
     glossary = Glossary.parsed(read_lines(name), name) if name else None
-    translator = decoding_flags.load_translator(glossary, **setting_flags.values(split_flags.SETTINGS))
+    settings = setting_flags.values(split_flags.SETTINGS)
+    if _TARGET_LANGUAGE.value:
+        settings["tag"] = f"<2{_TARGET_LANGUAGE.value}>"
+    translator = decoding_flags.load_translator(glossary, **settings)
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     if _ALIGNMENTS.value:

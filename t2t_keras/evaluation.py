@@ -131,7 +131,7 @@ def target_perplexity(translator: Translator, sources: Sequence[str], references
     """
     check_lines(sources, references)
     targets = list(map(translator.target, sources, references))
-    sources = [translator.beginning(translator.repaired(line)) for line in sources]
+    sources = [translator.beginning(translator.source(line)) for line in sources]
     budget = translator.config.tokens_per_batch
     return perplexity(corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget))
 

@@ -41,6 +41,7 @@ class DecodeConfig:
         seed: of sampling; a sentence's samples are a function of this seed and the sentence.
         split: unit of translation: "sentences", which are detected in each text and whose translations are joined by
             the white space between them, or "lines", each as a whole; used only by the translation task.
+        tag: symbol such as "<2fr>" in front of each source that does not begin with a symbol; empty for none.
         bfloat16: whether search steps multiply with the weights in bfloat16: faster for large models if the processor
             supports it, but scores change in their third digit.
     """
@@ -66,6 +67,7 @@ class DecodeConfig:
     top_p: float = 1.0
     seed: int = 1
     split: Literal["sentences", "lines"] = "sentences"
+    tag: str = ""
     bfloat16: bool = False
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from t2t_keras.export.graph_attention import AttentionSizes, Choice, queries_and
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
-from t2t_keras.export.graph_text import on_one_line, repaired, stripped
+from t2t_keras.export.graph_text import on_one_line, re2, repaired, stripped
 from t2t_keras.export.graph_truecase import GraphTruecaser, capitalised
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
@@ -166,7 +166,9 @@ class Pipeline:
     def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
         """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
         result = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
-        return result._replace(texts=on_one_line(result.texts, self.data.lowercases_sources)).with_heads(self._head_end)
+        texts = on_one_line(result.texts, self.data.lowercases_sources)
+        texts = tf.where(result.is_first, self._with_tag(texts), texts)
+        return result._replace(texts=texts).with_heads(self._head_end)
 
     def parts_of_sentences(self, sentences: FoundSentences) -> Parts:
         """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
@@ -215,8 +217,15 @@ class Pipeline:
         return self._sentences(self._truecase(texts), "target", self._target_tokenizer)
 
     def _repair(self, lines: tf.Tensor) -> tf.Tensor:
-        """Computes `RequestEncoder.repaired` for tensors."""
-        return repaired(lines, self.data.lowercases_sources)
+        """Computes `RequestEncoder.source` for tensors."""
+        return self._with_tag(repaired(lines, self.data.lowercases_sources))
+
+    def _with_tag(self, texts: tf.Tensor) -> tf.Tensor:
+        """Puts the tag of the settings in front of texts that are not blank and do not begin with a symbol."""
+        if not self.config.tag:
+            return texts
+        has_head = tf.strings.regex_full_match(texts, f"(?s)(?:{re2(self._head_end)}).*") | (stripped(texts) == "")
+        return tf.where(has_head, texts, tf.strings.join([self.config.tag, " ", texts]))
 
     def _repair_output(self, texts: tf.Tensor) -> tf.Tensor:
         """Computes `RequestEncoder.repaired_output` for tensors."""

@@ -138,6 +138,9 @@ class RequestEncoder:
         self._writes_labels = task.has_known_labels
         self._labels_words = self._form is not None and self._form.word_starts is not None
         self._head_end = head_end(task, tokenizer)
+        symbols = sorted(tokenizer.source.symbols) if task.takes_tags else []
+        if config.tag and config.tag not in symbols:
+            raise InputError(f"decode.tag={config.tag}: the model has no such symbol; its symbols: {symbols}")
         self._reads_beginnings = task.reads_beginnings
         self._config, self._data = config, data
         self._ids_by_piece: dict[str, int] = {}
@@ -148,6 +151,12 @@ class RequestEncoder:
         """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
         line = _replace_surrogates(line)
         return repair(lowercased(line) if self._data.lowercases_sources else line)
+
+    def source(self, line: str) -> str:
+        """Returns the text that the model reads: repaired, with the tag of the settings if no symbol is in front."""
+        text = self.repaired(line)
+        needs_tag = self._config.tag and text.strip() and not re.match(self._head_end, text)
+        return f"{self._config.tag} {text}" if needs_tag else text
 
     def repaired_output(self, text: str) -> str:
         """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
@@ -196,7 +205,7 @@ class RequestEncoder:
         for field in OPTIONS:
             if getattr(request, field) and field not in self._options:
                 raise InputError(f"{field}: not supported by this engine; use --engine=tensorflow")
-        self.check_source(self.repaired(request.text))
+        self.check_source(self.source(request.text))
         is_whole = bool(request.constraints) or len(find_sentences(request.prefix, self._data.target_language)) > 1
         sentences = [Sentence("", request.text)] if is_whole else self._sentences(request.text)
         texts = self._texts(sentences)
@@ -221,7 +230,7 @@ class RequestEncoder:
 
     def _texts(self, sentences: Sequence[Sentence]) -> list[str]:
         """Returns the repaired sentences; the head of the first one is put in front of the others."""
-        texts = [self.repaired(sentence.text) for sentence in sentences]
+        texts = [(self.repaired if number else self.source)(each.text) for number, each in enumerate(sentences)]
         if len(texts) > 1 and self._head_end and (head := re.search(self._head_end, texts[0])):
             texts[1:] = [f"{head[0]} {text}" for text in texts[1:]]
         return texts
@@ -232,7 +241,7 @@ class RequestEncoder:
         """Encodes a line without restrictions; `texts` are its repaired sentences with their token ids."""
         parts = [self._parts(*pair) for pair in texts]
         counts = tuple((sentence, len(pieces)) for sentence, pieces in zip(sentences, parts, strict=True))
-        text = texts[0][0] if len(texts) == 1 else self.repaired(line)
+        text = texts[0][0] if len(texts) == 1 else self.source(line)
         return EncodedRequest(
             tuple(itertools.chain.from_iterable(parts)), text, sentences=counts if len(counts) > 1 else ()
         )

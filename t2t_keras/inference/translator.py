@@ -372,7 +372,7 @@ class Translator:
         Raises:
             InputError: as for `score`.
         """
-        sources = self.tokenizer.source.encode_batch([self.beginning(self.repaired(line)) for line in lines])
+        sources = self.tokenizer.source.encode_batch([self.beginning(self.source(line)) for line in lines])
         # If the numbers of lines and translations differ, `check_pairs` raises.
         pairs = enumerate(zip(itertools.chain(lines, itertools.repeat("")), translations, strict=False), start=1)
         targets = self.tokenizer.encode_batch([self._target(number, *pair) for number, pair in pairs])
@@ -395,6 +395,10 @@ class Translator:
     def repaired(self, line: str) -> str:
         """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
         return self._encoder.repaired(line)
+
+    def source(self, line: str) -> str:
+        """Returns the text that the model reads: the repaired line, with `config.tag` if no symbol is in front."""
+        return self._encoder.source(line)
 
     def target(self, line: str, output: str) -> str:
         """Returns the text that the model was trained to write for a line with this output."""

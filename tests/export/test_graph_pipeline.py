@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.config import DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
 from t2t_keras.export import limits
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline, Sentences
@@ -22,13 +23,14 @@ from tests.inference import tiny
 pytestmark = pytest.mark.integration
 
 
-def assert_same(tokenizer: Tokenizer, lines: list[str], texts: list[bytes]) -> list[Translation]:
+def assert_same(tokenizer: Tokenizer, lines: list[str], texts: list[bytes], tag: str = "") -> list[Translation]:
     """That a pipeline translates as its translator, whose translations are returned."""
     tf.keras.utils.set_random_seed(1)
     model = families.make_model(TransformerConfig(vocab_size=tokenizer.vocab_size, **tiny.MODEL))
     for weight in model.trainable_variables:
         weight.assign(2.5 * weight)  # so that it says different things
-    translator = Translator(tokenizer, model, exporting.DECODE, data=DataConfig(max_length=exporting.MAX_LENGTH))
+    config = dataclasses.replace(exporting.DECODE, tag=tag)
+    translator = Translator(tokenizer, model, config, data=DataConfig(max_length=exporting.MAX_LENGTH))
     expected = translator.translate(lines)
     pipeline = Pipeline(translator, Weights(model), (tokenizer.graph_tokenizer(),) * 2)
     parts = pipeline.parts(tf.constant(texts))
@@ -73,6 +75,16 @@ def test_each_part_of_a_text_has_the_symbol_in_front_of_it():
     assert tagged.num_parts > 3 and all(ids[0] == tag for ids in tagged.source_ids)
     assert alone.source_ids[0][0] == other
     assert plain.num_parts > 3 and all(ids[0] != tag for ids in plain.source_ids)
+
+
+def test_the_tag_of_the_settings_is_put_in_front_of_lines_without_one():
+    tokenizer = with_symbols(tiny.tokenizer(), ["<2de>", "<2fr>"])
+    lines = ["A dog plays. The cat sleeps. " * 12, "<2fr> A dog plays. It sleeps.", " ", "A <2fr> dog."]
+    long, french, blank, inner = assert_same(tokenizer, lines, [line.encode() for line in lines], tag="<2de>")
+    assert {ids[0] for ids in long.source_ids} == {ids[0] for ids in inner.source_ids} == {tokenizer.symbols["<2de>"]}
+    assert {ids[0] for ids in french.source_ids} == {tokenizer.symbols["<2fr>"]} and not blank.source_ids
+    with pytest.raises(InputError, match="decode.tag=<2it>: the model has no such symbol; its symbols: "):
+        Translator(tokenizer, exporting.translator().model, DecodeConfig(tag="<2it>"))
 
 
 def test_one_graph_finds_the_best_and_all_and_its_limit_counts_what_is_asked_for(monkeypatch):
