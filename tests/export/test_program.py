@@ -46,9 +46,7 @@ def test_other_programs_take_an_export(translator, folder, version):
     pairs = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.en'}"]
     cases = [([f"--model_dir={version}", *flags], b"") for flags in (pairs, ["--split=test"])]
     no_place, no_data = programs.run_cases("launch.evaluate", cases)
-    message = (
-        f"error: --model_dir={version} is an exported model, to which nothing is written; give --output_dir\n"
-    )
+    message = f"error: --model_dir={version} is an exported model, to which nothing is written; give --output_dir\n"
     assert no_place == (1, "", message)
     assert no_data[0] == 1
     assert no_data[2].endswith("assets.extra/config.json does not record the directory of the data; give --data_dir\n")
