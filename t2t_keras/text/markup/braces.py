@@ -8,6 +8,7 @@ _BRACE_OR_QUOTE = re.compile("[{}']")
 # An argument with a type, such as "{n, plural, ...}" or "{total, number}", shows that a text is an ICU message.
 _TYPED = re.compile(r"\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal|number|date|time|choice|spellout|ordinal)\s*[,}]")
 _COMPLEX = re.compile(r"\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,(?:\s*offset\s*:\s*\d+)?")
+_STYLED = re.compile(r"\s*[\w.-]+\s*,\s*(?:number|date|time|spellout|ordinal)\s*,")
 _SELECTOR = re.compile(r"\s*(?:=\d+|[^\s{}'#,=]+)\s*(?=\{)")
 _BLANKS = re.compile(r"\s*")
 _QUOTED = re.compile("(?:[^']|'')*+'")  # the rest of a quotation
@@ -98,6 +99,8 @@ def _matched(text: str, is_message: bool) -> tuple[dict[int, int], dict[int, int
                 groups[open_places.pop()] = place
             else:
                 unmatched.append(start)
+        elif is_message and open_places and _STYLED.match(text, open_places[-1] + 1):
+            place = text.find("'", place) + 1 or place  # the style of an argument, as in "{d, date, yyyy 'o''clock'}"
         elif text.startswith("'", place):
             place += 1  # two apostrophes stand for one
         elif text[place : place + 1] in ("{", "}") and (is_message or not text[:start][-1:].isalnum()):

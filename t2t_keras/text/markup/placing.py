@@ -133,7 +133,7 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
     A word that is the same as in the source has the source's units. Any other word is a single unit.
     """
     text = translation.text
-    invented = placeholder_spans(text)
+    invented = [span for span in placeholder_spans(text) if text[slice(*span)] not in segment.text]
     targets = [
         span
         for span in units(text)

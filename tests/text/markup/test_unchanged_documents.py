@@ -70,10 +70,13 @@ ODD = ["<b>", "</b>", "</i>", "</p>", "</x>", "<a href='x'>", "{", "}", " { ", "
 class Writer:
     """Writes documents from a seed."""
 
-    def __init__(self, seed: int, is_xml: bool = False) -> None:
-        self.draw, self.is_xml = random.Random(seed), is_xml
+    def __init__(self, seed: int, is_xml: bool = False, is_spaced: bool = False) -> None:
+        self.draw, self.is_xml, self.is_spaced = random.Random(seed), is_xml, is_spaced
 
     def text(self) -> str:
+        if self.is_spaced:
+            words = [self.draw.choice(["dog", "a", "10", "runs", "U.S.", "{x}", "%s"]) for _ in range(5)]
+            return "".join(word + self.draw.choice(SPACES[:4]) for word in words)
         kinds = [WORDS, WORDS, WORDS, ENTITIES, FORMATS, SPACES, SPACES, MARKS, PLACEHOLDERS]
         if self.is_xml:
             kinds = [
@@ -128,11 +131,15 @@ class Writer:
                 result.append(self.draw.choice(self.draw.choice([CLOSED, KEPT])))
             else:
                 result.append(self.draw.choice(ODD))
-        return "".join(result)
+        return (self.draw.choice([" ", "\n"]) if self.is_spaced else "").join(result)
 
 
 def unchanged(text: str) -> AlignedText:
     return AlignedText(text, tuple((*unit, *unit) for unit in units(text)))
+
+
+def uppercased(text: str) -> AlignedText:
+    return AlignedText(text.upper(), tuple((*unit, *unit) for unit in units(text)))
 
 
 def unlinked(text: str) -> AlignedText:
@@ -144,25 +151,59 @@ def returned(document: str, markup: str, attributes=(), translate=unchanged) -> 
     return parsed.filled([translate(segment.text) for segment in parsed.segments])
 
 
-@pytest.mark.parametrize("translate", [unchanged, unlinked])
-@pytest.mark.parametrize("attributes", [(), ATTRIBUTES])
-def test_html(attributes, translate):
-    for seed in range(600):
+def check_html(seeds, attributes, translate):
+    for seed in seeds:
         document = Writer(seed).content()
-        assert returned(document, "html", attributes, translate) == document
+        assert returned(document, "html", attributes, translate) == document, seed
+
+
+def check_xml(seeds, attributes):
+    for seed in seeds:
+        document = f"<d>{Writer(seed, is_xml=True).content()}</d>"
+        assert returned(document, "xml", attributes) == document, seed
+
+
+def check_placeholders(seeds):
+    for seed in seeds:
+        writer = Writer(seed)
+        pieces = [writer.draw.choice([writer.text(), writer.message(), writer.draw.choice(ODD)]) for _ in range(4)]
+        assert returned("".join(pieces), "placeholders") == "".join(pieces), seed
+
+
+def check_words(seeds):
+    """Uppercase letters are other words, which are linked one to one."""
+    for seed in seeds:
+        document = Writer(seed, is_spaced=True).content()
+        result = returned(document, "html", ATTRIBUTES, uppercased)
+        assert result.lower().replace('alt="cat"', "alt=cat") == document.lower(), seed
 
 
 @pytest.mark.parametrize("attributes", [(), ATTRIBUTES])
-def test_xml(attributes):
-    for seed in range(400):
-        document = f"<d>{Writer(seed, is_xml=True).content()}</d>"
-        assert returned(document, "xml", attributes) == document
+def test_html(attributes):
+    check_html(range(150), attributes, unchanged)
+
+
+def test_html_without_links():
+    check_html(range(150), ATTRIBUTES, unlinked)
+
+
+def test_xml():
+    check_xml(range(150), ATTRIBUTES)
 
 
 def test_placeholders():
-    for seed in range(600):
-        writer = Writer(seed)
-        line = "".join(
-            writer.draw.choice([writer.text, writer.message, lambda: writer.draw.choice(ODD)])() for _ in range(4)
-        )
-        assert returned(line, "placeholders") == line
+    check_placeholders(range(150))
+
+
+def test_html_word_by_word():
+    check_words(range(150))
+
+
+@pytest.mark.integration
+def test_thousands_of_documents():
+    for attributes in ((), ATTRIBUTES):
+        check_html(range(150, 2000), attributes, unchanged)
+        check_xml(range(150, 1000), attributes)
+    check_html(range(2000, 3000), ATTRIBUTES, unlinked)
+    check_placeholders(range(150, 2000))
+    check_words(range(150, 2000))
