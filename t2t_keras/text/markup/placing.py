@@ -87,8 +87,10 @@ def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], rig
     same = _same_gap(segment, left, pieces, right)
     raw = _new_gap(segment, left, pieces, right) if same is None else same
     is_same = same is not None and left is not None and left.raw is not None
-    if segment.is_message and not is_same and left and _spell(left, segment) == "'" and raw[:1] in [*"{}#'"]:
-        return f"'{raw}"  # a single apostrophe before a brace would begin a quotation
+    # A single apostrophe before a brace would begin a quotation.
+    begins_quote = raw[0] in "{}#'" if raw else right is None
+    if segment.is_message and begins_quote and not is_same and left and _spell(left, segment) == "'":
+        return f"'{raw}"
     return raw
 
 

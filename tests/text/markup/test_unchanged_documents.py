@@ -175,7 +175,8 @@ def check_words(seeds):
     for seed in seeds:
         document = Writer(seed, is_spaced=True).content()
         result = returned(document, "html", ATTRIBUTES, uppercased)
-        assert result.lower().replace('alt="cat"', "alt=cat") == document.lower(), seed
+        # A value without quotes gets some.
+        assert result.lower().replace('"', "") == document.lower().replace('"', ""), seed
 
 
 @pytest.mark.parametrize("attributes", [(), ATTRIBUTES])
