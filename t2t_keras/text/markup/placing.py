@@ -108,6 +108,8 @@ def _same_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark]
 
 def _new_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
     """Returns the markup between two units with the blanks that it needs; arguments as in `_gap`."""
+    # Elements that lost their words are like tags.
+    pieces = [piece.raw if isinstance(piece, Mark) and _lost_words(piece) else piece for piece in pieces]
     is_tags = bool(pieces) and all(isinstance(piece, str) for piece in pieces)
     is_first = right is not None and (left is None or left.source != right.source)
     joins = is_tags and is_first and segment.gaps[cast(_Unit, right).source].is_inserted
@@ -340,6 +342,11 @@ def _point(mark: Mark, unit_sources: np.ndarray, source: tuple[int, int], positi
     # it comes from after the mark, and -1 otherwise.
     num_misplaced = np.concatenate([[0], np.cumsum(np.where(unit_sources >= mark.start, 1, -1))])
     return int(positions[num_misplaced[positions].argmin()])
+
+
+def _lost_words(mark: Mark) -> bool:
+    """Returns whether nothing is left of an element but tags."""
+    return mark.start < mark.end and all(_lost_words(child) for child in mark.children)
 
 
 def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
