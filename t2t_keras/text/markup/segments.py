@@ -31,6 +31,9 @@ _JOINERS = "\u200c\u200d"
 _BREAK_CONTROLS = re.compile(f"[\u00ad\u200b\u2060\ufeff{CONTROL}]")
 # The names of elements that stand for separate words, such as exponents and footnote marks.
 _APART = frozenset(["sub", "sup", "subscript", "superscript", "footnote", "fn", "note", "xref"])
+_ENDINGS = ".,;:!?…)]}»”"
+# The longest exponent or footnote mark, in parts.
+_MOST_PARTS = 12
 _ORDINAL = re.compile(r"\s*[^\W\d_]{2,}\s*")
 _LETTERS = re.compile(r"[^\W\d_]")
 _LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
@@ -177,11 +180,42 @@ def _add_message(slots: Slots, dialect: Dialect, parts: Sequence[Part], is_messa
 
 def _pieces(run: Sequence[Part], dialect: Dialect) -> list[str | Segment]:
     pieces: list[str | Segment] = []
-    for piece in _split_run(run):
+    for piece in _split_run(_merge_numbers(run)):
         segment = _segment(piece, dialect) if any(part.kind == "text" for part in piece) else None
         has_letters = segment is not None and any(map(str.isalpha, segment.text))
         pieces.append(cast(Segment, segment) if has_letters else "".join(part.raw for part in piece))
     return pieces
+
+
+def _merge_numbers(run: Sequence[Part]) -> list[Part]:
+    """Merges each exponent, index or footnote mark without letters into one part, which stays unchanged."""
+    result: list[Part] = []
+    number = 0
+    while number < len(run):
+        last = _end_of_number(run, number)
+        part = run[number]
+        if last > number:
+            raw = "".join(each.raw for each in run[number : last + 1])
+            part = Part("whole", raw, part.name, line=part.line)
+        result.append(part)
+        number = last + 1
+    return result
+
+
+def _end_of_number(run: Sequence[Part], first: int) -> int:
+    """Returns the number of the end tag of an element like "<sup>2</sup>" by that of its start tag, or else `first`."""
+    name = run[first].name
+    if run[first].kind != "start" or _local(name) not in _APART:
+        return first
+    texts = []
+    for number in range(first + 1, min(len(run), first + _MOST_PARTS)):
+        part = run[number]
+        if part.kind == "text":
+            texts.append(html.unescape(part.raw))
+        elif part.name == name:
+            text = "".join(texts)
+            return number if part.kind == "end" and text.strip() and not _LETTERS.search(text) else first
+    return first
 
 
 def _split_lines(run: Sequence[Part]) -> Iterator[list[Part]]:
@@ -347,7 +381,7 @@ class _Builder:
             return False
         if self._has_blank or self._is_apart:
             return True
-        return self._touches and is_of_word(last) and is_of_word(character)
+        return self._touches and is_of_word(character) and (is_of_word(last) or last in _ENDINGS)
 
     def _add_raw(self, raw: str) -> None:
         self.raw.append(raw)
@@ -445,9 +479,14 @@ def _segment(piece: Sequence[Part], dialect: Dialect) -> Segment:
     )
 
 
+def _local(name: str) -> str:
+    """Returns the name of an element without its prefix."""
+    return name.rpartition(":")[2]
+
+
 def _is_apart(piece: Sequence[Part], number: int) -> bool:
     """Returns whether the element of a start tag stands for a separate word, unlike the "st" of "1<sup>st</sup>"."""
-    if piece[number].name.rpartition(":")[2] not in _APART:
+    if _local(piece[number].name) not in _APART:
         return False
     before = piece[number - 1].raw if number else ""
     inner = piece[number + 1].raw if number + 1 < len(piece) else ""
