@@ -93,6 +93,11 @@ MESSAGES = [
     ("Dear name}, you have dogs", []),
     ("{n, plural, one {a dog} other {dogs}", []),
     ("{{name} has dogs", []),
+    ("Hello <%= user.name %>, <% if x %>dogs<% end %> {{#if a}}run{{/if}}", ["Hello, dogs run"]),
+    (
+        "{m, plural, =0 {just now} =1{one minute ago} other {{{m}} minutes ago}}",
+        ["just now", "one minute ago", "minutes ago"],
+    ),
     ("Press { to open it.", ["Press to open it."]),
     ("A dog :-} and a } cat", ["A dog :- and a cat"]),
     ("First line\nSecond {x}\r\n\n third", ["First line", "Second", "third"]),
