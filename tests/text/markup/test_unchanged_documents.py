@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from t2t_keras.text.markup.documents import MarkedDocument
+from t2t_keras.text.markup.documents import MarkedDocument, Markup
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.words import units
 
@@ -146,7 +146,7 @@ def unlinked(text: str) -> AlignedText:
     return AlignedText(text, ())
 
 
-def returned(document: str, markup: str, attributes=(), translate=unchanged) -> str:
+def returned(document: str, markup: Markup, attributes=(), translate=unchanged) -> str:
     parsed = MarkedDocument.parsed(document, markup, "in", attributes)
     return parsed.filled([translate(segment.text) for segment in parsed.segments])
 
