@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import IO, TYPE_CHECKING
 
 from t2t_keras.data.sources.corpora_files import decoded_line, without_byte_order_mark
@@ -17,11 +17,26 @@ if TYPE_CHECKING:
 
 
 def write_marked(
-    translator: "Translator", raw_lines: Iterable[bytes], output: IO[bytes], markup: Markup, name: str, chunk_lines: int
+    translator: "Translator",
+    raw_lines: Iterable[bytes],
+    output: IO[bytes],
+    markup: Markup,
+    name: str,
+    chunk_lines: int,
+    attributes: Collection[str] = (),
 ) -> int:
     """Writes the translation of an HTML or XML document, or of lines with placeholders.
 
     All lines of the output end like the first line of the input. A byte order mark is dropped.
+
+    Args:
+        translator: the translator.
+        raw_lines: the input.
+        output: the file to write to.
+        markup: the kind of markup.
+        name: name of the input, for messages.
+        chunk_lines: number of lines with placeholders that are translated together.
+        attributes: names of the attributes to translate.
 
     Returns:
         The number of outputs that were cut at the length limit.
@@ -35,8 +50,9 @@ def write_marked(
     while chunk := list(itertools.islice(lines, size)):
         newline = newline or ("\r\n" if chunk[0][1].endswith(b"\r\n") else "\n")
         texts = [_decode(raw, number, name) for number, raw in chunk]
-        texts = texts if markup == "placeholders" else ["\n".join(texts) + "\n"]
-        documents = [MarkedDocument.parsed(text, markup, name) for text in texts]
+        if markup != "placeholders":
+            texts = ["\n".join(texts) + ("\n" if chunk[-1][1].endswith(b"\n") else "")]
+        documents = [MarkedDocument.parsed(text, markup, name, attributes) for text in texts]
         results, translations = translate_marked(translator, documents)
         for (number, _), document, segment_translations in zip(chunk, documents, translations, strict=False):
             for segment, translation in zip(document.segments, segment_translations, strict=True):

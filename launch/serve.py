@@ -231,10 +231,10 @@ def _server(options: ServingOptions) -> "Server":
     return Server(options, without_notices, substitutes, _documents, Glossaries(_glossary_reader))
 
 
-def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
+def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":
     from t2t_keras.inference.served_markup import ServedDocuments  # imports Keras, which takes seconds
 
-    return ServedDocuments(markup, documents)
+    return ServedDocuments(markup, documents, attributes)
 
 
 def _glossary_reader(version: pathlib.Path) -> "ReadTexts":

@@ -71,6 +71,9 @@ _MARKUP = flags.DEFINE_enum(
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language", None, "The language to translate into, for a model of several: fr is the same as --tag='<2fr>'."
 )
+_MARKUP_ATTRIBUTES = flags.DEFINE_list(
+    "markup_attributes", [], "With --markup=html or xml: attributes to translate, such as alt,title."
+)
 _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", lower_bound=1
 )
@@ -85,6 +88,8 @@ def main(argv: list[str]) -> None:
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
+    if _MARKUP_ATTRIBUTES.value and _MARKUP.value not in ("html", "xml"):
+        raise InputError("--markup_attributes needs --markup=html or --markup=xml")
     program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
     if _MARKUP.value:
         _translate_marked()
@@ -114,7 +119,8 @@ def _translate_marked() -> None:
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()
         name = _INPUT.value or "standard input"
-        num_cut = write_marked(translator, lines, output, _MARKUP.value, name, _CHUNK_LINES.value)
+        options = _MARKUP.value, name, _CHUNK_LINES.value, _MARKUP_ATTRIBUTES.value
+        num_cut = write_marked(translator, lines, output, *options)
     decoding_flags.warn_of_cut(num_cut, translator.config)
 
 

@@ -1,5 +1,6 @@
 """Translates documents with markup, whose tags are placed by the alignment of the translator's model."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -80,24 +81,47 @@ def unchanged(text: str) -> AlignedText:
 def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int]]]:
     """Returns the span of characters, (start, end), of each piece of each part of a text.
 
-    If the pieces do not spell the text exactly, the spans are scaled to the text's length. Pieces are measured in
+    If the text does not contain the parts in order, the spans are scaled to the text's length. Pieces are measured in
     bytes, because byte-fallback pieces stand for single bytes.
     """
-    ends: list[list[tuple[int, int]]] = []
-    place = 0
-    for part in parts:
-        ends.append([])
-        for piece in part:
-            size = 1 if byte_of(piece) is not None else len(piece.replace(BLANK, " ").encode())
-            ends[-1].append((place, place + (0 if piece == END else size)))
-            place = ends[-1][-1][1]
+    spellings = [[_spelling(piece) for piece in part] for part in parts]
+    content = text.encode()
     characters = [n for n, character in enumerate(text) for _ in character.encode()] + [len(text)]
-    num_bytes = len(characters) - 1
-    # The first piece begins with a blank that is not in the text.
-    offset = 1 if place == num_bytes + 1 else 0
-    scale = 1.0 if place == num_bytes + offset else num_bytes / max(place, 1)
+    starts = _starts([b"".join(spelling) for spelling in spellings], content)
+    scale = 1.0
+    if starts is None:
+        sizes = [sum(map(len, spelling)) for spelling in spellings]
+        starts, scale = list(itertools.accumulate(sizes[:-1], initial=0)), len(content) / max(sum(sizes), 1)
 
     def character_at(byte: int) -> int:
-        return characters[min(max(round((byte - offset) * scale), 0), num_bytes)]
+        return characters[min(max(round(byte * scale), 0), len(content))]
 
-    return [[(character_at(start), character_at(end)) for start, end in part] for part in ends]
+    places = []
+    for start, spelling in zip(starts, spellings, strict=True):
+        ends = list(itertools.accumulate(map(len, spelling), initial=start))
+        if scale == 1.0 and spelling:
+            ends[0] += len(spelling[0]) - len(spelling[0].lstrip(b" "))
+        places.append([(character_at(first), character_at(last)) for first, last in itertools.pairwise(ends)])
+    return places
+
+
+def _spelling(piece: str) -> bytes:
+    """Returns the bytes that a piece stands for."""
+    if (byte := byte_of(piece)) is not None:
+        return bytes([byte])
+    return b"" if piece == END else piece.replace(BLANK, " ").encode()
+
+
+def _starts(parts: Sequence[bytes], content: bytes) -> list[int] | None:
+    """Returns the position of each part in a text, counted from the blank with which the part begins.
+
+    The text need not have this blank, so the first position can be -1. The result is None if the text lacks a part.
+    """
+    starts, place = [], 0
+    for part in parts:
+        words = part.strip(b" ")
+        if (found := content.find(words, place)) < 0:
+            return None
+        starts.append(found - (len(part) - len(part.lstrip(b" "))))
+        place = found + len(words)
+    return starts

@@ -17,20 +17,21 @@ class ServedDocuments:
 
     Args:
         markup: the kind of markup: "html", "xml" or "placeholders".
-        documents: the documents; with "placeholders", single lines.
+        documents: the documents; with "placeholders", texts without tags.
+        attributes: names of the attributes to translate.
 
     Attributes:
         texts: the texts to translate, in order.
 
     Raises:
-        InputError: the kind of markup is unknown, or a document is not well-formed XML.
+        InputError: the kind of markup is unknown or has no attributes, or a document is not well-formed XML.
     """
 
-    def __init__(self, markup: str, documents: Sequence[str]) -> None:
+    def __init__(self, markup: str, documents: Sequence[str], attributes: Sequence[str] = ()) -> None:
         if markup not in get_args(Markup):
             raise InputError(f"markup must be one of {', '.join(get_args(Markup))}; got {markup[:40]!r}")
         self._documents = [
-            MarkedDocument.parsed(text, cast(Markup, markup), f"document {number}")
+            MarkedDocument.parsed(text, cast(Markup, markup), f"document {number}", attributes)
             for number, text in enumerate(documents, start=1)
         ]
         self.texts = [segment.text for document in self._documents for segment in document.segments]

@@ -1,10 +1,16 @@
 """Finds the boundaries of words in text and in vocabulary entries."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
 
 from t2t_keras.text.languages import CHARACTER
 from t2t_keras.text.pieces import BLANK, byte_of
+
+_JOINERS = "\u200c\u200d"
+_EXTENDER = re.compile(
+    f"[{_JOINERS}\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]|(?<=[\U0001f1e6-\U0001f1ff])[\U0001f1e6-\U0001f1ff]"
+)
 
 
 def is_of_word(character: str) -> bool:
@@ -39,14 +45,23 @@ def is_apart(text: str, place: int) -> bool:
 def units(text: str) -> list[tuple[int, int]]:
     """Returns the start and end of each unit of a text: each word, and each other character that is not a blank.
 
-    Chinese and Japanese characters are single units, because these languages do not separate words.
+    Chinese and Japanese characters are single units, because these languages do not separate words. Joiners, combining
+    marks and modifiers of emoji belong to the character before them.
     """
     ranges: list[tuple[int, int]] = []
     for place, character in enumerate(text):
         if not character.isspace():
-            is_continuation = ranges and ranges[-1][1] == place and not is_apart(text, place)
-            if is_continuation and not CHARACTER.search(text, place - 1, place + 1):
+            continues = ranges and ranges[-1][1] == place
+            in_word = not is_apart(text, place) and not CHARACTER.search(text, place - 1, place + 1)
+            if continues and (in_word or _extends(text, place)):
                 ranges[-1] = (ranges[-1][0], place + 1)
             else:
                 ranges.append((place, place + 1))
     return ranges
+
+
+def _extends(text: str, place: int) -> bool:
+    """Returns whether a character is displayed together with the one before it."""
+    if unicodedata.category(text[place])[0] == "M" or _EXTENDER.match(text, place):
+        return True
+    return text[place - 1] in _JOINERS

@@ -28,6 +28,17 @@ MARKUP = [
     *("<p>", "</p>", "<b>", "</b>", "<br/>", "<br>", "<a href='x'>", "</a>", "<a href='", "<", ">", "</", "<b", "&"),
     *("&amp;", "&#x110000;", "&#0;", "&nbsp;", "&quot", "<!--", "-->", "<script>", "</script>", "<textarea>", "<pre>"),
     *("<![CDATA[", "]]>", "<?xml version='1.0'?>", "<!DOCTYPE a [<!ENTITY b 'c'>]>", "&b;", "<x:y>", "<svg/>", "<p/>"),
+    *(
+        "{n, plural, one {",
+        "# dog",
+        "} other {a {x}}}",
+        "'{'",
+        "&shy;",
+        "&#8203;",
+        "<sup>",
+        "</sup>",
+        "<b translate=no>",
+    ),
     *("{name}", "{{x}}", "%s", "%(name)d", "${x}", "{", "}", "%", "<b>a</b>", "<i>dogs</i> play", "\ue000", "1", "."),
 ]
 WHOLE = 2 << 20  # bytes, above the limit of a body
@@ -82,7 +93,8 @@ def marked_call(draw):
     """The content of a request with documents, whose kind they may be of."""
     kind, documents = draw.choice(["html", "xml", "placeholders"]), [document(draw) for _ in range(draw.randint(1, 3))]
     inputs = draw.choice([{"inputs": {"text": documents}}, {"inputs": documents}, {"instances": documents}])
-    return {"markup": kind, **inputs}
+    attributes = draw.choice([{}, {}, {"markup_attributes": draw.choice([["href", "b"], [], "alt", [1]])}])
+    return {"markup": kind, **attributes, **inputs}
 
 
 def glossed_call(draw):

@@ -30,7 +30,7 @@ class InProcess:
 class Whole:
     """Documents of which all is translated."""
 
-    def __init__(self, markup, documents):
+    def __init__(self, markup, documents, attributes):
         self.texts = documents
 
     def filled(self, outputs):

@@ -62,6 +62,14 @@ def test_pieces_that_do_not_spell_the_text_have_places_in_proportion():
     assert found.links == ((0, 1, 0, 1), (1, 4, 1, 4))
 
 
+def test_sentences_without_a_blank_in_between_have_their_own_places():
+    pieces = [["▁狗", "跑", "。", "</s>"], ["▁猫", "</s>"], ["▁", "<0xE9>", "<0xB8>", "<0x9F>", "</s>"]]
+    links = [[(n, n) for n in range(len(part) - 1)] for part in pieces]
+    found = aligned("狗跑。猫鸟", "狗跑。猫鸟", pieces, pieces, links)
+    assert all(link[:2] == link[2:] for link in found.links)
+    assert [link[:2] for link in found.links][:4] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
 def test_a_sentence_for_which_nothing_is_found_stays_with_its_markup():
     translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, max_length_offset=3))
 

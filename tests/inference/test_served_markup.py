@@ -41,6 +41,16 @@ def test_a_text_without_a_translation_stays():
     assert ServedDocuments("html", ["<p>A <b>dog</b>.</p>"]).filled([nothing]) == ["<p>A <b>dog</b>.</p>"]
 
 
+def test_attributes_are_texts_on_request():
+    document = "<p>A <img alt='A dog'> runs.</p>"
+    assert ServedDocuments("html", [document]).texts == ["A runs."]
+    documents = ServedDocuments("html", [document], ["alt"])
+    assert documents.texts == ["A runs.", "A dog"]
+    nothing = {"translation": np.array([b""], object), "attention": np.zeros([1, 0, 2], np.float32)}
+    nothing |= {f"{side}_pieces": np.array([[b""]], object) for side in ("source", "target")}
+    assert documents.filled([nothing, nothing]) == [document]
+
+
 def test_what_cannot_be_read_is_one_line():
     with pytest.raises(InputError, match="^markup must be one of html, xml, placeholders; got 'rtf'$"):
         ServedDocuments("rtf", ["a"])

@@ -1,10 +1,12 @@
 """The program: pipes, files, odd input, a terminal."""
 
 import gzip
+import html
 import importlib.util
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -89,6 +91,11 @@ def results(folder):
         "no_glossary": ([*run, f"--glossary={folder / 'missing.tsv'}"], b""),
         "glossary": ([*run, f"--glossary={folder / 'terms.tsv'}", "--json"], b"A man\ndogs\n\nThe dog\n"),
         "html": ([*run, "--markup=html"], b"<p>A <b>man</b>\n{x}</p>\n<br>\n"),
+        "attributes": (
+            [*run, "--markup=html", "--markup_attributes=alt,title"],
+            b"<img alt='A man' title=dogs src='A man'>\n<b>",
+        ),
+        "attributes_without_tags": ([*run, "--markup=placeholders", "--markup_attributes=alt"], b""),
         "html_of_windows": ([*run, "--markup=html"], b"\xef\xbb\xbf<p>A <b>man</b>\r\n{x}</p>\r\n<br>\r\n"),
         "placeholders_of_windows": ([*run, "--markup=placeholders"], b"\xef\xbb\xbfA {x} man\r\n\r\nA man\r\n"),
         "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
@@ -210,6 +217,7 @@ def test_nothing_in_nothing_out(results):
         ("no_glossary", ["missing.tsv"]),
         ("bad_xml", ["standard input, line 2", "not well-formed XML"]),
         ("json_markup", ["--markup", "--json"]),
+        ("attributes_without_tags", ["--markup_attributes", "--markup=html"]),
         ("no_compute_type", ["--compute_type=int8", "--engine=ctranslate2"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
@@ -223,6 +231,13 @@ def test_markup_stays(results):
     status, out, _ = results["html"]
     assert status == 0 and out.startswith("<p>") and out.endswith("</p>\n<br>\n")
     assert all(out.count(once) == 1 for once in ("<b>", "</b>", "{x}"))
+
+
+def test_attributes_are_translated(results):
+    status, out, _ = results["attributes"]
+    assert status == 0
+    found = re.fullmatch(r"<img alt='([^']*)' title=(.+) src='A man'>\n<b>", out)
+    assert found and html.unescape(found[1]) == results["pipe"][1].split("\n")[0] and found[2] != "dogs"
 
 
 def test_markup_may_begin_with_a_byte_order_mark_and_its_lines_end_as_before(results):

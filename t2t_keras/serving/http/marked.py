@@ -35,9 +35,9 @@ class Documents(Protocol):
         """
 
 
-# A function of a kind of markup and documents, which parses the documents. It raises an `InputError` if the kind is
-# unknown or a document is not valid markup of this kind.
-ReadDocuments = Callable[[str, Sequence[str]], Documents]
+# A function of a kind of markup, documents and names of attributes to translate, which parses the documents. It raises
+# an `InputError` if the kind is unknown or has no attributes, or a document is not valid markup of this kind.
+ReadDocuments = Callable[[str, Sequence[str], Sequence[str]], Documents]
 
 
 class MarkedCall:
@@ -59,6 +59,9 @@ class MarkedCall:
             raise invalid(f"only {DEFAULT_SIGNATURE!r} supports markup; omit 'signature_name'")
         if not isinstance(markup := content["markup"], str):
             raise invalid(f"'markup' must be a string, got {json_tensors.shown(markup)}")
+        attributes = content.get("markup_attributes", [])
+        if not isinstance(attributes, list) or not all(isinstance(name, str) for name in attributes):
+            raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.shown(attributes)}")
         default = loan.model.signature(DEFAULT_SIGNATURE)
         if read is None or _ALIGN not in loan.model.signatures or list(default.inputs) != ["text"]:
             raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} does not translate markup")
@@ -73,7 +76,7 @@ class MarkedCall:
         if (num_bytes := sum(map(len, raw))) > most_bytes:
             raise invalid(f"documents of {num_bytes} bytes in a request: the limit is max_batch_bytes={most_bytes}")
         try:
-            self._documents = read(markup, [text.decode("utf-8", "replace") for text in raw])
+            self._documents = read(markup, [text.decode("utf-8", "replace") for text in raw], attributes)
         except InputError as error:
             raise invalid(str(error)) from error
         texts = [text.encode() for text in self._documents.texts]

@@ -92,6 +92,12 @@ _REQUEST: Description = {
             "enum": ["html", "xml", "placeholders"],
             "description": "only for predict: the texts and the answers are documents",
         },
+        "markup_attributes": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "only with markup html or xml: attributes to translate",
+            "examples": [["alt", "title", "placeholder", "aria-label"]],
+        },
         "glossary": {
             "type": "array",
             "items": {

@@ -288,6 +288,8 @@ class _Rest:
             if "markup" in content:
                 call.signature = "markup"
                 return MarkedCall(self._core, loan, content, self._read).outputs, "instances" in content
+            if "markup_attributes" in content:
+                raise invalid("'markup_attributes' needs 'markup'")
             signature = loan.model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)

@@ -1,12 +1,15 @@
 """Splits documents with markup into segments to translate, and fills in the translations."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
+from t2t_keras.errors import InputError
 from t2t_keras.text.markup.placing import AlignedText, placed
-from t2t_keras.text.markup.reading import Part, html_parts, xml_parts
-from t2t_keras.text.markup.segments import Segment, segments
+from t2t_keras.text.markup.reading import EditTag, Part, html_parts, xml_parts
+from t2t_keras.text.markup.segments import Dialect, Segment, segments
+from t2t_keras.text.markup.slots import Slot, Slots
+from t2t_keras.text.markup.tag_texts import with_slots
 
 Markup = Literal["html", "xml", "placeholders"]
 
@@ -17,33 +20,60 @@ class MarkedDocument:
 
     Attributes:
         pieces: the segments, and the unchanged text as strings, in order.
+        slots: the texts within markup, such as attributes, which markers in the strings stand for.
     """
 
     pieces: tuple[str | Segment, ...]
+    slots: tuple[Slot, ...] = ()
 
     @classmethod
-    def parsed(cls, text: str, markup: Markup, name: str) -> "MarkedDocument":
+    def parsed(cls, text: str, markup: Markup, name: str, attributes: Collection[str] = ()) -> "MarkedDocument":
         """Parses a document.
 
         Args:
             text: the document.
-            markup: "html", "xml", or "placeholders" for a line of text with placeholders but without tags.
+            markup: "html", "xml", or "placeholders" for text with placeholders but without tags, whose line breaks
+                separate segments.
             name: name of the document, for messages.
+            attributes: names of the attributes to translate, such as "alt".
 
         Raises:
-            InputError: the XML is not well-formed; names the document and the line.
+            InputError: the XML is not well-formed, which names the document and the line; or there are attributes but
+                no tags.
         """
+        text = text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates are used as markers
+        slots = Slots()
         if markup == "placeholders":
-            return cls(tuple(segments([Part("text", text)], is_escaped=False)))
-        parts = html_parts(text) if markup == "html" else xml_parts(text, name)
-        return cls(tuple(segments(parts)))
+            if attributes:
+                raise InputError("attributes of tags cannot be translated with the markup 'placeholders'")
+            pieces = segments([Part("text", text)], slots, Dialect(is_escaped=False, keeps_lines=True))
+            return cls(tuple(pieces), tuple(slots))
+        names = frozenset(attribute.lower() for attribute in attributes)
+        edit_tag: EditTag | None = (lambda part: with_slots(part, names, slots)) if names else None
+        parts = html_parts(text, edit_tag) if markup == "html" else xml_parts(text, name, edit_tag)
+        return cls(tuple(segments(parts, slots)), tuple(slots))
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments to translate."""
-        return [piece for piece in self.pieces if isinstance(piece, Segment)]
+        """The segments to translate: first those of the text, then those within markup."""
+        groups = [self.pieces, *(slot.pieces for slot in self.slots)]
+        return [piece for pieces in groups for piece in pieces if isinstance(piece, Segment)]
 
     def filled(self, translations: Sequence[AlignedText]) -> str:
-        """Returns the document with each segment replaced by its translation."""
+        """Returns the document with each segment replaced by its translation.
+
+        Args:
+            translations: the translation of each of `segments`.
+        """
         remaining: Iterator[AlignedText] = iter(translations)
-        return "".join(piece if isinstance(piece, str) else placed(piece, next(remaining)) for piece in self.pieces)
+
+        def fill(pieces: Sequence[str | Segment]) -> str:
+            return "".join(piece if isinstance(piece, str) else placed(piece, next(remaining)) for piece in pieces)
+
+        document = fill(self.pieces)
+        values: list[str] = []  # a slot contains markers of earlier slots only
+        for slot in self.slots:
+            value = Slots.filled(fill(slot.pieces), values)
+            is_quoted = slot.unquoted is not None and value != slot.unquoted
+            values.append(f'"{value}"' if is_quoted else value)
+        return Slots.filled(document, values)

@@ -7,10 +7,12 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
-from t2t_keras.text.markup.segments import PLACEHOLDER, Mark, Segment
+from t2t_keras.text.markup.placeholders import placeholder_spans
+from t2t_keras.text.markup.segments import Mark, Segment
 from t2t_keras.text.words import is_of_word, units
 
 
@@ -36,11 +38,13 @@ class _Unit:
         text: the word or character.
         source: index of the source unit that it is aligned with, or -1.
         blank: the blank before it, or "".
+        raw: its spelling in the document, for a unit that is the same as in the source; else None.
     """
 
     text: str
     source: int
     blank: str
+    raw: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,41 +57,160 @@ class _Place:
 
 
 def placed(segment: Segment, translation: AlignedText) -> str:
-    """Returns the translation of a sentence with all its markup; tags are always nested as in the source."""
+    """Returns the translation of a sentence with all its markup; tags are always nested as in the source.
+
+    Between two words that are adjacent in the source too, the blanks and the markup stay as they are.
+    """
     target_units = _units(segment, translation)
-    num_sources = len(units(segment.text))
-    pieces = list(_pieces(segment.marks, target_units, (0, len(target_units)), (0, num_sources)))
-    text, last, pending = "", None, ""
-    for piece in pieces:
+    texts: list[str] = []
+    gap: list[str | Mark] = []
+    left: _Unit | None = None
+    for piece in _pieces(segment.marks, target_units, (0, len(target_units)), (0, len(segment.units))):
+        if isinstance(piece, _Unit):
+            texts += [_gap(segment, left, gap, piece), piece.raw if piece.raw is not None else _spell(piece, segment)]
+            left, gap = piece, []
+        else:
+            gap.append(piece)
+    texts.append(_gap(segment, left, gap, None))
+    return "".join(texts)
+
+
+def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
+    """Returns what stands between two units of the translation, or beside it, where a unit is None.
+
+    Args:
+        segment: the source.
+        left: the unit before.
+        pieces: the tags (as strings), and the marks without text in between.
+        right: the unit after.
+    """
+    same = _same_gap(segment, left, pieces, right)
+    raw = _new_gap(segment, left, pieces, right) if same is None else same
+    is_same = same is not None and left is not None and left.raw is not None
+    # A single apostrophe before a brace would begin a quotation.
+    begins_quote = raw[0] in "{}#'" if raw else right is None
+    if segment.is_message and begins_quote and not is_same and left and _spell(left, segment) == "'":
+        return f"'{raw}"
+    return raw
+
+
+def _same_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str | None:
+    """Returns what stands between the same units in the source; None if that differs; arguments as in `_gap`."""
+    number = left.source + 1 if left else 0
+    if number != (right.source if right else len(segment.units)) or (left or right) is None:
+        return None
+    gap = segment.gaps[number]
+    if (left and left.source < 0) or (left and right and gap.has_blank != bool(right.blank)):
+        return None
+    markup = "".join(piece if isinstance(piece, str) else piece.raw for piece in pieces)
+    return gap.raw if gap.marks == markup else None
+
+
+def _new_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
+    """Returns the markup between two units with the blanks that it needs; arguments as in `_gap`."""
+    # Elements that lost their words are like tags.
+    pieces = [piece.raw if isinstance(piece, Mark) and _lost_words(piece) else piece for piece in pieces]
+    is_tags = bool(pieces) and all(isinstance(piece, str) for piece in pieces)
+    is_first = right is not None and (left is None or left.source != right.source)
+    joins = is_tags and is_first and segment.gaps[cast(_Unit, right).source].is_inserted
+    text = pending = ""
+    last: _Unit | Mark | None = left
+    for piece in [*pieces, right]:
         if isinstance(piece, str):
             # A blank goes after the end tags and before the start tags.
             pending += piece
             continue
+        if piece is None:
+            break
         blank = (getattr(piece, "blank", "") or " ") if last is not None and _has_blank(last, piece) else ""
+        blank = "" if joins else blank
         start_tag = re.search("<(?!/)", pending)
         ends = start_tag.start() if start_tag else len(pending)
-        text += pending[:ends] + blank + pending[ends:] + _spell(piece, segment)
+        text += pending[:ends] + blank + pending[ends:] + (piece.raw if isinstance(piece, Mark) else "")
         last, pending = piece, ""
-    return segment.before + text + pending + segment.after
+    return ("" if left else segment.before) + text + pending + ("" if right else segment.after)
 
 
 def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
-    """Returns the units of a translation, except for placeholders, which the model must have invented."""
+    """Returns the units of a translation, except for placeholders, which the model must have invented.
+
+    A word that is the same as in the source has the source's units. Any other word is a single unit.
+    """
     text = translation.text
-    sources, targets = units(segment.text), units(text)
+    invented = [span for span in placeholder_spans(text) if text[slice(*span)] not in segment.text]
+    targets = [
+        span
+        for span in units(text)
+        if not any(True for _ in _overlaps(invented, *span)) and not _is_invented(text[slice(*span)], segment)
+    ]
+    sources = _sources(segment, translation, targets)
+    unchanged = _unchanged_words(segment, [text[slice(*span)] for span in targets], sources)
+    words = [unit.word for unit in segment.units]
+    target_units = []
+    for number, (start, end) in enumerate(targets):
+        previous = text[max(start - 1, 0) : start]
+        blank = previous if previous.isspace() else ""
+        word = unchanged.get(number)
+        if word is None:
+            target_units.append(_Unit(text[start:end], sources[number], blank))
+            continue
+        for source in range(bisect.bisect_left(words, word), bisect.bisect_right(words, word)):
+            unit = segment.units[source]
+            target_units.append(_Unit(segment.text[unit.start : unit.end], source, blank, unit.raw))
+            blank = ""
+    return target_units
+
+
+def _is_invented(text: str, segment: Segment) -> bool:
+    """Returns whether a unit is a brace, or "#" in an ICU message, that the model must have invented."""
+    return text in ("{", "}", *(["#"] if segment.is_message else [])) and text not in segment.text
+
+
+def _sources(segment: Segment, translation: AlignedText, targets: Sequence[tuple[int, int]]) -> list[int]:
+    """Returns the index of the source unit with which each range of a translation is aligned, or -1."""
+    sources = [(unit.start, unit.end) for unit in segment.units]
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
     for target_start, target_end, source_start, source_end in translation.links:
         for number, target_overlap in _overlaps(targets, target_start, target_end):
             for source, source_overlap in _overlaps(sources, source_start, source_end):
                 weights[number][source] += target_overlap * source_overlap
-    placeholder_spans = [match.span() for match in PLACEHOLDER.finditer(text)]
-    target_units = []
-    for (start, end), source_weights in zip(targets, weights, strict=True):
-        if not any(True for _ in _overlaps(placeholder_spans, start, start + 1)):
-            source, _ = max(source_weights.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))
-            previous = text[:start][-1:]
-            target_units.append(_Unit(text[start:end], source, previous if previous.isspace() else ""))
-    return target_units
+    return [max(each.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))[0] for each in weights]
+
+
+def _unchanged_words(segment: Segment, targets: Sequence[str], sources: Sequence[int]) -> dict[int, int]:
+    """Returns the index of the source word for each word of a translation that is the same as its source.
+
+    The attention need not link the same words, so these words count as well: all words if the text is the same, words
+    that occur once on each side, and their neighbours.
+
+    Args:
+        segment: the source.
+        targets: the words of the translation.
+        sources: index of the source unit that each of them is aligned with, or -1.
+    """
+    words: list[str] = []
+    for unit in segment.units:
+        text = segment.text[unit.start : unit.end]
+        if unit.word == len(words):
+            words.append(text)
+        else:
+            words[-1] += text
+    if list(targets) == words:
+        return {number: number for number in range(len(words))}
+    unchanged = {}
+    counts, target_counts = collections.Counter(words), collections.Counter(targets)
+    places = {word: number for number, word in enumerate(words)}
+    for number, (text, source) in enumerate(zip(targets, sources, strict=True)):
+        if source >= 0 and words[segment.units[source].word] == text:
+            unchanged[number] = segment.units[source].word
+        elif counts[text] == target_counts[text] == 1 and is_of_word(text[0]):
+            unchanged[number] = places[text]
+    for step, order in ((1, range(len(targets))), (-1, range(len(targets) - 1, -1, -1))):
+        for number in order:
+            word = unchanged.get(number - step, -2) + step
+            if number not in unchanged and 0 <= word < len(words) and words[word] == targets[number]:
+                unchanged[number] = word
+    return unchanged
 
 
 def _overlaps(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -221,6 +344,11 @@ def _point(mark: Mark, unit_sources: np.ndarray, source: tuple[int, int], positi
     return int(positions[num_misplaced[positions].argmin()])
 
 
+def _lost_words(mark: Mark) -> bool:
+    """Returns whether nothing is left of an element but tags."""
+    return mark.start < mark.end and all(_lost_words(child) for child in mark.children)
+
+
 def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
     if isinstance(right, _Unit):
         if isinstance(left, _Unit):
@@ -235,9 +363,8 @@ def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
     return not (right.blank_before is False and left.blank_after is False)
 
 
-def _spell(piece: _Unit | Mark, segment: Segment) -> str:
-    if isinstance(piece, Mark):
-        return piece.raw
-    if not segment.is_escaped:
-        return piece.text
-    return "".join(segment.entities.get(each) or html.escape(each, quote=False) for each in piece.text)
+def _spell(piece: _Unit, segment: Segment) -> str:
+    return "".join(
+        segment.entities.get(each) or (html.escape(each, quote=False) if segment.is_escaped else each)
+        for each in piece.text
+    )

@@ -1,32 +1,15 @@
 """Splits documents into text and markup; the joined parts are exactly the document."""
 
-import collections
 import dataclasses
 import itertools
 import re
 import xml.parsers.expat
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Any, Literal
 
 from t2t_keras.errors import InputError
-
-_INLINE_ELEMENTS = frozenset(
-    (
-        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "img"),
-        *("input", "ins", "kbd", "label", "mark", "math", "q", "s", "samp", "small", "span", "strike", "strong"),
-        *("sub", "sup", "svg", "time", "tt", "u", "var", "wbr"),
-    )
-)
-_VOID = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
-)
-_UNCHANGED = frozenset(
-    (
-        *("script", "style", "code", "pre", "kbd", "samp", "var", "textarea"),
-        *("svg", "math", "iframe", "noembed", "noframes", "xmp"),
-    )
-)
+from t2t_keras.text.markup.elements import INLINE, UNCHANGED, UNTRANSLATABLE, VOID, Scopes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +21,10 @@ class Part:
         raw: characters of the piece.
         name: name of the element, for a tag.
         is_inline: whether the piece may stand within a sentence.
-        is_kept: whether the whole element stays unchanged, for a start tag.
+        is_kept: whether the content of the element stays unchanged unless `translate` is true, for a start tag.
+        translate: whether the tag's attributes ask for translation of the element; None if they do not say.
+        joins: whether the piece may stand within a word, as a comment may; for "whole".
+        line: line of the document in which the piece begins, from 1.
     """
 
     kind: Literal["text", "start", "end", "whole"]
@@ -46,6 +32,13 @@ class Part:
     name: str = ""
     is_inline: bool = True
     is_kept: bool = False
+    translate: bool | None = None
+    joins: bool = False
+    line: int = 1
+
+
+# A function of a tag whose attributes may be translated, which returns the tag with its raw text edited.
+EditTag = Callable[[Part], Part]
 
 
 class _HtmlReader(HTMLParser):
@@ -67,17 +60,21 @@ class _HtmlReader(HTMLParser):
         self.begun.append((self._lines[line - 1] + column, part))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _VOID:
+        if tag in VOID:
             self.handle_startendtag(tag, attrs)
             return
-        is_kept = tag in _UNCHANGED or ("translate", "no") in attrs
-        self._add(Part("start", "", tag, tag in _INLINE_ELEMENTS, is_kept))
+        # If an attribute is repeated, the first one counts.
+        translate = _translate({name: value or "" for name, value in reversed(attrs)})
+        if tag in UNTRANSLATABLE and translate:
+            translate = None
+        self._add(Part("start", "", tag, tag in INLINE, tag in UNCHANGED, translate))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Part("whole", "", tag, tag in _INLINE_ELEMENTS))
+        translate = _translate({name: value or "" for name, value in reversed(attrs)})
+        self._add(Part("whole", "", tag, tag in INLINE, translate=translate, joins=tag == "wbr"))
 
     def handle_endtag(self, tag: str) -> None:
-        self._add(Part("end", "", tag, tag in _INLINE_ELEMENTS))
+        self._add(Part("end", "", tag, tag in INLINE))
 
     def handle_data(self, data: str) -> None:
         self._add(Part("text", ""))
@@ -88,7 +85,7 @@ class _HtmlReader(HTMLParser):
     handle_charref = handle_entityref
 
     def handle_comment(self, data: str) -> None:
-        self._add(Part("whole", ""))
+        self._add(Part("whole", "", joins=True))
 
     def handle_decl(self, decl: str) -> None:
         self._add(Part("whole", "", is_inline=False))
@@ -109,15 +106,26 @@ class _HtmlReader(HTMLParser):
         return end + 3
 
 
-def html_parts(document: str) -> list[Part]:
-    """Returns the parts of an HTML document or fragment."""
-    return _merge_unchanged(_add_text(_HtmlReader(document).begun, document))
+def html_parts(document: str, edit_tag: EditTag | None = None) -> list[Part]:
+    """Returns the parts of an HTML document or fragment.
+
+    Args:
+        document: the document.
+        edit_tag: edits the tags whose attributes may be translated; None means no change.
+    """
+    return _merge_unchanged(_add_text(_HtmlReader(document).begun, document), True, edit_tag)
 
 
-def xml_parts(document: str, name: str) -> list[Part]:
+def xml_parts(document: str, name: str, edit_tag: EditTag | None = None) -> list[Part]:
     """Returns the parts of an XML document, in which an element is inline if its parent contains text or is inline.
 
-    `name` is that of the document, for messages. Raises an InputError with the line if the XML is not well-formed.
+    Args:
+        document: the document.
+        name: name of the document, for messages.
+        edit_tag: as for `html_parts`.
+
+    Raises:
+        InputError: the XML is not well-formed; names the line.
     """
     content = document.encode("utf-8")
     parser = xml.parsers.expat.ParserCreate("utf-8")
@@ -127,10 +135,6 @@ def xml_parts(document: str, name: str) -> list[Part]:
     def add(part: Part) -> None:
         if not in_data and not in_doctype:
             places.append((parser.CurrentByteIndex, part))
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        is_kept = "no" in (attributes.get("translate"), attributes.get("its:translate"))
-        add(Part("start", "", tag, is_kept=is_kept))
 
     def data(begins: bool) -> None:
         nonlocal in_data
@@ -149,11 +153,11 @@ def xml_parts(document: str, name: str) -> list[Part]:
         in_doctype = False
 
     handlers: dict[str, Any] = {
-        "StartElementHandler": start,
+        "StartElementHandler": lambda tag, attributes: add(Part("start", "", tag, translate=_translate(attributes))),
         "EndElementHandler": lambda tag: add(Part("end", "", tag)),
         "CharacterDataHandler": lambda text: add(Part("text", "")),
-        "CommentHandler": lambda text: add(Part("whole", "")),
-        "ProcessingInstructionHandler": lambda *_: add(Part("whole", "")),
+        "CommentHandler": lambda text: add(Part("whole", "", joins=True)),
+        "ProcessingInstructionHandler": lambda *_: add(Part("whole", "", joins=True)),
         "StartCdataSectionHandler": lambda: data(True),
         "EndCdataSectionHandler": lambda: data(False),
         "EndDoctypeDeclHandler": after_doctype,
@@ -167,7 +171,21 @@ def xml_parts(document: str, name: str) -> list[Part]:
     except xml.parsers.expat.ExpatError as error:
         reason = xml.parsers.expat.ErrorString(error.code)
         raise InputError(f"{name}, line {error.lineno}: not well-formed XML: {reason}") from None
-    return _merge_unchanged(_mark_inline(_add_text(places, content)))
+    return _merge_unchanged(_mark_inline(_add_text(places, content)), False, edit_tag)
+
+
+def _translate(attributes: Mapping[str, str]) -> bool | None:
+    """Returns whether attributes ask for translation, as HTML defines it; None if they do not say.
+
+    HTML compares the values of `translate` case-insensitively, the empty value means "yes", and other values have no
+    effect. `notranslate` is a class that translation services respect.
+    """
+    if "notranslate" in attributes.get("class", "").split():
+        return False
+    values = [attributes[name].lower() for name in ("translate", "its:translate") if name in attributes]
+    if "no" in values:
+        return False
+    return True if {"yes", ""} & set(values) else None
 
 
 def _add_text(places: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
@@ -177,19 +195,30 @@ def _add_text(places: Sequence[tuple[int, Part]], document: str | bytes) -> list
     offsets = [place for place, _ in places]
     pieces = [document[a:b] for a, b in itertools.pairwise([*offsets, len(document)])]
     raws = [piece if isinstance(piece, str) else piece.decode() for piece in pieces]
-    return _join_adjacent([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(places, raws, strict=True)])
+    lines = itertools.accumulate((raw.count("\n") for raw in raws), initial=1)
+    parts = (part for _, part in places)
+    return _join_adjacent(
+        [dataclasses.replace(part, raw=raw, line=line) for part, raw, line in zip(parts, raws, lines, strict=False)]
+    )
 
 
 def _join_adjacent(parts: Sequence[Part]) -> list[Part]:
     """Joins adjacent parts of text, and the start and end of an empty-element tag."""
     result: list[Part] = []
-    for part in parts:
+    texts: list[str] = []
+    for part in [*parts, None]:
+        if part and part.kind == "text":
+            if not texts:
+                result.append(part)
+            texts.append(part.raw)
+            continue
+        if texts:
+            result[-1] = dataclasses.replace(result[-1], raw="".join(texts))
+            texts.clear()
         last = result[-1] if result else None
-        if last and part.kind == last.kind == "text":
-            result[-1] = dataclasses.replace(last, raw=last.raw + part.raw)
-        elif last and part.kind == "end" and not part.raw and last.kind == "start":
+        if part and last and part.kind == "end" and not part.raw and last.kind == "start":
             result[-1] = dataclasses.replace(last, kind="whole")
-        else:
+        elif part:
             result.append(part)
     return result
 
@@ -218,26 +247,29 @@ def _mark_inline(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def _merge_unchanged(parts: Sequence[Part]) -> list[Part]:
-    """Merges each element that stays unchanged into one part.
-
-    As in browsers, an element of `_UNCHANGED` without an end tag extends to the end of the document. For other elements
-    without one, such as paragraphs, whose end tag is optional in HTML, only the start tag stays unchanged.
-    """
-    open_parts: dict[str, list[int]] = collections.defaultdict(list)
-    ends: dict[int, int] = {}
-    for number, part in enumerate(parts):
-        if part.kind == "start":
-            open_parts[part.name].append(number)
-        elif part.kind == "end" and open_parts[part.name]:
-            ends[open_parts[part.name].pop()] = number
+def _merge_unchanged(parts: Sequence[Part], is_html: bool, edit_tag: EditTag | None) -> list[Part]:
+    """Makes everything that stays unchanged "whole", and merges each unchanged element into one part."""
+    scopes = Scopes(is_html)
+    for part in parts:
+        scopes.add(part)
+    scopes.finish()
+    if edit_tag is not None:
+        parts = [
+            edit_tag(part) if part.name and part.kind != "end" and has_attributes else part
+            for part, has_attributes in zip(parts, scopes.translates_attributes, strict=True)
+        ]
     result: list[Part] = []
     number = 0
     while number < len(parts):
         part, last = parts[number], number
-        if part.kind == "start" and part.is_kept:
-            last = ends.get(number, len(parts) - 1 if part.name in _UNCHANGED else number)
-            part = Part("whole", "".join(each.raw for each in parts[number : last + 1]), part.name, part.is_inline)
+        if not scopes.translates[number]:
+            if part.kind == "start" and number in scopes.ends and number not in scopes.mixed:
+                last = scopes.ends[number]
+                raw = "".join(each.raw for each in parts[number : last + 1])
+                joins = part.name in ("rp", "rt")  # pronunciations between the characters of a word
+                part = Part("whole", raw, part.name, part.is_inline, joins=joins, line=part.line)
+            elif part.kind == "text":
+                part = dataclasses.replace(part, kind="whole")
         result.append(part)
         number = last + 1
     return result

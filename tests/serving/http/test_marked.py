@@ -15,7 +15,9 @@ WHERE = "/v1/models/shouting:predict"
 class InBrackets:
     """Takes apart what stands in brackets: [a][b]."""
 
-    def __init__(self, markup, documents):
+    def __init__(self, markup, documents, attributes):
+        if attributes:
+            raise InputError(f"brackets have no attributes; got {attributes}")
         if markup != "brackets":
             raise InputError(f"markup must be brackets; got {markup!r}")
         self._parts = [document[1:-1].split("][") for document in documents]
@@ -74,6 +76,17 @@ def test_documents_are_translated_sentence_by_sentence(client):
             "21 sentences in the documents: the limit is",
         ),
         ({"markup": "brackets", "inputs": [""] * 1000}, 400, "1000 documents in a request: the limit is max_sentences"),
+        (
+            {"markup": "brackets", "markup_attributes": ["alt"], "inputs": ["[a]"]},
+            400,
+            "brackets have no attributes; got ['alt']",
+        ),
+        (
+            {"markup": "brackets", "markup_attributes": "alt", "inputs": ["[a]"]},
+            400,
+            """'markup_attributes' must be a list of strings, got "alt\"""",
+        ),
+        ({"markup_attributes": ["alt"], "inputs": ["[a]"]}, 400, "'markup_attributes' needs 'markup'"),
         ({"markup": "brackets", "inputs": []}, 400, "'text' must be a list of documents"),
         (
             {"markup": "brackets", "inputs": ["[a]"], "signature_name": "align"},

@@ -38,8 +38,8 @@ def test_html_that_is_none_stays_as_it_is(before, odd):
 
 def test_what_is_never_closed():
     parts = html_parts("<ul><li translate=no>X<li>Yes</ul><p>Rest</p><pre>a <b>b</b>")
-    assert [part.raw for part in parts if part.kind == "text"] == ["X", "Yes", "Rest"]
-    assert [part.raw for part in parts if part.kind == "whole"] == ["<li translate=no>", "<pre>a <b>b</b>"]
+    assert [part.raw for part in parts if part.kind == "text"] == ["Yes", "Rest"]
+    assert [part.raw for part in parts if part.kind == "whole"] == ["<li translate=no>X", "<pre>a <b>b</b>"]
 
 
 def test_an_empty_document():
