@@ -72,6 +72,7 @@ NOT_RUN = (
     (r": sbatch ", "needs Slurm; tests/launch/cluster/test_recipes.py runs the script with stand-ins"),
     (r"benchmarks\.(soak|export|serving .*--faults)", "minutes, however small"),
     (r"benchmarks\.(train_step|decode) .*--preset=base", "minutes; the same with the preset tiny runs"),
+    (r"--table=recipes|runs/recipes", "vocabularies of 8,000 entries; tests/studies/test_performed_recipes.py has small ones"),
     (r"--beam_runner", "needs apache-beam; tests/data/test_beam.py runs it where that is installed"),
 )
 
