@@ -69,5 +69,6 @@ def compare(job: ComparisonJob, study_dir: pathlib.Path) -> dict[str, Any]:
         references.append(data.text("valid")[1])
     if references[0] != references[1]:
         raise InputError(f"{job.members[0].name} and {job.members[1].name} have different validation references")
-    difference, p_value = paired_bootstrap(*outputs, references[0], data.config.target_language)
+    base, other = outputs
+    difference, p_value = paired_bootstrap(base, other, references[0], data.config.target_language)
     return {"difference": difference, "p_value": p_value}

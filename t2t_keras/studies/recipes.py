@@ -120,13 +120,15 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
     if settings.data_dir:
         raise InputError("--data_dir: each row of this table prepares its own text; give --train_source and so on")
     base, *_ = text_rows
+    others = tuple(each for each in settings.settings if not _is_of_data(each))
+    trained = dataclasses.replace(settings, settings=others)
     jobs: list[Job] = []
     lines: list[Line] = []
     first: tuple[TrainingJob, ...] = ()
     identity = _text_identity(settings.files)
     for row in (*text_rows, *other_rows):
         facts = _facts(settings, row, (row if row in text_rows else winner).name, identity)
-        recipe = Recipe(settings, facts, base)
+        recipe = Recipe(trained, facts, base)
         trainings = tuple(RecipeJob(**vars(job), files=settings.files) for job in recipe.trainings(row))
         first = first or trainings
         comparisons = [ComparisonJob.of(*pair) for pair in zip(first, trainings, strict=True) if first is not trainings]
@@ -134,7 +136,8 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
         cells = {"recipe": row.label or row.name, "params ×10^6": f"{parameters / 1e6:.2f}"}
         jobs += [*trainings, *comparisons]
         lines.append(Line(row.name, tuple(job.name for job in (*trainings, *comparisons)), cells))
-    config = Recipe(settings, DataFacts(), base).config(base)
+    changes = f" All rows have {', '.join(settings.settings)}." if settings.settings else ""
+    config = Recipe(trained, DataFacts(), base).config(base)
     return Table(
         "recipes",
         "Recipes for little text, on validation text: the difference in BLEU from the row "
@@ -142,7 +145,7 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
         f"{config.train.max_steps:,} updates of at most {config.train.tokens_per_batch:,} tokens a side; the average "
         f"of the last {config.train.keep_checkpoints} checkpoints, a beam of {config.decode.beam_size}, length penalty "
         f"{config.decode.length_penalty:g}. The rows after {text_rows[-1].name} have the text of {winner.name}. "
-        "Rows with several seeds: the mean, with the range in brackets.",
+        f"Rows with several seeds: the mean, with the range in brackets.{changes}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,
@@ -154,21 +157,25 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
 
 def _facts(settings: StudySettings, row: Row, text: str, identity: str) -> DataFacts:
     """Returns what is known of a row's data before they are prepared in the folder `text`."""
-    config = DataConfig(vocab_size=_VOCAB_SIZE, **_languages(settings.files))
-    config = override(Config(data=config), [each for each in row.settings if each.startswith("data.")]).data
+    changes = [each for each in (*row.settings, *settings.settings) if _is_of_data(each)]
+    base = Config(data=DataConfig(vocab_size=_VOCAB_SIZE))
+    config = override(base, [*_languages(settings.files), *changes]).data
     return DataFacts(f"data/{text}", config, config.vocab_size, text=identity)
 
 
-def _languages(files: Sequence[str]) -> dict[str, str]:
-    """Returns the languages in which the names of the training files end."""
-    if not files:
-        return {}
-    names = [pathlib.Path(path).name for path in files[:2]]
-    languages = [language_of_name(name) for name in names]
-    for name, language in zip(names, languages, strict=True):
+def _is_of_data(setting: str) -> bool:
+    return setting.strip().startswith("data.")
+
+
+def _languages(files: Sequence[str]) -> list[str]:
+    """Returns the settings of the languages, in whose codes the names of the training files end."""
+    changes = []
+    for side, path in zip(("source", "target"), files, strict=False):
+        language = language_of_name(pathlib.Path(path).name)
         if language is None:
-            raise InputError(f"{name}: the name must end with the code of its language, such as train.en")
-    return {"source_language": str(languages[0]), "target_language": str(languages[1])}
+            raise InputError(f"{path}: the name must end with the code of its language, such as train.en")
+        changes.append(f"data.{side}_language={language}")
+    return changes
 
 
 def _text_identity(files: Sequence[str]) -> str:

@@ -54,8 +54,8 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
     """
 
     def parse(values: dict[str, Any]) -> StudySettings:
-        lists = {name: tuple(values.get(name, ())) for name in ("settings", "files")}
-        return StudySettings(**{**values, **lists})
+        changes = tuple(values["settings"])
+        return StudySettings(**{**values, "settings": changes, "files": tuple(values.get("files", ()))})
 
     stored = read_json(study_dir / _FILE, parse, "; delete it and give all flags again")
     if stored is None and "table" not in given:

@@ -55,7 +55,7 @@ class _Line:
 
 
 def choose(run: Run, grid: SearchGrid = GRID):
-    said = []
+    said: list[search_choice.Trial] = []
     choice = SearchChoice(run, TEXT, said.append)
     best = choice.choose(grid)
     assert said == choice.trials

@@ -93,8 +93,20 @@ def test_languages_and_text_are_those_of_the_files(files, tmp_path):
     assert table(files).jobs[0].text != before
     (tmp_path / "valid.de").unlink()
     assert table(files).jobs[0].text == ""
-    with pytest.raises(InputError, match=r"^train: the name must end with the code of its language, such as train\.en"):
+    with pytest.raises(InputError, match=r"train: the name must end with the code of its language, such as train\.en"):
         table(("train", *files[1:]))
+
+
+def test_settings_of_the_data_change_all_rows():
+    changes = ("data.vocab_size=320", "train.clip_norm=1")
+    for name, config in configs(settings=changes).items():
+        assert config.model.vocab_size == config.data.vocab_size == 320 and config.train.clip_norm == 1, name
+        assert config.data.truecase == (name not in ("base", "marks"))
+    assert "All rows have data.vocab_size=320, train.clip_norm=1." in table(settings=changes).caption
+    with pytest.raises(
+        InputError, match=r"--set train\.seed=1: in a study, the data and the rows determine train\.seed"
+    ):
+        table(settings=("train.seed=1",))
 
 
 def test_what_a_study_of_recipes_cannot_have_is_refused(files, tmp_path):
