@@ -91,7 +91,7 @@ def _files() -> tuple[str, ...] | None:
     files = [flag.value for flag in _FILES.values() if flag.value]
     if files and len(files) < len(_FILES):
         missing = [f"--{name}" for name, flag in _FILES.items() if not flag.value]
-        raise InputError(f"{' and '.join(missing)} must be given too")
+        raise InputError(f"{', '.join(missing)} must be given too")
     return tuple(files) or None
 
 

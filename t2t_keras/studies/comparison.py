@@ -10,6 +10,7 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.machine.standard_error import tell
+from t2t_keras.studies.data_facts import FACTS, DataFacts, write_facts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.training_job import TrainingJob, changes_of_others
 
@@ -40,10 +41,15 @@ class ComparisonJob(Job):
 
 
 def prepare_text(job: Any, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Prepares the text of a `RecipeJob`, unless a row with the same text has prepared it."""
+    """Prepares the text of a `RecipeJob`, unless a row with the same text has prepared it.
+
+    The facts about the first text that is prepared are those of the study, whose plans need the length of sentences.
+    """
     train_source, train_target, valid_source, valid_target = map(Path, job.files)
     paths = {"train": (train_source, train_target), "valid": (valid_source, valid_target)}
-    prepare(corpora.files(paths), job.config.data, study_dir / job.data_dir, tell)
+    data = prepare(corpora.files(paths), job.config.data, study_dir / job.data_dir, tell)
+    if not (study_dir / FACTS).exists():
+        write_facts(study_dir, DataFacts.of(data))
     return {}
 
 

@@ -27,13 +27,13 @@ _SIZES_2K = ("data.vocab_size=2000", "model.d_model=160", "model.d_ff=320", "tra
 TEXT_ROWS = (
     Row("base", _PRESET, label="raw text, 8,000 entries", is_repeated=True),
     Row("marks", _PRESET, ("data.final_marks=true",), "final marks as in the source", is_repeated=True),
-    Row("case", _PRESET, _CASE, "and sources lowercased, targets truecased", is_repeated=True),
-    Row("v4k", _PRESET, (*_CASE, *_SIZES_4K), "and 4,000 entries, width 144", is_repeated=True),
+    Row("case", _PRESET, _CASE, "as marks, sources lowercased, targets truecased", is_repeated=True),
+    Row("v4k", _PRESET, (*_CASE, *_SIZES_4K), "as case, 4,000 entries, width 144", is_repeated=True),
     Row(
         "v2k",
         _PRESET,
         (*_CASE, *_SIZES_2K, "train.max_steps=6000", "train.tokens_per_batch=5300"),
-        "and 2,000 entries, width 160",
+        "as case, 2,000 entries, width 160",
         is_repeated=True,
     ),
 )
@@ -77,17 +77,23 @@ def training_rows(winner: Row) -> tuple[Row, ...]:
         *_warm_up(winner, max(train.warmup_steps // 2, 1)),
     )
     changes = {
-        "batch": ((*large_batch, *_warm_up(winner, 1000)), "batches of 8,192 tokens"),
-        "post": ((*large_batch, *_warm_up(winner, 2000), *post), "and norms after the residual sums, gain 0.71"),
+        "batch": ((*large_batch, *_warm_up(winner, 1000)), f"as {winner.name}, batches of 8,192 tokens"),
+        "post": (
+            (*large_batch, *_warm_up(winner, 2000), *post),
+            "as batch, norms after the residual sums, attention gain 0.71",
+        ),
         "drop": (
             ("model.attention_dropout_rate=0.1", "model.relu_dropout_rate=0.1"),
-            "dropout in attention and feed-forward networks",
+            f"as {winner.name}, dropout in attention and feed-forward networks",
         ),
-        "simcut": ((*half, "train.consistency=simcut"), "SimCut, half of the updates"),
-        "rdrop": ((*half, "train.consistency=rdrop", "train.consistency_weight=2"), "R-Drop, half of the updates"),
+        "simcut": ((*half, "train.consistency=simcut"), f"as {winner.name}, SimCut, half of the updates"),
+        "rdrop": (
+            (*half, "train.consistency=rdrop", "train.consistency_weight=2"),
+            f"as {winner.name}, R-Drop, half of the updates",
+        ),
     }
     return tuple(
-        dataclasses.replace(winner, name=name, settings=(*winner.settings, *settings), label=f"{winner.name}: {label}")
+        dataclasses.replace(winner, name=name, settings=(*winner.settings, *settings), label=label)
         for name, (settings, label) in changes.items()
     )
 

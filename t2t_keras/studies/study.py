@@ -96,7 +96,8 @@ class Study:
             PreparedData.open(self.settings.data_dir)
         self._check(names)
         write_settings(self.study_dir, self.settings)
-        write_facts(self.study_dir, self.data)
+        if not self.table.needs_files:  # else the first row to prepare its text writes them
+            write_facts(self.study_dir, self.data)
         result = Performer(self.study_dir, self.table.jobs, report, self.write, call).perform(names)
         self.write()
         return result

@@ -73,6 +73,7 @@ def test_each_row_has_its_text_and_rows_of_one_text_share_it(performed, study):
     assert sorted(path.name for path in (study.study_dir / "data").iterdir()) == ["base", "marks"]
     counts = {name: PreparedData.open(study.study_dir / "data" / name).counts for name in ("base", "marks")}
     assert counts["marks"]["train"]["final_marks"] == 80 and "final_marks" not in counts["base"]["train"]
+    assert Study(study.study_dir, study.settings).data.pairs == counts["base"]["train"]["kept"]
     run = json.loads((study.study_dir / "heads/seed_1/config.json").read_text(encoding="utf-8"))
     assert run["data_dir"].endswith("data/marks") and run["data"]["final_marks"]
 
