@@ -1,6 +1,8 @@
 """Averages the weights of a run's checkpoints (section 6.1 of the paper) into one set of weights for translating.
 
-python -m launch.average_checkpoints --model_dir=runs/mine --average_last=10
+Examples:
+    python -m launch.average_checkpoints --model_dir=runs/mine --average_last=10
+    python -m launch.average_checkpoints --model_dir=runs/mine --average_epochs=10
 """
 
 import itertools
@@ -20,10 +22,18 @@ from .flag_groups import extensions
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
 _AVERAGE_LAST = flags.DEFINE_integer("average_last", 10, "Number of newest checkpoints to average.", lower_bound=1)
+_AVERAGE_EPOCHS = flags.DEFINE_float(
+    "average_epochs",
+    None,
+    "Instead of --average_last: average the checkpoints of this many last epochs.",
+    lower_bound=0.001,
+)
 _CHECKPOINTS = flags.DEFINE_list(
     "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Name of the result; default: averaged_lastN, or averaged_N_chosen.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Name of the result; default: averaged_lastN, averaged_N_epochs or averaged_N_chosen."
+)
 flags.adopt_module_key_flags(extensions)
 program.TEXTS.add("output")
 program.REMOTE |= {"model_dir": remote_paths.added_to}
@@ -31,41 +41,45 @@ program.REMOTE |= {"model_dir": remote_paths.added_to}
 
 def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
-    if _CHECKPOINTS.present and _AVERAGE_LAST.present:
-        raise InputError("give either --checkpoints or --average_last, not both")
+    given = [f"--{flag.name}" for flag in (_AVERAGE_LAST, _AVERAGE_EPOCHS, _CHECKPOINTS) if flag.present]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} exclude each other")
     if _CHECKPOINTS.value == []:
         raise InputError("--checkpoints= names no checkpoint")
     run = Run(_MODEL_DIR.value)
     config = run.config
-    paths = _select_checkpoints(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
-    for path in paths:
-        _check_fits(run, config, path)
-    selection = [checkpoints.load(path, weights_only=True) for path in paths]
+    selection, default_name = _select(run, config)
     _warn_of_crowded_steps(run, config, selection)
     _warn_of_early_steps(selection)
-    default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_AVERAGE_LAST.value}"
-    output = checkpoints.save_weights(
-        run.checkpoints_path,
-        _OUTPUT.value or default_name,
-        max([*checkpoints.steps(run.checkpoints_path), *(checkpoint.step for checkpoint in selection)]),
-        averaging.average(selection),
-        {"averaged": [remote.origin(path) for path in paths], "config": config.to_dict()},
-    )
+    output = averaging.save(run, selection, _OUTPUT.value or default_name)
     program.say(
         f"averaged {len(selection)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in selection)}"
     )
     program.say(remote.with_urls(str(output)))
 
 
-def _select_checkpoints(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
-    if names:
-        return _paths_of(run, [name.strip() for name in names])
-    paths = checkpoints.newest_paths(run.checkpoints_path, last)
-    if not paths:
+def _select(run: Run, config: Config) -> tuple[list[checkpoints.Checkpoint], str]:
+    """Loads the checkpoints that the flags select; also returns the default name of their average."""
+    if _CHECKPOINTS.value:
+        paths = _paths_of(run, [name.strip() for name in _CHECKPOINTS.value])
+        for path in paths:
+            _check_fits(run, config, path)
+        return [checkpoints.load(path, weights_only=True) for path in paths], f"averaged_{len(paths)}_chosen"
+    if not checkpoints.steps(run.checkpoints_path):
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
+    if (epochs := _AVERAGE_EPOCHS.value) is not None:
+        selection, covered = averaging.of_last_epochs(run.checkpoints_path, epochs)
+        if covered < 0.9 * epochs:
+            program.warn(
+                f"warning: the run's checkpoints cover only {covered:.1f} of the {epochs:g} epochs; "
+                "train.keep_checkpoints is the number of checkpoints that a training keeps"
+            )
+        return selection, f"averaged_{epochs:g}_epochs"
+    last = _AVERAGE_LAST.value
+    paths = checkpoints.newest_paths(run.checkpoints_path, last)
     if len(paths) < last:
         program.say(f"the run has only {len(paths)} of the {last} requested checkpoints")
-    return paths
+    return [checkpoints.load(path, weights_only=True) for path in paths], f"averaged_last{last}"
 
 
 def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:

@@ -80,7 +80,7 @@ def main(argv: list[str]) -> None:
     translator = decoding_flags.load_translator()
     from t2t_keras import evaluation
 
-    perplexity = evaluation.target_perplexity(translator, sources, references)
+    cross_entropy = evaluation.target_cross_entropy(translator, sources, references)
     with tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False) as bar:
 
         def update(done: int, total: int) -> None:
@@ -88,7 +88,8 @@ def main(argv: list[str]) -> None:
             bar.update(done - bar.n)
 
         result = evaluation.evaluate(translator, sources, references, scoring, update)
-    result = dataclasses.replace(result, perplexity=perplexity)
+    perplexity, nats = evaluation.perplexity(cross_entropy), cross_entropy[0] / len(references)
+    result = dataclasses.replace(result, perplexity=perplexity, nats_per_line=nats)
     verb = "replaced:" if (output_dir / "scores.json").exists() else "written:"
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     program.say(_table(result) + "\n" + translator.task.report(result.hypotheses, references).rstrip("\n"))
@@ -188,10 +189,11 @@ def _settings(translator: "Translator", language: str) -> dict[str, Any]:
     }
 
 
-def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[str]:
+def _score_lines(scores: list[Score], result: "Evaluation | None" = None) -> list[str]:
     rows = [(score.name, f"{score.value:.2f}", score.signature) for score in scores]
-    if perplexity is not None:
-        rows.append(("perplexity", f"{perplexity:.3f}", "per token of the references, including end symbols"))
+    if result is not None:
+        rows.append(("perplexity", f"{result.perplexity:.3f}", "per token of the references, including end symbols"))
+        rows.append(("nats", f"{result.nats_per_line:.3f}", "per line of the references, for any vocabulary"))
     width = max(len(name) for name, *_ in rows)
     lines = [f"{name:<{width}}  {value:>9}  {signature}" for name, value, signature in rows]
     names_by_comparison: dict[str, list[str]] = {}
@@ -202,7 +204,7 @@ def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[s
 
 
 def _table(result: "Evaluation") -> str:
-    lines = _score_lines(result.scores, result.perplexity)
+    lines = _score_lines(result.scores, result)
     lines.append(
         f"{len(result.hypotheses):,} lines, {result.num_tokens:,} tokens in {result.seconds:.1f} s: "
         f"{result.tokens_per_second:,.0f} tokens/s"

@@ -7,6 +7,8 @@ Examples:
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --plan
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --only=base,a_h1
     python -m launch.study --study_dir=runs/table3 --print
+    python -m launch.study --table=recipes --train_source=train.en --train_target=train.de --valid_source=valid.en \
+        --valid_target=valid.de --study_dir=runs/recipes
 """
 
 import dataclasses
@@ -22,8 +24,9 @@ from t2t_keras.machine.standard_error import tell
 from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.plan import plan, seconds_here, seconds_on
+from t2t_keras.studies.recipes import DEFAULT_WINNER
 from t2t_keras.studies.study import Study
-from t2t_keras.studies.study_settings import SCALES, read_settings
+from t2t_keras.studies.study_settings import FILES, SCALES, read_settings
 
 from . import program
 from .flag_groups import extensions
@@ -34,6 +37,13 @@ _TABLE = flags.DEFINE_string(
 )
 _SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or with the paper's sizes.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: the data of the existing study.")
+_FILES = {
+    name: flags.DEFINE_string(name, None, "With --table=recipes: a text file whose name ends with its language.")
+    for name in FILES
+}
+_WINNER = flags.DEFINE_string(
+    "winner", None, f"With --table=recipes: the row whose text the last rows have; default: {DEFAULT_WINNER}."
+)
 _STEPS = flags.DEFINE_integer(
     "steps", None, "Updates of the table's first row; the other rows change in proportion.", lower_bound=1
 )
@@ -63,6 +73,7 @@ def main(argv: list[str]) -> None:
     _check_flags()
     overrides = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
     overrides |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
+    overrides |= {"files": _files(), "winner": _WINNER.value}
     study_dir = pathlib.Path(_STUDY_DIR.value)
     study = Study(study_dir, read_settings(study_dir, {k: v for k, v in overrides.items() if v is not None}))
     if _ROWS.value:
@@ -73,6 +84,15 @@ def main(argv: list[str]) -> None:
         print(study.table.markdown(study.states()), end="")
     else:
         _perform(study)
+
+
+def _files() -> tuple[str, ...] | None:
+    """Returns the text files of the flags, or None if there are none."""
+    files = [flag.value for flag in _FILES.values() if flag.value]
+    if files and len(files) < len(_FILES):
+        missing = [f"--{name}" for name, flag in _FILES.items() if not flag.value]
+        raise InputError(f"{', '.join(missing)} must be given too")
+    return tuple(files) or None
 
 
 def _check_flags() -> None:

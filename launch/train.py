@@ -143,7 +143,7 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     Args:
         run: the run.
         data: the prepared data.
-        on_static_shapes: whether the devices require static shapes; a trained run keeps its setting.
+        on_static_shapes: whether the devices require static shapes; a trained run keeps its setting, and its search.
     """
     record = _base_run(run)
     if _PRESET.value:
@@ -162,12 +162,13 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
         raise InputError(f"--preset must be given to start a run; valid: {', '.join(presets.PRESETS)}")
     is_static = on_static_shapes or config.train.static_shapes
     if run.exists and checkpoints.exist(run.checkpoints_path):
-        decode = dataclasses.replace(decode, **run.config.decode.length_limit)
-        is_static = run.config.train.static_shapes
-    elif fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
-        decode = dataclasses.replace(decode, **data.output_limit)
+        decode, is_static = run.config.decode, run.config.train.static_shapes
+    else:
+        decode = dataclasses.replace(decode, split=data.split_by)
+        if fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
+            decode = dataclasses.replace(decode, **data.output_limit)
     train = dataclasses.replace(config.train, static_shapes=is_static)
-    config = dataclasses.replace(config, train=train, decode=dataclasses.replace(decode, split=data.split_by))
+    config = dataclasses.replace(config, train=train, decode=decode)
     for setting in _SET.value:
         if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: launch.prepare_data determines this setting")

@@ -36,6 +36,8 @@ class Evaluation:
         num_tokens: number of tokens generated in that time, end symbols included.
         num_long_lines: number of source lines with a sentence that was too long to be translated in one piece.
         num_cut: number of hypotheses truncated at the length limit.
+        nats_per_line: cross-entropy per line of the references, which compares models with different vocabularies; None
+            if it was not computed.
     """
 
     hypotheses: list[str]
@@ -45,6 +47,7 @@ class Evaluation:
     num_tokens: int
     num_long_lines: int
     num_cut: int
+    nats_per_line: float | None = None
 
     @property
     def tokens_per_second(self) -> float:
@@ -124,16 +127,18 @@ def corpus_cross_entropy(
     return total, sum(map(len, target_ids))
 
 
-def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
-    """Perplexity per token of the targets that the translator's model was trained to write for these sources.
+def target_cross_entropy(
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
+) -> tuple[float, int]:
+    """Cross-entropy of the targets that the translator's model was trained to write, as in `corpus_cross_entropy`.
 
-    Sources and references are prepared as the translator prepares lines. Raises as `corpus_cross_entropy`.
+    Sources and references are prepared as the translator prepares lines.
     """
     check_lines(sources, references)
     targets = list(map(translator.target, sources, references))
     sources = [translator.beginning(translator.source(line)) for line in sources]
     budget = translator.config.tokens_per_batch
-    return perplexity(corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget))
+    return corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget)
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:
@@ -150,7 +155,7 @@ def write_evaluation(
 
     Args:
         output_dir: folder for the files; created if missing.
-        evaluation: the evaluation to write. A perplexity that is not finite is written as null.
+        evaluation: the evaluation to write. Numbers that are not finite are written as null.
         settings: JSON values that describe what was evaluated; stored in `scores.json`.
 
     Returns:
@@ -164,11 +169,11 @@ def write_evaluation(
     hypotheses_path, scores_path = directory / "hypotheses.txt", directory / "scores.json"
     with replacing(hypotheses_path) as file:
         file.writelines(f"{hypothesis}\n" for hypothesis in evaluation.hypotheses)
-    perplexity = evaluation.perplexity
+    numbers = {name: getattr(evaluation, name) for name in ("perplexity", "nats_per_line")}
     values = {
         "settings": settings,
         "scores": [dataclasses.asdict(score) for score in evaluation.scores],
-        "perplexity": perplexity if perplexity is not None and math.isfinite(perplexity) else None,
+        **{name: n if n is not None and math.isfinite(n) else None for name, n in numbers.items()},
         "num_lines": len(evaluation.hypotheses),
         "num_long_lines": evaluation.num_long_lines,
         "num_cut": evaluation.num_cut,

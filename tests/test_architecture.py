@@ -50,7 +50,7 @@ BELOW_THE_LINE = {
     "studies": GROUND
     | {
         *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
-        *("planning", "runs", "tasks", "training"),
+        *("planning", "runs", "tasks", "text", "training"),
     },
     "export": GROUND | {"config", "inference", "kernels", "machine", "models", "search", "tasks", "text"},
     "fitting": GROUND

@@ -55,7 +55,7 @@ def test_lines_must_match(lines):
     for call in (
         lambda: evaluation.corpus_cross_entropy(None, tiny.tokenizer(), *lines),
         lambda: evaluation.evaluate(translator, *lines),
-        lambda: evaluation.target_perplexity(translator, *lines),
+        lambda: evaluation.target_cross_entropy(translator, *lines),
     ):
         with pytest.raises(InputError, match="lines"):
             call()
@@ -118,7 +118,9 @@ def test_evaluate_and_write(tmp_path):
     assert written["num_cut"] == 0
     assert sorted(path.name for path in scores_path.parent.iterdir()) == ["hypotheses.txt", "scores.json"]
     for none in (math.inf, math.nan, None):  # which JSON has no numbers for
-        _, scores_path = evaluation.write_evaluation(tmp_path, dataclasses.replace(result, perplexity=none), {})
+        _, scores_path = evaluation.write_evaluation(
+            tmp_path, dataclasses.replace(result, perplexity=none, nats_per_line=none), {}
+        )
         assert json.loads(scores_path.read_text(encoding="utf-8"), parse_constant=pytest.fail)["perplexity"] is None
 
 

@@ -34,6 +34,7 @@ class LayerSettings:
             backwards (section 4, "restricted"); None or 0 means all positions.
         query_key_initializer: initializer of the query and key kernels: "glorot_uniform" or "lecun_uniform"; with the
             latter, queries and keys initially have unit variance, as section 3.2.1 assumes.
+        attention_gain: factor on the initial query, key and value kernels; fairseq uses 1 / sqrt(2).
         activation: activation of the feed-forward sub-layer: "relu" (equation 2), "swish" or "gelu".
         num_experts: number of experts that replace the feed-forward network (Shazeer et al., 2017); 0 means none.
         experts_per_token: number of experts that process each token.
@@ -55,6 +56,7 @@ class LayerSettings:
     attention_score: AttentionScore = "scaled_dot"
     attention_window: int | None = None
     query_key_initializer: Literal["glorot_uniform", "lecun_uniform"] = "glorot_uniform"
+    attention_gain: float = 1.0
     activation: Activation = "relu"
     num_experts: int = 0
     experts_per_token: int = 4
@@ -89,6 +91,7 @@ class LayerSettings:
             "use_bias": self.use_attention_bias,
             "score": self.attention_score,
             "query_key_initializer": self.query_key_initializer,
+            "gain": self.attention_gain,
         }
 
     def window(self, causal: bool) -> tuple[int, int] | None:

@@ -49,6 +49,7 @@ class TrainConfig:
         log_steps: steps between two log entries.
         checkpoint_steps: steps between two checkpoints.
         checkpoint_minutes: minutes between two checkpoints; if positive, replaces checkpoint_steps.
+        checkpoint_epochs: epochs between two checkpoints; if positive, determines checkpoint_steps.
         keep_checkpoints: how many of the newest checkpoints are kept on disk, besides the best one.
         validation_steps: steps between two validations, each of which also saves a checkpoint; 0 means that every
             checkpoint is validated.
@@ -92,6 +93,7 @@ class TrainConfig:
     log_steps: int = 100
     checkpoint_steps: int = 1000
     checkpoint_minutes: float = 0.0
+    checkpoint_epochs: float = 0.0
     keep_checkpoints: int = 5
     validation_steps: int = 0
     validation_sentences: int = 0
@@ -110,6 +112,12 @@ class TrainConfig:
         check_seed(self)
         check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
         check_not_negative(self, "hold_steps", "decay_steps", "validation_steps", "validation_sentences")
+        check_not_negative(self, "checkpoint_epochs")
+        if self.checkpoint_epochs and self.checkpoint_minutes:
+            raise InputError(
+                f"train.checkpoint_epochs={self.checkpoint_epochs} cannot be combined with "
+                f"train.checkpoint_minutes={self.checkpoint_minutes}"
+            )
         for weight in self.corpus_weights:
             if weight <= 0:
                 raise InputError(f"train.corpus_weights must be positive, got {weight}")

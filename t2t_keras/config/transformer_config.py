@@ -42,7 +42,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
         check_positive(
             self,
             *("num_encoder_layers", "num_decoder_layers", "d_ff", "num_heads", "d_key", "d_value"),
-            *("max_positions", "layer_norm_epsilon", "experts_per_token", "d_expert"),
+            *("max_positions", "layer_norm_epsilon", "experts_per_token", "d_expert", "attention_gain"),
         )
         check_rate(self, "dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
         check_not_negative(self, "num_experts", "balance_weight")

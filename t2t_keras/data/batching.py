@@ -232,6 +232,14 @@ class EpochPlans:
             epoch += 1
         return Position(epoch, batch)
 
+    def epochs(self, position: Position) -> float:
+        """Returns the number of passes over the corpus before a position, as a fraction."""
+        return (position.epoch + position.batch / self.plan(position.epoch).num_batches) / self._parts
+
+    def num_batches(self, epochs: float) -> int:
+        """Returns the number of batches, at least 1, in so many passes of the length of the first one."""
+        return max(1, round(epochs * self._parts * self.plan(0).num_batches))
+
     def positions(self, start: Position) -> Iterator[Position]:
         """Yields all positions from `start` on, without end."""
         position = self.advance(start, 0)

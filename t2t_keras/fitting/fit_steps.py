@@ -247,6 +247,8 @@ class FitSteps:
     def _config(self, minutes: float, rest: float) -> Config:
         """Returns the preset's settings with the choices, adapted to the data and the remaining minutes."""
         config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
+        if checkpoints.exist(self.run.checkpoints_path):  # its search may have been chosen since
+            config = dataclasses.replace(config, decode=self.run.config.decode)
         overrides = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
         limits = {
             "train.max_minutes": rest,

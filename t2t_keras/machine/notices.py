@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # TensorFlow writes notices about a missing GPU, a tokenizer and integers in a graph at any log level. It also warns
-# about missing custom gradients in an export, which is never trained.
+# about missing custom gradients in an export, which is never trained, and about searches with several settings.
 _NOTICES = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
@@ -18,6 +18,7 @@ _NOTICES = (
     b"precompiled_charsmap is empty",
     b"oneDNN supports DT_",
     b"with ops with unsaved custom gradients",
+    b"triggered tf.function retracing",
     # In each conversion to TensorFlow Lite with TensorFlow 2.20:
     b"Number of eligible GPUs",
     b"Starting new session",

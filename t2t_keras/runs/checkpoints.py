@@ -34,6 +34,7 @@ Arrays = Mapping[str, np.ndarray]
 
 STATE = "state.json"
 STEP_NAME = re.compile(r"step_(\d{8,})")
+EPOCHS = "epochs"  # key in the state of a step, for the number of passes over the training text so far
 VALIDATIONS = "validations"  # key in the state of a step, for the records of the validations so far
 
 _TEMPORARY = ".tmp_"  # prefix of a directory that is being written or deleted

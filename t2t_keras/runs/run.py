@@ -15,13 +15,14 @@ weights differently; it can be read like a run, but not trained.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from t2t_keras.config import Config, differences
+from t2t_keras.config import Config, DecodeConfig, differences
 from t2t_keras.errors import InputError, named
 from t2t_keras.machine import remote
 from t2t_keras.machine.files import local_path, replacing
@@ -39,6 +40,7 @@ RESUMABLE = {
     "train.log_steps",
     "train.checkpoint_steps",
     "train.checkpoint_minutes",
+    "train.checkpoint_epochs",
     "train.keep_checkpoints",
     "train.validation_steps",
     "train.validation_sentences",
@@ -194,6 +196,11 @@ class Run:
         for path, contents in zip(vocabulary_files(self.vocab_path), vocab, strict=True):
             if contents is not None:
                 _write(path, contents)
+
+    def store_decoding(self, decode: DecodeConfig) -> None:
+        """Stores new decoding settings, which programs then use by default. The caller must hold the lock."""
+        values = {**self._read(), **dataclasses.replace(self.config, decode=decode).to_dict()}
+        _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps other training processes out of the directory; see `machine.locking.locked`."""

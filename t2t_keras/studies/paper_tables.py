@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from t2t_keras.studies import attention_table, equal_cost, table1, table2, table3, table4
+from t2t_keras.studies import attention_table, equal_cost, recipes, table1, table2, table3, table4
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Table
@@ -15,4 +15,5 @@ TABLES: dict[str, Callable[[StudySettings, DataFacts], Table]] = {
     "3": table3.make_table,
     "4": table4.make_table,
     "attention": attention_table.make_table,
+    "recipes": recipes.make_table,
 }

@@ -65,7 +65,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
         StoppedError: a signal stopped the training; its progress is saved.
     """
     strategy = make_strategy("auto")
-    data = PreparedData.open(job.data_dir)
+    data = PreparedData.open(study_dir / job.data_dir)
     run = Run(study_dir / job.name)
     initial = _initial_checkpoint(job, study_dir)
     old_steps = checkpoints.steps(run.checkpoints_path)
@@ -136,7 +136,7 @@ def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     with _lock(run.path):
         best_step = _average(run, job.config, job.average)
         translator = Translator.load(run.path, job.average, job.config.decode)
-        return {"best_step": best_step, **_evaluate(translator, PreparedData.open(job.data_dir), run.path)}
+        return {"best_step": best_step, **_evaluate(translator, PreparedData.open(study_dir / job.data_dir), run.path)}
 
 
 def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
         _check_weights(job.members, study_dir)
         members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
         translator = Translator.load_ensemble(members, config=first.config.decode)
-        results = _evaluate(translator, PreparedData.open(first.data_dir), study_dir / job.name)
+        results = _evaluate(translator, PreparedData.open(study_dir / first.data_dir), study_dir / job.name)
     return {**_sums(("parameters", *_COSTS), _results_of(job.members, study_dir)), **results}
 
 
@@ -278,7 +278,8 @@ def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) 
         "SPLIT_bleu", "SPLIT_bleu_tokenised_lowercased", "SPLIT_f1" and so on: scores of the task for each split that
             exists. BLEU is computed by sacreBLEU.
         "pooled_bleu" and so on: first score of the task for both splits as one corpus.
-        "valid_perplexity": perplexity on the validation set.
+        "valid_perplexity": perplexity per token on the validation set.
+        "valid_nats_per_sentence": cross-entropy per line of the validation set, which does not depend on the tokens.
         "output_tokens_per_second": translation speed on the last split.
         "bleu_signature": sacreBLEU's signature, for translation only.
         "date", "versions": date of the evaluation and versions of the software.
@@ -295,7 +296,9 @@ def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) 
         evaluation.write_evaluation(folder / "evaluation" / split, outcome, settings)
         results |= {_key(split, score): score.value for score in outcome.scores}
         if split == "valid":
-            results["valid_perplexity"] = evaluation.target_perplexity(translator, sources, references)
+            cross_entropy = evaluation.target_cross_entropy(translator, sources, references)
+            results["valid_perplexity"] = evaluation.perplexity(cross_entropy)
+            results["valid_nats_per_sentence"] = cross_entropy[0] / len(sources)
         results["output_tokens_per_second"] = outcome.tokens_per_second
     first, *_ = translator.task.scores(*pooled, ScoringSettings(language))
     results[_key("pooled", first)] = first.value

@@ -12,7 +12,7 @@ from t2t_keras.studies.job import Job
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.performing import Performed, Performer
 from t2t_keras.studies.states import State, state
-from t2t_keras.studies.study_settings import StudySettings, write_settings
+from t2t_keras.studies.study_settings import FILES, StudySettings, write_settings
 
 
 class Study:
@@ -88,11 +88,16 @@ class Study:
         """
         if self.table.needs_data and not self.settings.data_dir:
             raise InputError("--data_dir must be given to begin a study")
+        if self.table.needs_files and not self.settings.files:
+            raise InputError(f"{', '.join(f'--{name}' for name in FILES)} must be given to begin a study")
+        if self.settings.files and not self.table.needs_files:
+            raise InputError(f"--{FILES[0]}: --table={self.settings.table} has --data_dir instead")
         if self.table.needs_data:
             PreparedData.open(self.settings.data_dir)
         self._check(names)
         write_settings(self.study_dir, self.settings)
-        write_facts(self.study_dir, self.data)
+        if not self.table.needs_files:  # else the first row to prepare its text writes them
+            write_facts(self.study_dir, self.data)
         result = Performer(self.study_dir, self.table.jobs, report, self.write, call).perform(names)
         self.write()
         return result

@@ -10,6 +10,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.files import read_json, write_json
 
 SCALES = ("tiny", "paper")
+FILES = ("train_source", "train_target", "valid_source", "valid_target")  # names of `StudySettings.files`
 _FILE = "study.json"
 
 
@@ -25,6 +26,9 @@ class StudySettings:
             none, that of the row's preset.
         seeds: number of trainings of each row that is trained with several seeds.
         settings: changes to every row, "section.field=value".
+        files: absolute paths of the training source, the training target, the validation source and the validation
+            target, for a table whose rows prepare their own text; empty if there are none yet.
+        winner: name of the row whose text later rows use, for such a table; "" means the table's default.
     """
 
     table: str
@@ -33,6 +37,8 @@ class StudySettings:
     steps: int | None = None
     seeds: int = 2
     settings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    winner: str = ""
 
 
 def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySettings:
@@ -48,7 +54,8 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
     """
 
     def parse(values: dict[str, Any]) -> StudySettings:
-        return StudySettings(**{**values, "settings": tuple(values["settings"])})
+        changes = tuple(values["settings"])
+        return StudySettings(**{**values, "settings": changes, "files": tuple(values.get("files", ()))})
 
     stored = read_json(study_dir / _FILE, parse, "; delete it and give all flags again")
     if stored is None and "table" not in given:
@@ -57,7 +64,9 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
         if given.get(name, value := getattr(stored, name)) != value:
             raise InputError(f"{study_dir} holds the study with --{name}={value}; use a different --study_dir")
     settings = dataclasses.replace(stored or StudySettings(given["table"]), **given)
-    return dataclasses.replace(settings, data_dir=os.path.abspath(settings.data_dir) if settings.data_dir else "")
+    files = tuple(map(os.path.abspath, settings.files))
+    data_dir = os.path.abspath(settings.data_dir) if settings.data_dir else ""
+    return dataclasses.replace(settings, data_dir=data_dir, files=files)
 
 
 def write_settings(study_dir: pathlib.Path, settings: StudySettings) -> None:

@@ -67,6 +67,7 @@ class Table:
         plotted: the column that is plotted if `draw` is None.
         draw: draws an SVG file, given its path and the results of each line by name; None draws a dot plot.
         needs_data: whether the jobs need prepared data.
+        needs_files: whether the jobs prepare text from files.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Table:
     plotted: Column
     draw: Callable[[pathlib.Path, Mapping[str, Sequence[Results]]], None] | None = None
     needs_data: bool = True
+    needs_files: bool = False
 
     def cells(self, states: Mapping[str, State]) -> list[list[str]]:
         """Returns the cells of the head and of all lines, given the states of all jobs by name.

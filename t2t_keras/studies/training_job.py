@@ -21,7 +21,7 @@ class TrainingJob(Job):
     Attributes:
         config: resolved configuration. The last `train.keep_checkpoints` checkpoints are averaged, or those around the
             best one if `train.patience` is set.
-        data_dir: directory of the prepared data.
+        data_dir: directory of the prepared data, absolute or relative to the study's folder.
         vocabulary: checksum of the vocabulary.
         text: checksum that identifies the text of all splits; "" if it is unknown.
         begins_from: the training whose averaged weights are the initial weights; None means random initialization.

@@ -137,6 +137,37 @@ def _moses_language(target_language: str) -> str:
     return language
 
 
+def paired_bootstrap(
+    baseline: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], target_language: str
+) -> tuple[float, float]:
+    """Compares two systems by sacreBLEU's paired bootstrap with 1,000 samples, which are the same in each call.
+
+    Args:
+        baseline: translations of one system.
+        hypotheses: translations of the other system.
+        references: a reference for each line.
+        target_language: selects the tokeniser of BLEU as in `sacrebleu_scores`.
+
+    Returns:
+        BLEU of the hypotheses minus that of the baseline; and the probability of a difference of at least this size
+        between systems of equal quality.
+
+    Raises:
+        InputError: there are no lines, the numbers of lines differ, or the tokeniser is not installed.
+
+    Reference: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation".
+    """
+    from sacrebleu.significance import PairedTest
+
+    for lines in (baseline, hypotheses):
+        check_lines(lines, references)
+    systems = [("baseline", list(baseline)), ("other", list(hypotheses))]
+    metrics = {"BLEU": _bleu_metric(target_language)}
+    _, scores = PairedTest(systems, metrics, [list(references)], test_type="bs", n_samples=1000)()
+    first, second = scores["BLEU"]
+    return float(second.score - first.score), float(second.p_value)
+
+
 def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:
     """Returns BLEU as in the paper: text is tokenised by Moses, and compounds are split at hyphens (`##AT##-##AT##`).
 

@@ -110,11 +110,13 @@ class Trainer:
             sums = ", ".join(f"{zlib.crc32(side.data):08x}" for side in lengths)
             self._text = f"{len(lengths[0]):,} pairs ({sums}), text {data.training_text}"
             self.workers.check_same("data", self._text)
+            train, mixture = config.train, mixture_of(config, data)
+            self.plans = EpochPlans(*lengths, train.tokens_per_batch, train.seed, train.static_shapes, mixture)
+            if train.checkpoint_epochs:
+                train = dataclasses.replace(train, checkpoint_steps=self.plans.num_batches(train.checkpoint_epochs))
+                self.config = config = dataclasses.replace(config, train=train)
             beginning = prepare_run(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
-        train = config.train
-        mixture = mixture_of(config, data)
-        self.plans = EpochPlans(*lengths, train.tokens_per_batch, train.seed, train.static_shapes, mixture)
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
@@ -353,6 +355,7 @@ class Trainer:
         return {
             "epoch": self.position.epoch,
             "batch": self.position.batch,
+            checkpoints.EPOCHS: self.plans.epochs(self.position),
             "seed": self.config.train.seed,
             "interval": self.interval.sums(),
             "decay_end": self.decay_end,

@@ -176,6 +176,18 @@ def test_advancing_is_stepping():
         plans.advance(start, -1)
 
 
+@pytest.mark.parametrize("part_pairs", [300, 100])
+def test_epochs_are_passes_over_all_pairs(part_pairs):
+    plans = EpochPlans(*sentence_lengths(300), 1000, seed=5, part_pairs=part_pairs)
+    parts = 300 // part_pairs
+    count = plans.plan(0).num_batches
+    assert plans.epochs(Position(0, 0)) == 0
+    assert plans.epochs(Position(2 * parts, 0)) == 2
+    assert plans.epochs(Position(0, count // 2)) == pytest.approx(count // 2 / count / parts)
+    assert plans.num_batches(3) == 3 * parts * count
+    assert plans.num_batches(1e-6) == 1
+
+
 def test_positions_go_on_from_any_position():
     plans = EpochPlans(*sentence_lengths(300), 1000, seed=5)
     positions = plans.positions(Position())

@@ -47,7 +47,9 @@ def made_by(command: Command) -> list[str]:
         kept = f"{run}/files" if "://" in run else run  # as object storage has it
         return [
             f"{kept}/checkpoints/{name}"
-            for name in names or [f"averaged_last{last}" for last in command.values("average_last")]
+            for name in names
+            or [f"averaged_last{last}" for last in command.values("average_last")]
+            or [f"averaged_{epochs}_epochs" for epochs in command.values("average_epochs")]
         ]
     if command.program == "quickstart":
         return [f"{folder}/quickstart" for folder in ("data", "runs", "saved_models")]

@@ -14,6 +14,7 @@ _TRANSFORMERS = "tiny|base|big|parsing_small|gated_tiny"
 _LAYERS = "--set model.num_encoder_layers=1 --set model.num_decoder_layers=1"
 _TRAIN = "--set train.max_steps=2 --set train.checkpoint_steps=1 --set train.tokens_per_batch=400"
 _SLOW = "--set train.max_steps=3 --set train.learning_rate_scale=0.01"
+_RECIPES = "--set data.vocab_size=320 --set train.tokens_per_batch=400"
 _FEW_LAYERS = "--set model.num_encoder_layers=4"
 
 # Words that follow a command. A later row's come last, so that they win.
@@ -39,6 +40,9 @@ APPENDED = (
     (r"launch\.study .*--table=2_equal_cost ", "--only=transformer_tenth"),
     (r"launch\.study .*--table=(3|attention) (?!.*--plan)", "--only=base"),
     (r"launch\.study .*--table=4 ", "--only=parser"),
+    (r"launch\.study .*--(table=recipes|winner)", f"{_RECIPES} {_LAYERS}"),
+    (r"launch\.study .*--table=recipes", "--only=base"),
+    (r"launch\.study .*--winner", "--only=drop"),
     (r"benchmarks\.train_step (?!.*--engines)(?!.*--preset=(rnn|conv)_tiny)", "--engines=ours"),
     (r"benchmarks\.train_step ", "--tokens_per_batch=400 --batches=1 --rounds=1"),
     (r"benchmarks\.attention_window ", "--lengths=64 --positions=64 --turns=1 --d_model=32"),

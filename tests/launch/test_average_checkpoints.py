@@ -28,7 +28,7 @@ def average(*flags: str) -> subprocess.CompletedProcess:
 def make_run(tmp_path):
     """Makes a run with checkpoints at the given steps, each full of its step's number."""
 
-    def make(name: str, steps: list[int], vocabulary: bytes = b"vocabulary", train=None, **model) -> Run:
+    def make(name: str, steps: list[int], vocabulary: bytes = b"vocabulary", train=None, epoch_steps=0, **model) -> Run:
         vocab = tmp_path / "some.model"
         vocab.write_bytes(vocabulary)
         run = Run(tmp_path / name)
@@ -39,7 +39,8 @@ def make_run(tmp_path):
         )
         for step in steps:
             weights = {"w": np.full((2, 3), step, np.float32)}
-            checkpoints.save(run.checkpoints_path, step, weights, {"m": np.zeros(2)}, {"epoch": 0})
+            state = {"epochs": step / epoch_steps} if epoch_steps else {}
+            checkpoints.save(run.checkpoints_path, step, weights, {"m": np.zeros(2)}, state)
         return run
 
     return make
@@ -55,6 +56,18 @@ def test_the_last_checkpoints_are_averaged(make_run):
     np.testing.assert_array_equal(averaged.weights["w"], np.full((2, 3), 40, np.float32))
     assert checkpoints.resolve(run.checkpoints_path) == averaged.path
     assert checkpoints.steps(run.checkpoints_path) == [10, 20, 30, 50]
+
+
+def test_the_last_epochs_are_averaged(make_run):
+    run = make_run("run", [90, 100, 110, 120], epoch_steps=20)
+    done = average(f"--model_dir={run.path}", "--average_epochs=1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 checkpoints, of steps 110, 120" in done.stdout
+    assert checkpoints.resolve(run.checkpoints_path).name == "averaged_1_epochs"
+    done = average(f"--model_dir={run.path}", "--average_epochs=2.5")
+    assert done.returncode == 0 and "of steps 90, 100, 110, 120" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: the run's checkpoints cover only 2.0 of the 2.5 epochs; ")
 
 
 def test_chosen_checkpoints_and_a_name(make_run):
@@ -131,7 +144,10 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
     refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
     refused(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
-    refused(average(flag, "--checkpoints=10,20", "--average_last=2"), "give either --checkpoints or --average_last")
+    refused(
+        average(flag, "--checkpoints=10,20", "--average_last=2"), "--average_last and --checkpoints exclude each other"
+    )
+    refused(average(flag, "--average_epochs=2"), "step_00000020 does not record its epoch")
     refused(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")
     other = make_run("other", [60], num_heads=4)  # the same shapes, another model
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"

@@ -83,6 +83,9 @@ def test_files(results, folder):
     assert f"warning: {scores['num_cut']} outputs were cut at the limit of 1 x source + 3 tokens; " in err
     assert scores["settings"]["beam_size"] == 1 and scores["settings"]["length_penalty"] == 0.6
     assert 1 < scores["perplexity"] < math.inf
+    assert f"nats {scores['nats_per_line']:.3f}" in " ".join(out.split())
+    tokens = 3 * scores["nats_per_line"] / math.log(scores["perplexity"])  # of three references
+    assert tokens == pytest.approx(round(tokens), rel=1e-6)
     assert f"{scores['perplexity']:.3f}" in out and "tokens/s" in out
     hypotheses = (folder / "out" / "hypotheses.txt").read_text(encoding="utf-8")
     assert hypotheses.count("\n") == scores["num_lines"] == 3

@@ -19,6 +19,8 @@ OF_DISTIL = ["--direction=back", "--target=README.md", "--output_source=OUT", "-
 MISSING = {
     "attention": ["--model_dir=missing", "--source=x", "--output=OUT"],
     "average_checkpoints": ["--model_dir=missing"],
+    "choose_search": ["--model_dir=missing"],
+    "choose_search data": [f"--model_dir={RUN}", "--data_dir=missing"],
     "convert from": ["--from=huggingface", "--input=missing", "--model_dir=OUT"],
     "convert to": ["--to=huggingface", "--model_dir=missing", "--output=OUT"],
     "describe": ["--model_dir=missing"],

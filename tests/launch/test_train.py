@@ -27,6 +27,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200
 PATIENCE = 600  # seconds that a busy machine may take for a few steps
 PROGRAM = "tests.training.launch_quickly"
+# Runs on data of several sentences a line, and one that was told so when it began.
+IN_LINES = ("begins elsewhere", "begins from paper", "own limit", "own limit again")
 # Data like the others, but for what they say of the lengths of outputs.
 LIMITS: dict[str, dict[str, float]] = {
     "unlimited_data": {},
@@ -102,6 +104,7 @@ def results(folder, stopped):
     """What many calls of the program did, by name: exit status, standard output, standard error."""
     del stopped
     flagfile, data_dir = f"--flagfile={folder / 'flags'}", f"--data_dir={folder / 'data'}"
+    own_search = ["--set=decode.split=lines", "--set=decode.beam_size=3"]
     new, tiny, one_step = "--model_dir=NEW", "--preset=tiny", "--set=train.max_steps=1"
     untrained = f"--extension={pathlib.Path(__file__).with_name('untrained.py')}"
 
@@ -127,7 +130,7 @@ def results(folder, stopped):
         "characters": [flagfile, new, "--preset=base", f"--data_dir={characters.directory}", untrained],
         "learned characters": [flagfile, new, f"--data_dir={characters.directory}", untrained],
         "paper": [flagfile, new, "--preset=base", one_step],
-        "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7"],
+        "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7", *own_search],
         "own limit again": [flagfile, f"--model_dir={folder / 'own_limit'}", one_step],
         "of unlimited data": [flagfile, new, f"--data_dir={folder / 'unlimited_data'}", one_step],
         "of unlimited data again": [f"--model_dir={folder / 'of_unlimited_data'}", data_dir, flagfile, one_step],
@@ -251,7 +254,8 @@ def test_the_limit_of_an_output_is_that_of_the_text(folder, results, name, limit
     run = {"again": "uninterrupted"}.get(name, name.removesuffix(" again").replace(" ", "_"))
     decode = Run(folder / run).config.decode
     assert (decode.max_length_factor, decode.max_length_offset) == limit
-    assert decode.split == ("lines" if name in ("begins elsewhere", "begins from paper") else "sentences")
+    assert decode.split == ("lines" if name in IN_LINES else "sentences")
+    assert decode.beam_size == (3 if name.startswith("own limit") else 4)
 
 
 @pytest.mark.parametrize("name, checkpoint", [("begins", str(STEPS)), ("begins again", "best")])

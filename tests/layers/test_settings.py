@@ -20,6 +20,7 @@ FIELDS: dict[str, Any] = {
     "norm_position": "pre",
     "use_attention_bias": False,
     "layer_norm_epsilon": 1e-5,
+    "attention_gain": 0.5,
 }
 SETTINGS = LayerSettings(**FIELDS)
 
@@ -38,6 +39,7 @@ def test_every_layer_takes_and_stores_all_of_them(layer):
             attention.build((None, None, 8), (None, None, 8))
             found = attention.num_heads, attention.head_widths, attention.dropout_rate, attention.use_bias
             assert found == (2, (4, 6), 0.2, False)
+            assert attention.gain == 0.5
         assert (part.feed_forward.d_ff, part.feed_forward.dropout_rate) == (16, 0.3)
         residual = part.feed_forward_residual
         assert (residual.norm_position, residual.dropout_rate, residual.epsilon) == ("pre", 0.1, 1e-5)

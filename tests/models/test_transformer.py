@@ -18,7 +18,7 @@ from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import OwnEntries, Transformer
-from t2t_keras.models.weights import weight_names
+from t2t_keras.models.weights import named_weights, weight_names
 from tests.baselines.untrained import assert_steps_are_teacher_forcing
 
 SMALL = TransformerConfig(
@@ -302,6 +302,22 @@ def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
     for nest, lengths in ((cache.per_sentence, {0}), (cache.source, {1, SOURCE.shape[1]})):
         assert {tuple(x.shape)[0] for x in keras.tree.flatten(nest)} == {2}
         assert {tuple(x.shape)[2] for x in keras.tree.flatten(nest)} == lengths
+
+
+def test_the_gain_of_attention_scales_its_first_three_kernels_in_every_layer():
+    weights = []
+    for gain in (1.0, 0.5):
+        keras.utils.set_random_seed(1)
+        model = Transformer(dataclasses.replace(SMALL, attention_gain=gain))
+        model.build()
+        weights.append({name: np.array(weight) for name, weight in named_weights(model).items()})
+    before, after = weights
+    scaled = {name for name in before if name.endswith(("query_kernel", "key_kernel", "value_kernel"))}
+    assert len(scaled) == 3 * 2 + 6 * 2
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array * (0.5 if name in scaled else 1), err_msg=name)
+    with pytest.raises(InputError, match=r"model\.attention_gain must be positive, got 0"):
+        TransformerConfig(attention_gain=0.0)
 
 
 def test_tied_embeddings_are_one_matrix_and_separate_ones_three():

@@ -33,6 +33,30 @@ def test_averages_are_summed_in_float64(tmp_path):
     assert averaging.average(loaded)["w"] != np.float32(1.0) / np.float32(9.0)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "steps", "covered"),
+    [
+        (1, [70, 80], 1),
+        (1.5, [60, 70, 80], 1.5),
+        (2, [50, 60, 70, 80], 2),
+        (2.5, [50, 60, 70, 80], 2),
+        (0.1, [80], 0.1),
+    ],
+)
+def test_the_last_epochs_have_the_checkpoints_that_were_saved_in_them(tmp_path, epochs, steps, covered):
+    for step in (50, 60, 70, 80):
+        save(tmp_path, step, epochs=step / 20)
+    members, found = averaging.of_last_epochs(tmp_path, epochs)
+    assert [member.step for member in members] == steps
+    assert found == pytest.approx(covered)
+
+
+def test_a_checkpoint_that_does_not_record_its_epoch_is_refused(tmp_path):
+    save(tmp_path, 50)
+    with pytest.raises(InputError, match="step_00000050 does not record its epoch"):
+        averaging.of_last_epochs(tmp_path, 1)
+
+
 def test_averages_refuse_another_model(tmp_path):
     first = checkpoints.load(save(tmp_path, 1))
     names = checkpoints.load(save(tmp_path, 2, weights={"file": arrays(1)["file"], "other": np.zeros(2)}))

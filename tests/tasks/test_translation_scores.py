@@ -161,3 +161,17 @@ def test_text_is_tokenised_before_it_is_lowercased():
     """Moses knows No. as an abbreviation, and no. as the end of a sentence."""
     cased, tokenised = lowercased_scores(["see no. 5 there now"], ["See No. 5 there now"], "en")
     assert cased.value == pytest.approx(100) and tokenised.value < 70
+
+
+def test_the_paired_bootstrap_tells_a_difference_from_chance():
+    references = [f"der Mann {number} geht heute in das Haus" for number in range(60)]
+    worse = [line.replace("heute", "gestern") if number % 2 else line for number, line in enumerate(references)]
+    other = [line.replace("heute", "gestern") if number % 2 == 0 else line for number, line in enumerate(references)]
+    difference, p_value = translation_scores.paired_bootstrap(worse, references, references, "de")
+    assert difference == pytest.approx(100 - translation_scores.bleu(worse, references, "de"))
+    assert p_value < 0.01
+    assert translation_scores.paired_bootstrap(references, worse, references, "de")[0] == -difference
+    difference, p_value = translation_scores.paired_bootstrap(worse, other, references, "de")
+    assert difference == pytest.approx(0, abs=1e-6) and p_value > 0.2
+    with pytest.raises(InputError, match="unequal numbers of lines"):
+        translation_scores.paired_bootstrap(worse[1:], references, references, "de")

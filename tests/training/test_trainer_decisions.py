@@ -16,7 +16,7 @@ from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.trainer import _Pace
 from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
-from tests.training.tiny_training import assert_same_end, best_step, records, saved_steps, send_at, train
+from tests.training.tiny_training import assert_same_end, best_step, make_trainer, records, saved_steps, send_at, train
 
 
 @pytest.mark.integration
@@ -70,6 +70,25 @@ def test_patience(tmp_path, data, scripted):
     assert train(tmp_path, data, patience=2, checkpoint_steps=1) == outcome
     assert train(tmp_path, data, patience=3, checkpoint_steps=1).step == 8
     assert best_step(tmp_path) == 5
+
+
+def test_checkpoints_are_saved_in_fractions_of_an_epoch(tmp_path, data, scripted):
+    """The interval is that of the first epoch, in whole updates, and stored."""
+    del scripted
+    settings = {"checkpoint_epochs": 0.4, "max_steps": 7, "checkpoint_steps": 999}
+    trainer = make_trainer(tmp_path, data, **settings)
+    updates = trainer.plans.plan(0).num_batches
+    interval = round(0.4 * updates)
+    assert Run(tmp_path).config.train.checkpoint_steps == interval < 7
+    trainer.train()
+    assert saved_steps(tmp_path) == [*range(interval, 7, interval), 7]
+    for step in saved_steps(tmp_path)[:2]:
+        state = checkpoints.load(Run(tmp_path).checkpoints_path / checkpoints.step_name(step)).state
+        assert state["epochs"] == pytest.approx(step / updates)
+    with pytest.raises(
+        InputError, match=r"train\.checkpoint_epochs=0\.4 cannot be combined with train\.checkpoint_min"
+    ):
+        make_trainer(tmp_path, data, **settings, checkpoint_minutes=1.0)
 
 
 @pytest.mark.integration

@@ -69,6 +69,7 @@ class MultiHeadAttention(Layer):
         query_key_initializer: Keras initializer of the query and key kernels, or its name. With "lecun_uniform",
             queries and keys initially have unit variance, as section 3.2.1 assumes. With Glorot initializers, their
             variance falls as their width grows.
+        gain: factor on the initial query, key and value kernels. fairseq uses 1 / sqrt(2).
 
     Call arguments:
         query: float [batch, query_len, d_model].
@@ -101,6 +102,7 @@ class MultiHeadAttention(Layer):
         score: AttentionScore = "scaled_dot",
         window: tuple[int, int] | None = None,
         query_key_initializer: str | keras.initializers.Initializer = "glorot_uniform",
+        gain: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -109,6 +111,8 @@ class MultiHeadAttention(Layer):
             raise ValueError(f"`score` must be one of {get_args(AttentionScore)}, got {score!r}")
         if window is not None and not _is_window(window):
             raise ValueError(f"`window` must be two whole numbers of at least 0, got {window}")
+        if not gain > 0:
+            raise ValueError(f"`gain` must be positive, got {gain}")
         self.num_heads = num_heads
         self.d_key = d_key
         self.d_value = d_value
@@ -117,6 +121,7 @@ class MultiHeadAttention(Layer):
         self.score = score
         self.window = None if window is None else (window[0], window[1])
         self.query_key_initializer = query_key_initializer
+        self.gain = gain
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, query_shape: tuple, memory_shape: tuple) -> None:
@@ -129,9 +134,10 @@ class MultiHeadAttention(Layer):
         d_head = d_model // self.num_heads
         self.head_widths = self.d_key or d_head, self.d_value or d_head
         heads_key, heads_value = (self.num_heads * width for width in self.head_widths)
-        self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key, self.query_key_initializer)
-        self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key, self.query_key_initializer)
-        self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value)
+        query_key = self.query_key_initializer, self.gain
+        self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key, *query_key)
+        self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key, *query_key)
+        self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value, gain=self.gain)
         self.output_kernel, self.output_bias = self._projection("output", heads_value, d_model)
         self.score_vector = None
         if self.score == "additive":
@@ -263,12 +269,21 @@ class MultiHeadAttention(Layer):
         biases = [ops.cast(getattr(self, f"{name}_bias"), self.compute_dtype) for name in names]
         return kernel, ops.concatenate(biases, axis=0)
 
-    def _projection(self, name: str, d_in: int, d_out: int, initializer: Any = "glorot_uniform") -> tuple[Any, Any]:
+    def _projection(
+        self, name: str, d_in: int, d_out: int, initializer: Any = "glorot_uniform", gain: float = 1.0
+    ) -> tuple[Any, Any]:
         if isinstance(initializer, keras.initializers.Initializer):
             initializer = initializer.clone()  # if shared, two kernels would be equal
+        if gain != 1:
+            initializer = functools.partial(_scaled_values, keras.initializers.get(initializer), gain)
         kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
         bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
         return kernel, bias
+
+
+def _scaled_values(initializer: Callable[..., Tensor], gain: float, shape: tuple, dtype: Any = None) -> Tensor:
+    """Returns the values of an initializer, multiplied by `gain`."""
+    return gain * initializer(shape, dtype=dtype)
 
 
 def _is_window(window: Any) -> bool:

@@ -138,6 +138,23 @@ def test_an_initializer_begins_each_kernel_with_numbers_of_its_own(rng):
     assert isinstance(copy.query_key_initializer, keras.initializers.LecunUniform)
 
 
+def test_a_gain_scales_the_initial_queries_keys_and_values_only():
+    """With the same draws: fairseq's 1 / sqrt(2) for three kernels, and 1 for the outputs."""
+    kernels = {}
+    for gain in (1.0, 0.5**0.5):
+        keras.utils.set_random_seed(3)
+        layer = MultiHeadAttention(3, 4, 5, gain=gain)
+        layer.build((None, None, 8), (None, None, 6))
+        kernels[gain] = {weight.name: ops.convert_to_numpy(weight) for weight in layer.weights}
+        assert MultiHeadAttention.from_config(layer.get_config()).gain == gain
+    for name, before in kernels[1.0].items():
+        factor = 0.5**0.5 if name in ("query_kernel", "key_kernel", "value_kernel") else 1
+        np.testing.assert_allclose(kernels[0.5**0.5][name], factor * before, rtol=1e-6, err_msg=name)
+    assert len(kernels[1.0]) == 8
+    with pytest.raises(ValueError, match="`gain` must be positive, got 0"):
+        MultiHeadAttention(3, gain=0)
+
+
 def test_within_a_window_keys_that_are_missing_get_no_attention(rng):
     """Where lengths are known, a memory of another length is refused."""
     layer, x = MultiHeadAttention(2, 4, window=(1, 1)), rng.standard_normal((2, 5, 8)).astype("float32")

@@ -1,0 +1,104 @@
+"""The search that a validation set chooses: what is compared, what is best, what is stored."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.fitting import search_choice
+from t2t_keras.fitting.search_choice import SearchChoice, SearchGrid
+from t2t_keras.inference.translator import Translator
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
+from tests.inference import tiny
+
+TEXT = ([f"a {number} b" for number in range(100)], [f"das ist die Zeile {number} hier" for number in range(100)])
+PENALTIES = tuple({"length_normalization": "gnmt", "length_penalty": alpha} for alpha in (0.6, 1.0))
+GRID = SearchGrid(None, (4, 1, 2), (*PENALTIES, {"length_normalization": "average"}))
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """A run with ten checkpoints, whose biases are the number of their step; its search has a beam of 2."""
+    run = Run(tiny.make_run(tmp_path / "run"))
+    weights = checkpoints.load(run.checkpoints_path / checkpoints.step_name(1)).weights
+    for step in range(1, 11):
+        biases = {name: np.full_like(array, step) for name, array in weights.items() if name.endswith("bias")}
+        checkpoints.save(run.checkpoints_path, step, weights | biases, {}, {})
+    return run
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Translations of which as many are right as `right` says of the mean step of the weights and the settings."""
+
+    def script(right):
+        class Scripted(Translator):
+            def translate(self, lines, on_progress=None, scored=True):
+                del on_progress, scored
+                (bias, *_) = [each for each in self.model.trainable_variables if each.path.endswith("bias")]
+                count = right(float(np.mean(bias)), self.config)
+                lines = [TEXT[1][TEXT[0].index(line)] if n < count else "nein" for n, line in enumerate(lines)]
+                return [_Line(line) for line in lines]
+
+        monkeypatch.setattr(search_choice, "Translator", Scripted)
+
+    return script
+
+
+@dataclasses.dataclass
+class _Line:
+    line: str
+
+
+def choose(run: Run, grid: SearchGrid = GRID):
+    said: list[search_choice.Trial] = []
+    choice = SearchChoice(run, TEXT, said.append)
+    best = choice.choose(grid)
+    assert said == choice.trials
+    return best, choice.trials
+
+
+def test_weights_come_first_and_then_the_search_with_the_best_ones(run, scripted):
+    """The average of five, steps 6 to 10, is the best, and then a beam of 4 with the other penalty."""
+    scripted(lambda step, decode: 50 + 10 * (step == 8) + decode.beam_size + 5 * (decode.length_penalty == 1))
+    before = json.loads(run.config_path.read_text(encoding="utf-8"))
+    best, trials = choose(run)
+    assert (best.weights, best.decode.beam_size, best.decode.length_penalty) == ("averaged_last5", 4, 1.0)
+    weights = [trial.weights for trial in trials]
+    assert weights == ["step_00000010", "averaged_last5", "averaged_last10", *["averaged_last5"] * 6]
+    searched = [(d.beam_size, d.length_normalization, d.length_penalty) for d in (trial.decode for trial in trials[3:])]
+    assert searched == [
+        *((1, "gnmt", 0.6), (2, "gnmt", 1.0), (2, "average", 0.6)),
+        *((4, "gnmt", 0.6), (4, "gnmt", 1.0), (4, "average", 0.6)),
+    ]
+    after = json.loads(run.config_path.read_text(encoding="utf-8"))
+    assert after["decode"].pop("beam_size") == 4 and after["decode"].pop("length_penalty") == 1.0
+    for name in ("beam_size", "length_penalty"):
+        before["decode"].pop(name)
+    assert after == before
+    average = checkpoints.load(checkpoints.resolve(run.checkpoints_path), weights_only=True)
+    assert average.path.name == "averaged_last5"
+    biases = [array for name, array in average.weights.items() if name.endswith("bias")]
+    assert all((array == 8).all() for array in biases) and biases
+
+
+def test_of_equals_the_run_keeps_its_own(run, scripted):
+    scripted(lambda step, decode: 50)
+    config = run.config
+    best, trials = choose(run)
+    assert best == trials[0] and best.weights == "step_00000010"
+    assert run.config == config
+    assert checkpoints.resolve(run.checkpoints_path).name == "step_00000010"
+
+
+def test_what_cannot_be_compared_is_refused(run):
+    with pytest.raises(InputError, match="has only 10 of 11 checkpoints"):
+        choose(run, dataclasses.replace(GRID, averages=(3, 11)))
+    with pytest.raises(InputError, match=r"decode\.sampling=true: samples are drawn"):
+        GRID.searches(DecodeConfig(sampling=True))
+    with pytest.raises(InputError, match=r"decode\.length_penalty must not be negative"):
+        dataclasses.replace(GRID, penalties=({"length_penalty": -1.0},)).searches(DecodeConfig())
