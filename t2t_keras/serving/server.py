@@ -7,7 +7,6 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -23,7 +22,7 @@ from t2t_keras.serving.http.glossed import Glossaries
 from t2t_keras.serving.http.marked import ReadDocuments
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.served_models import Substitutes, no_substitutes
+from t2t_keras.serving.served_models import DEFAULT_LOADER, Loader
 
 # Closes connections that never complete the handshake, idle ones, and those of clients that disappeared.
 _GRPC_CONNECTIONS = {
@@ -45,8 +44,7 @@ class Server:
 
     Args:
         options: settings of the server.
-        around_load: returns a context manager that is active while a version is loaded.
-        substitutes: see `Substitutes`.
+        loader: loads the versions of the models.
         read: parses documents with markup; None if they are not supported.
         glossaries: reads the glossaries of requests; None if they are not supported.
 
@@ -62,8 +60,7 @@ class Server:
     def __init__(
         self,
         options: ServingOptions,
-        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        substitutes: Substitutes = no_substitutes,
+        loader: Loader = DEFAULT_LOADER,
         read: ReadDocuments | None = None,
         glossaries: Glossaries | None = None,
     ) -> None:
@@ -71,7 +68,7 @@ class Server:
         if options.tls_certificate:
             check_certificate(options.tls_certificate, options.tls_key)
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
-        self.core = Core(options, around_load, substitutes)
+        self.core = Core(options, loader)
         self.rest_address = self.grpc_address = ""
         self._stop_request = asyncio.Event()
         self._serves: Future[asyncio.AbstractEventLoop] = Future()
