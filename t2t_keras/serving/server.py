@@ -7,6 +7,7 @@ import math
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -18,8 +19,7 @@ from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_health import health_service
 from t2t_keras.serving.grpc_service import UnknownMethods, add_services
-from t2t_keras.serving.http.glossed import Glossaries
-from t2t_keras.serving.http.marked import ReadDocuments
+from t2t_keras.serving.http.fields import RequestField
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.served_models import DEFAULT_LOADER, Loader
@@ -45,8 +45,7 @@ class Server:
     Args:
         options: settings of the server.
         loader: loads the versions of the models.
-        read: parses documents with markup; None if they are not supported.
-        glossaries: reads the glossaries of requests; None if they are not supported.
+        fields: the optional fields of REST requests.
 
     Attributes:
         core: the server without its front ends.
@@ -61,10 +60,9 @@ class Server:
         self,
         options: ServingOptions,
         loader: Loader = DEFAULT_LOADER,
-        read: ReadDocuments | None = None,
-        glossaries: Glossaries | None = None,
+        fields: Sequence[RequestField] = (),
     ) -> None:
-        self._options, self._read, self._glossaries = options, read, glossaries
+        self._options, self._fields = options, fields
         if options.tls_certificate:
             check_certificate(options.tls_certificate, options.tls_key)
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
@@ -179,7 +177,7 @@ class Server:
 
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            rest_app(self.core, self._keys, self._read, self._glossaries),
+            rest_app(self.core, self._keys, self._fields),
             http=cast(
                 Any, functools.partial(BoundedProtocol, refusals=self.core.refusals, gateways=self._options.gateways)
             ),

@@ -5,12 +5,14 @@ Reference: https://www.tensorflow.org/tfx/serving/api_rest
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import pathlib
 import re
+import sys
 import urllib.parse
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
@@ -31,13 +33,11 @@ from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.bodies import client_is_gone, read_body
-from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
+from t2t_keras.serving.http.fields import Calls, QueuedCall, RequestField
 from t2t_keras.serving.http.hosts import HostCheck
-from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays
 
 _Outputs = TypeVar("_Outputs")
@@ -84,21 +84,15 @@ _COMPRESSED_BYTES = 1 << 10
 _COMPRESSION = 1
 
 
-def rest_app(
-    core: Core,
-    keys: ApiKeys | None = None,
-    read: ReadDocuments | None = None,
-    glossaries: Glossaries | None = None,
-) -> Starlette:
+def rest_app(core: Core, keys: ApiKeys | None = None, fields: Sequence[RequestField] = ()) -> Starlette:
     """Returns the REST interface as an ASGI application.
 
     Args:
         core: runs the requests.
         keys: accepted API keys; None disables the check.
-        read: parses documents with markup; None if they are not supported.
-        glossaries: applies glossaries; None if they are not supported.
+        fields: the optional fields of requests.
     """
-    service = _Rest(core, read, glossaries)
+    service = _Rest(core, fields)
     routes: list[BaseRoute] = [
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
         Route("/healthz", service.health, methods=["GET"]),
@@ -141,8 +135,8 @@ class _Models:
 class _Rest:
     """The handlers of the routes and of all paths under /v1."""
 
-    def __init__(self, core: Core, read: ReadDocuments | None, glossaries: Glossaries | None) -> None:
-        self._core, self._read, self._glossaries = core, read, glossaries
+    def __init__(self, core: Core, fields: Sequence[RequestField]) -> None:
+        self._core, self._calls = core, Calls(core, fields)
 
     async def model(self, request: Request) -> ASGIApp:
         """Handles a path under /v1; errors become responses."""
@@ -184,7 +178,7 @@ class _Rest:
         return _compress(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
     async def openapi(self, request: Request) -> ASGIApp:
-        return _json(json.dumps(openapi.described(self._core.models.names)).encode("utf-8"))
+        return _json(json.dumps(openapi.described(self._core.models.names, self._calls.fields)).encode("utf-8"))
 
     async def description(self, request: Request) -> ASGIApp:
         """Returns a description of the server, for the web page at "/"."""
@@ -226,12 +220,11 @@ class _Rest:
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not supported, only predict")
             body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
-            # These fields need slow preparation, which runs in a thread. JSON escapes (\u) may also spell their names.
-            if any(name in body for name in (b'"markup"', b'"glossary"', b"\\u")):
-                answer, by_row = await asyncio.to_thread(self._begin, call, target, body)
-            else:
-                answer, by_row = await off_loop.run(len(body), self._begin, call, target, body)
-            outputs = await _wait_for_outputs(request, answer())
+            # Optional fields may need slow preparation, which runs in a thread.
+            work = sys.maxsize if self._calls.may_have_field(body) else len(body)
+            begin = functools.partial(self._begin, call, target, body)
+            queued, by_row = await off_loop.run(work, begin, give_up=lambda begun: begun[0].give_up())
+            outputs = await _wait_for_outputs(request, queued.result())
             pieces = json_tensors.write_outputs(outputs, by_row)
             size = memory_of(outputs)
             if size <= LARGE_BYTES:
@@ -262,37 +255,13 @@ class _Rest:
         """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
-            if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-                raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} can be streamed; omit 'signature_name'")
-            call.signature = "stream"
-            if "markup" in content:
-                raise invalid("documents with markup cannot be streamed; use predict")
-            if "glossary" in content:
-                raise invalid("translations with a glossary cannot be streamed; use predict")
-            inputs = json_tensors.read_inputs(content, loan.model.signature(DEFAULT_SIGNATURE))
-            return self._core.grow(loan, inputs), "instances" in content
+            return self._calls.begin_stream(call, loan, content), "instances" in content
 
-    def _begin(
-        self, call: Call, target: "_Target", body: bytes
-    ) -> tuple[Callable[[], Coroutine[Any, Any, Arrays]], bool]:
-        """Parses a body and queues its call.
-
-        Returns:
-            Coroutine function that waits for the outputs, and whether the request has "instances" (row format).
-        """
+    def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[QueuedCall, bool]:
+        """Parses a body and queues its call; also returns whether the request has "instances" (row format)."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
-            if "glossary" in content:
-                call.signature = "glossary"
-                return GlossedCall(self._core, loan, content, self._glossaries).outputs, "instances" in content
-            if "markup" in content:
-                call.signature = "markup"
-                return MarkedCall(self._core, loan, content, self._read).outputs, "instances" in content
-            signature = loan.model.signature(content.get("signature_name", ""))
-            call.signature = signature.name
-            inputs = json_tensors.read_inputs(content, signature)
-            future = self._core.submit(loan, signature, inputs)
-            return lambda: self._core.outputs(future), "instances" in content
+            return self._calls.begin(call, loan, content), "instances" in content
 
 
 class _Target:
