@@ -7,21 +7,19 @@ import asyncio
 import contextlib
 import functools
 import json
-import logging
 import pathlib
 import re
 import sys
 import urllib.parse
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, cast
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -32,17 +30,23 @@ from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
-from t2t_keras.serving.http.bodies import client_is_gone, read_body
+from t2t_keras.serving.http.bodies import read_body
 from t2t_keras.serving.http.fields import Calls, QueuedCall, RequestField
 from t2t_keras.serving.http.hosts import HostCheck
+from t2t_keras.serving.http.responses import (
+    Streamed,
+    compress,
+    error_content,
+    error_message,
+    error_response,
+    json_message,
+    json_response,
+    wait_for_outputs,
+)
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
-from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays
-
-_Outputs = TypeVar("_Outputs")
-
-_LOG = logging.getLogger(__name__)
 
 _PAGE = pathlib.Path(__file__).parents[1] / "page"
 _PAGE_HEADERS = {
@@ -57,31 +61,9 @@ _PAGE_HEADERS = {
 # Without these headers, proxies such as nginx buffer events.
 _EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-# TensorFlow Serving's status codes.
-_STATUS = {
-    Code.CANCELLED: 499,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
-    Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
-    Code.UNIMPLEMENTED: 501,
-    Code.UNAVAILABLE: 503,
-    Code.UNAUTHENTICATED: 401,
-}
-
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict|stream)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
-
-# Minimum size of a compressed response, in bytes, and gzip's level. All connections share one thread, so the fastest
-# level is used: it compresses 1 MB of numbers to 0.42 MB in 37 ms, the slowest level to 0.36 MB in 950 ms.
-_COMPRESSED_BYTES = 1 << 10
-_COMPRESSION = 1
 
 
 def rest_app(core: Core, keys: ApiKeys | None = None, fields: Sequence[RequestField] = ()) -> Starlette:
@@ -100,7 +82,7 @@ def rest_app(core: Core, keys: ApiKeys | None = None, fields: Sequence[RequestFi
         Route("/server.json", service.description, methods=["GET"]),
     ]
     if _PAGE.is_dir():
-        routes.append(Mount("/", _compress(_Page(directory=_PAGE, html=True))))
+        routes.append(Mount("/", compress(_Page(directory=_PAGE, html=True))))
     options = core.options
     return Starlette(
         routes=routes,
@@ -152,33 +134,33 @@ class _Rest:
                 raise invalid(f"Malformed request: {request.method} {path}")
         except asyncio.CancelledError:
             # The server's grace period is over.
-            return _error(503, "the server is stopping", {"Connection": "close"})
+            return error_message(503, "the server is stopping", {"Connection": "close"})
         except TooLarge as error:
-            return _error(413, str(error), {"Connection": "close"})
+            return error_message(413, str(error), {"Connection": "close"})
         except Exception as error:
             # Not assigned to a variable: the traceback refers to this frame, so the cycle would keep objects alive.
-            return _error_response(request, serving_error(error))
+            return error_response(request, serving_error(error))
 
     async def refused(self, request: Request, error: HTTPException) -> Response:
         """Answers 404 and 405 in the common error format."""
         self._core.refusals.add("rest", Reason.REQUEST, address(request.client))
         refusal = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # truncates it
-        return _error(error.status_code, refusal.message, error.headers)
+        return error_message(error.status_code, refusal.message, error.headers)
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answers an unexpected exception in the common error format; the traceback is logged."""
         # uvicorn closes the connection after such an error; the header tells the client not to reuse it.
-        return _error(500, serving_error(error).message, {"Connection": "close"})
+        return error_message(500, serving_error(error).message, {"Connection": "close"})
 
     async def health(self, request: Request) -> Response:
         """Reports that the server is alive, regardless of its models."""
         return Response("ok\n", media_type="text/plain")
 
     async def metrics(self, request: Request) -> ASGIApp:
-        return _compress(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
+        return compress(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
     async def openapi(self, request: Request) -> ASGIApp:
-        return _json(json.dumps(openapi.described(self._core.models.names, self._calls.fields)).encode("utf-8"))
+        return json_response(json.dumps(openapi.described(self._core.models.names, self._calls.fields)).encode("utf-8"))
 
     async def description(self, request: Request) -> ASGIApp:
         """Returns a description of the server, for the web page at "/"."""
@@ -192,25 +174,25 @@ class _Rest:
         # The languages and the task are unknown until a version is loaded.
         with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as loan:
             about |= loan.model.about
-        return _json(json.dumps(about).encode("utf-8"))
+        return json_response(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> ASGIApp:
         """Returns the status of a model or its signatures."""
         if not target.metadata:
             versions = self._core.models.get(target.name)
             if versions and target.version is None and not versions.statuses():
-                return _json_message({"model_version_status": []}, 503)
+                return json_message({"model_version_status": []}, 503)
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
             # TensorFlow Serving opens its port only once a version is available, so probes must fail here until then.
             is_ready = target.version is not None or versions and versions.served is not None
-            return _json_message(content, 200 if is_ready else 503)
+            return json_message(content, 200 if is_ready else 503)
         with self._core.lend(target.name, target.version) as loan:
             signatures = json_format.MessageToDict(
                 loan.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
             )
             spec = {"name": target.name, "signature_name": "", "version": str(loan.model.version)}
-        return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
+        return json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     async def _call(self, request: Request, target: "_Target") -> ASGIApp:
         with self._core.metrics.request("rest", target.method.capitalize()) as call:
@@ -224,14 +206,14 @@ class _Rest:
             work = sys.maxsize if self._calls.may_have_field(body) else len(body)
             begin = functools.partial(self._begin, call, target, body)
             queued, by_row = await off_loop.run(work, begin, give_up=lambda begun: begun[0].give_up())
-            outputs = await _wait_for_outputs(request, queued.result())
+            outputs = await wait_for_outputs(request, queued.result())
             pieces = json_tensors.write_outputs(outputs, by_row)
             size = memory_of(outputs)
             if size <= LARGE_BYTES:
-                return _json(b"".join(pieces))
-            large = _Streamed(pieces, "application/json")
+                return json_response(b"".join(pieces))
+            large = Streamed(pieces, "application/json")
             large.ends.callback(self._core.unsent.add(size))
-            return _compress(large)
+            return compress(large)
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
         """Streams the output for a text as server-sent events; errors before the first event have an HTTP status."""
@@ -243,10 +225,10 @@ class _Rest:
             call.is_read()
             growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
             ends.callback(growing.close)
-            first = await _wait_for_outputs(request, growing.turn())
+            first = await wait_for_outputs(request, growing.turn())
             callbacks = ends.pop_all()
             events = _events(growing, first, by_row, callbacks)
-            response = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
+            response = Streamed(events, "text/event-stream", _EVENT_HEADERS)
             response.ends.callback(callbacks.close)
             response.ends.push_async_callback(events.aclose)
             return response
@@ -287,24 +269,6 @@ class _Target:
             self.version = urllib.parse.unquote(groups["label"])
 
 
-class _Streamed(StreamingResponse):
-    """A response whose body is generated while it is sent.
-
-    Attributes:
-        ends: callbacks that run once the response is sent or abandoned.
-    """
-
-    def __init__(
-        self, pieces: Iterator[bytes] | AsyncGenerator[bytes, None], kind: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(pieces, headers=headers, media_type=kind)
-        self.ends = contextlib.AsyncExitStack()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self.ends:
-            await super().__call__(scope, receive, send)
-
-
 async def _events(
     growing: Growing, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
 ) -> AsyncGenerator[bytes, None]:
@@ -324,7 +288,7 @@ async def _events(
                 outputs, is_last = await growing.turn()
             yield _event(json_tensors.write_outputs(outputs, by_row), "end")
     except ServingError as error:
-        yield _event([_error_content(error.message)], "error")
+        yield _event([error_content(error.message)], "error")
 
 
 def _event(data: Iterable[bytes], name: str = "") -> bytes:
@@ -341,56 +305,3 @@ class _Page(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
-
-
-async def _wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
-    """Waits for the outputs of a call, and cancels the call if the client disconnects first."""
-    task, disconnection = cast(asyncio.Task, asyncio.current_task()), request.scope["state"]["gone"]
-    waits = True
-
-    def give_up(disconnection: asyncio.Future) -> None:
-        # This callback may already be scheduled when the outputs arrive.
-        if waits:
-            task.cancel()
-
-    disconnection.add_done_callback(give_up)
-    try:
-        return await outputs
-    except asyncio.CancelledError:
-        # Otherwise the server is stopping, which must cancel the task.
-        if disconnection.done() and not task.uncancel():
-            raise client_is_gone() from None
-        raise
-    finally:
-        waits = False
-        disconnection.remove_done_callback(give_up)
-
-
-def _compress(answer: ASGIApp) -> ASGIApp:
-    """Wraps an application so that it compresses its responses for clients that accept gzip."""
-    return GZipMiddleware(answer, _COMPRESSED_BYTES, _COMPRESSION)
-
-
-def _json(content: bytes, status: int = 200) -> ASGIApp:
-    answer = Response(content, status, media_type="application/json")
-    # Most responses are small, and the middleware takes as long to find that out as parsing the request takes.
-    return answer if len(content) < _COMPRESSED_BYTES else _compress(answer)
-
-
-def _json_message(content: dict, status: int = 200) -> ASGIApp:
-    return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
-
-
-def _error_response(request: Request, error: ServingError) -> Response:
-    if error.code is Code.INTERNAL:
-        _LOG.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=error.__cause__)
-    headers = {"Retry-After": str(error.retry_seconds)} if isinstance(error, Busy) else None
-    return _error(_STATUS.get(error.code, 500), error.message, headers)
-
-
-def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(_error_content(message), status, headers, "application/json")
-
-
-def _error_content(message: str) -> bytes:
-    return json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
