@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from starlette.middleware.gzip import GZipMiddleware
@@ -12,10 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from t2t_keras.serving.answers import LARGE_BYTES
+from t2t_keras.serving.core import Core
 from t2t_keras.serving.http.bodies import client_is_gone
-from t2t_keras.serving.request_errors import Busy, Code, ServingError
+from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, serving_error
 
 _Outputs = TypeVar("_Outputs")
+# Handles a request and returns the response.
+Handler = Callable[[Request], Coroutine[Any, Any, ASGIApp]]
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,6 +85,37 @@ async def wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outpu
     finally:
         waits = False
         disconnection.remove_done_callback(give_up)
+
+
+def answer_errors(handle: Handler) -> Handler:
+    """Wraps a handler so that errors become responses."""
+
+    async def answer(request: Request) -> ASGIApp:
+        try:
+            return await handle(request)
+        except asyncio.CancelledError:
+            # The server's grace period is over.
+            return error_message(503, "the server is stopping", {"Connection": "close"})
+        except TooLarge as error:
+            return error_message(413, str(error), {"Connection": "close"})
+        except Exception as error:
+            # Not assigned to a variable: the traceback refers to this frame, so the cycle would keep objects alive.
+            return error_response(request, serving_error(error))
+
+    return answer
+
+
+def data_response(core: Core, content: bytes) -> ASGIApp:
+    """Returns a response of encoded JSON; a large one counts as unsent until the client has read it.
+
+    Raises:
+        Busy: too many bytes are unsent.
+    """
+    if len(content) <= LARGE_BYTES:
+        return json_response(content)
+    large = Streamed(iter([content]), "application/json")
+    large.ends.callback(core.unsent.add(len(content)))
+    return compress(large)
 
 
 def compress(answer: ASGIApp) -> ASGIApp:

@@ -3,7 +3,6 @@
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
-import asyncio
 import contextlib
 import functools
 import json
@@ -35,17 +34,18 @@ from t2t_keras.serving.http.fields import Calls, QueuedCall, RequestField
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.http.responses import (
     Streamed,
+    answer_errors,
     compress,
     error_content,
     error_message,
-    error_response,
     json_message,
     json_response,
     wait_for_outputs,
 )
+from t2t_keras.serving.libretranslate.translation_api import TranslationApi
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
-from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays
 
 _PAGE = pathlib.Path(__file__).parents[1] / "page"
@@ -74,12 +74,14 @@ def rest_app(core: Core, keys: ApiKeys | None = None, fields: Sequence[RequestFi
         keys: accepted API keys; None disables the check.
         fields: the optional fields of requests.
     """
-    service = _Rest(core, fields)
+    calls = Calls(core, fields)
+    service = _Rest(core, calls)
     routes: list[BaseRoute] = [
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
         Route("/healthz", service.health, methods=["GET"]),
         Route("/openapi.json", service.openapi, methods=["GET"]),
         Route("/server.json", service.description, methods=["GET"]),
+        *TranslationApi(core, calls, keys).routes,
     ]
     if _PAGE.is_dir():
         routes.append(Mount("/", compress(_Page(directory=_PAGE, html=True))))
@@ -89,7 +91,7 @@ def rest_app(core: Core, keys: ApiKeys | None = None, fields: Sequence[RequestFi
         middleware=[
             Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts, refusals=core.refusals),
             *([Middleware(KeyCheck, keys=keys, refusals=core.refusals)] if keys else []),
-            Middleware(_Models, answer=service.model),
+            Middleware(_Models, answer=answer_errors(service.model)),
         ],
         exception_handlers={HTTPException: cast(Any, service.refused), Exception: service.failed},
     )
@@ -117,29 +119,20 @@ class _Models:
 class _Rest:
     """The handlers of the routes and of all paths under /v1."""
 
-    def __init__(self, core: Core, fields: Sequence[RequestField]) -> None:
-        self._core, self._calls = core, Calls(core, fields)
+    def __init__(self, core: Core, calls: Calls) -> None:
+        self._core, self._calls = core, calls
 
     async def model(self, request: Request) -> ASGIApp:
-        """Handles a path under /v1; errors become responses."""
-        try:
-            # The undecoded path, because a percent-encoded "/" or ":" is part of a name.
-            path = request.scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
-            if request.method == "POST" and (match := _POST.fullmatch(path)):
-                target = _Target(match)
-                return await (self._stream if target.method == "stream" else self._call)(request, target)
-            with self._core.refusals.counted("rest", address(request.client)):
-                if request.method in ("GET", "HEAD") and (match := _GET.fullmatch(path)):
-                    return self._state(_Target(match))
-                raise invalid(f"Malformed request: {request.method} {path}")
-        except asyncio.CancelledError:
-            # The server's grace period is over.
-            return error_message(503, "the server is stopping", {"Connection": "close"})
-        except TooLarge as error:
-            return error_message(413, str(error), {"Connection": "close"})
-        except Exception as error:
-            # Not assigned to a variable: the traceback refers to this frame, so the cycle would keep objects alive.
-            return error_response(request, serving_error(error))
+        """Handles a path under /v1."""
+        # The undecoded path, because a percent-encoded "/" or ":" is part of a name.
+        path = request.scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
+        if request.method == "POST" and (match := _POST.fullmatch(path)):
+            target = _Target(match)
+            return await (self._stream if target.method == "stream" else self._call)(request, target)
+        with self._core.refusals.counted("rest", address(request.client)):
+            if request.method in ("GET", "HEAD") and (match := _GET.fullmatch(path)):
+                return self._state(_Target(match))
+            raise invalid(f"Malformed request: {request.method} {path}")
 
     async def refused(self, request: Request, error: HTTPException) -> Response:
         """Answers 404 and 405 in the common error format."""
