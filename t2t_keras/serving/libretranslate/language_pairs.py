@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.libretranslate.language_names import NAMES
 from t2t_keras.serving.request_errors import ServingError
 
 
@@ -82,13 +81,6 @@ def served_pairs(core: Core) -> LanguagePairs:
                 if about.get("task", "translation") == "translation" and languages[0] and languages[1]:
                     pairs.append(LanguagePair(name, languages[0], languages[1]))
     return LanguagePairs(pairs)
-
-
-def language_name(code: str) -> str:
-    """Returns the English name of a language, or its code if the name is unknown."""
-    name = NAMES.get(base_code(code), code)
-    _, _, variant = _normal(code).partition("-")
-    return f"{name} ({variant})" if variant and name != code else name
 
 
 def base_code(code: str) -> str:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from t2t_keras.language_names import language_name
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys
 from t2t_keras.serving.core import Core
@@ -21,7 +22,7 @@ from t2t_keras.serving.http.hosts import header
 from t2t_keras.serving.http.responses import Handler, answer_errors, data_response, json_response, wait_for_outputs
 from t2t_keras.serving.libretranslate.detection import LanguageDetector
 from t2t_keras.serving.libretranslate.form_fields import read_fields
-from t2t_keras.serving.libretranslate.language_pairs import LanguagePairs, language_name, served_pairs
+from t2t_keras.serving.libretranslate.language_pairs import LanguagePairs, served_pairs
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.options import Limits
 from t2t_keras.serving.refusals import Reason, address

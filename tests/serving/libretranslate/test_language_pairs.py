@@ -2,7 +2,8 @@
 
 import pytest
 
-from t2t_keras.serving.libretranslate.language_pairs import LanguagePair, LanguagePairs, language_name
+from t2t_keras.language_names import language_name
+from t2t_keras.serving.libretranslate.language_pairs import LanguagePair, LanguagePairs
 
 
 def pairs(*names):

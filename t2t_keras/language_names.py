@@ -18,6 +18,13 @@ tr Turkish, tt Tatar, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese,
 yo Yoruba, zh Chinese, zu Zulu
 """
 
-NAMES: Mapping[str, str] = {
+_NAMES: Mapping[str, str] = {
     code: name for entry in _LINES.strip().replace("\n", ", ").split(", ") for code, _, name in [entry.partition(" ")]
 }
+
+
+def language_name(code: str) -> str:
+    """Returns the English name of a language, or its code if the name is unknown."""
+    base, _, variant = code.replace("_", "-").lower().partition("-")
+    name = _NAMES.get(base, code)
+    return f"{name} ({variant})" if variant and name != code else name
