@@ -222,13 +222,15 @@ def _server(options: ServingOptions) -> "Server":
 
     share_out_cores(options.num_streams)
     try:
-        from t2t_keras.serving.http.glossed import Glossaries
-        from t2t_keras.serving.served_models import no_substitutes
+        from t2t_keras.serving.http.glossed import GlossaryField
+        from t2t_keras.serving.http.marked import MarkupField
+        from t2t_keras.serving.served_models import Loader, no_substitutes
         from t2t_keras.serving.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
     substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
-    return Server(options, without_notices, substitutes, _documents, Glossaries(_glossary_reader))
+    loader = Loader(substitutes, without_notices)
+    return Server(options, loader, [MarkupField(_documents), GlossaryField(_glossary_reader)])
 
 
 def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":

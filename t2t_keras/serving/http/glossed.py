@@ -4,17 +4,15 @@ import asyncio
 import itertools
 import pathlib
 import threading
-import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from t2t_keras.errors import InputError
-from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
+from t2t_keras.serving.http.fields import FieldCall
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE, Model
+from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.served_signatures import Arrays
 
 # The signatures that translate token ids: without constraints, and with phrases that the output must contain.
@@ -81,70 +79,48 @@ class Glossaries:
             return self._readers[model]
 
 
-class GlossedCall:
-    """A queued translation with a glossary; `outputs` waits for the result.
+class GlossaryField:
+    """The field "glossary": terms that the translations must contain. See `RequestField`.
 
     Args:
-        core: runs the calls on token ids.
-        loan: the model, within the block of `Core.lend`.
-        content: the parsed body.
-        glossaries: applies glossaries; None if they are not supported.
-
-    Raises:
-        ServingError: the glossary or a text is invalid or exceeds a limit, or the model does not support glossaries.
+        reader: see `Glossaries`.
     """
 
-    def __init__(self, core: Core, loan: Loan, content: dict[str, Any], glossaries: Glossaries | None) -> None:
-        self._core, self._loan = core, loan
-        self._end = time.monotonic() + core.options.request_seconds
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports glossaries; omit 'signature_name'")
-        if "markup" in content:
-            raise invalid("a glossary cannot be combined with markup")
-        default, options = loan.model.signature(DEFAULT_SIGNATURE), core.options
-        has_signatures = {_PLAIN, _CONSTRAINED} <= loan.model.signatures.keys()
-        if glossaries is None or not has_signatures or list(default.inputs) != ["text"]:
-            raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} has no translation with a glossary")
-        pairs = _pairs(content["glossary"], options.limits.max_sentences)
-        inputs = json_tensors.read_inputs(content, default)
-        default.check(inputs, options.limits)
-        texts = [text.decode("utf-8", "replace") for text in inputs["text"]]
+    name, noun, requests = "glossary", "glossaries", "translations with a glossary"
+    missing = "has no translation with a glossary"
+    schema: Mapping[str, Any] = {
+        "type": "array",
+        "items": {
+            "type": "array",
+            "prefixItems": [{"type": "string"}, {"type": "string"}],
+            "items": False,
+            "minItems": 2,
+        },
+        "description": "terms, and their forms, separated by |; a translation must have one form",
+        "examples": [[["dog", "Hund|Hunde"]]],
+    }
+    signatures = frozenset({_PLAIN, _CONSTRAINED})
+    refinements: Mapping[str, Any] = {}
+
+    def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
+        self._glossaries = Glossaries(reader)
+
+    def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
+        """Queues the translation without constraints. The outputs are those of `Texts.answer`."""
+        most_rows = call.options.limits.max_sentences
+        pairs, texts = _pairs(call.value, most_rows), call.texts()
         # Limited, because every request encodes all forms again.
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in (*texts, *itertools.chain(*pairs)))
-        if num_bytes > (most := options.max_batch_bytes):
-            raise invalid(f"texts and a glossary of {num_bytes} bytes: the limit is max_batch_bytes={most}")
-        try:
-            self._texts = glossaries.of(loan.model)(texts, pairs, options.limits.max_sentences)
-        except InputError as error:
-            raise invalid(str(error)) from error
-        self._futures = self._queue_calls(_PLAIN, self._texts.first)
-        # The model must stay loaded for the second round of calls.
-        loan.versions.keep(loan.model)
+        call.check_bytes(num_bytes, f"texts and a glossary of {num_bytes} bytes")
+        glossed = self._glossaries.of(call.model)(texts, pairs, most_rows)
+        return _translate(call, glossed, call.submit(_PLAIN, glossed.first))
 
-    async def outputs(self) -> Arrays:
-        """Waits for the translations, their scores and the terms that they lack. Cancelling the wait stops all calls.
 
-        Raises:
-            ServingError: a call failed.
-        """
-        try:
-            calls = await asyncio.to_thread(self._texts.again, await self._answers())
-            self._futures = self._queue_calls(_CONSTRAINED, calls)
-            return await asyncio.to_thread(self._texts.answer, await self._answers())
-        finally:
-            for future in self._futures:
-                future.cancel()
-            self._loan.versions.release(self._loan.model)
-
-    def _queue_calls(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
-        """Queues calls of a signature, either all or none."""
-        seconds = self._end - time.monotonic()
-        return self._core.submit_all(self._loan, self._loan.model.signature(name), calls, seconds)
-
-    async def _answers(self) -> list[Arrays]:
-        """Waits for the outputs of the calls that were queued last."""
-        seconds = self._end - time.monotonic()
-        return await asyncio.gather(*(self._core.outputs(future, seconds) for future in self._futures))
+async def _translate(call: FieldCall, texts: Texts, futures: list[Future[Arrays]]) -> Arrays:
+    """Waits for the translations without constraints, and translates again the texts that lack a term."""
+    calls = await asyncio.to_thread(texts.again, await call.outputs(futures))
+    outputs = await call.outputs(call.submit(_CONSTRAINED, calls))
+    return await asyncio.to_thread(texts.answer, outputs)
 
 
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:
