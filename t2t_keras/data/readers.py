@@ -106,13 +106,13 @@ def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
             )
         form = cast(Format, _format_of_name(with_pairs[0]))
         with archive.open(with_pairs[0]) as member:
-            stream = corpora_files.decompressed(io.BufferedReader(member))
+            stream = corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
             yield from cast(PairReader, form.pairs)(stream, f"{place}/{with_pairs[0]}", languages)
 
 
 def _member_lines(archive: zipfile.ZipFile, name: str, place: str) -> Iterator[str]:
     with archive.open(name) as member:
-        stream = corpora_files.decompressed(io.BufferedReader(member))
+        stream = corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
         here = f"{place}/{name}"
         yield from corpora_files.decoded_lines(corpora_files.raw_lines(stream, here), here)
 
@@ -236,7 +236,7 @@ def pair_source(
         sides = [_side(path) for path in (source, target)]
         if all(side.func is corpora_files.read_lines for side in sides):
             return ParallelFiles(Path(source), Path(target))
-        return lambda: corpora_files.paired(*(side() for side in sides), source, target)
+        return lambda: corpora_files.paired(sides[0](), sides[1](), source, target)
     form = known_format(source) or FORMATS.get(default or "")
     if form is None:
         raise InputError(

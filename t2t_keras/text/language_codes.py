@@ -88,5 +88,6 @@ def language_of_name(name: str) -> str | None:
 def _is_code(text: str) -> bool:
     if _TWO_LETTER_CODE.fullmatch(text):
         return True
-    match = _THREE_LETTER_CODE.fullmatch(text)
-    return bool(match) and (bool(match[2]) or match[1] in _TWO_LETTERS or match[1] in _THREE_ONLY)
+    if not (match := _THREE_LETTER_CODE.fullmatch(text)):
+        return False
+    return bool(match[2]) or match[1] in _TWO_LETTERS or match[1] in _THREE_ONLY

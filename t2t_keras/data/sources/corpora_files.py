@@ -198,13 +198,12 @@ def raw_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
             raise InputError(f"{path}: {kind}, not text in UTF-8; {remedy}")
     number = 0
     try:
-        first = without_byte_order_mark(file.readline())
+        first = file.readline()
         if b"\r" in first and not first.endswith(b"\n"):  # there is no line feed in the whole file
-            yield from first.removesuffix(b"\r").split(b"\r")
-            return
-        if first:
+            yield from without_byte_order_mark(first).removesuffix(b"\r").split(b"\r")
+        elif first:
             number = 1
-            yield first
+            yield without_byte_order_mark(first)
         for line in file:
             number += 1
             yield line
