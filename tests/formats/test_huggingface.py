@@ -385,6 +385,130 @@ def test_a_length_penalty_without_a_name_is_noted(folder):
     assert huggingface.read(folder).notes == ("config.json says early_stopping=True, which is not converted",)
 
 
+LOST = {
+    "repetition_penalty": 1.2,
+    "encoder_repetition_penalty": 1.1,
+    "bad_words_ids": [[5, 6]],
+    "forced_bos_token_id": 7,
+    "forced_eos_token_id": 3,
+    "early_stopping": True,
+    "do_sample": True,
+    "num_beam_groups": 2,
+    "diversity_penalty": 0.5,
+    "suppress_tokens": [3],
+    "sequence_bias": [[[3], -1.0]],
+    "exponential_decay_length_penalty": [5, 1.1],
+    "renormalize_logits": True,
+    "guidance_scale": 1.5,
+    "max_time": 2.0,
+    "stop_strings": ["stop"],
+    "max_length": 513,
+    "max_new_tokens": 1000,
+    "num_return_sequences": 2,
+    "eos_token_id": [0, 5],
+    "decoder_start_token_id": 4,
+    "setting_of_a_later_version": 1,
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_search_setting_that_is_not_converted_is_named(folder, name):
+    make_folder(folder, np.random.default_rng(1))
+    (folder / "generation_config.json").write_text(json.dumps({name: LOST[name]}))
+    expected = f"generation_config.json says {name}={LOST[name]}, which is not converted"
+    assert huggingface.read(folder).notes == (expected,)
+
+
+def test_search_settings_of_older_models_are_in_the_configuration(folder):
+    pad, lost = len(names()) - 1, {"repetition_penalty": 1.2, "forced_bos_token_id": 7}
+    make_folder(folder, np.random.default_rng(1), **lost, bad_words_ids=[[pad]], hidden_dropout=1, max_length=512)
+    expected = "config.json says repetition_penalty=1.2, forced_bos_token_id=7, which is not converted"
+    assert huggingface.read(folder).notes == (expected,)
+
+
+def test_search_settings_that_are_usual_or_converted_need_no_note(folder):
+    make_folder(folder, np.random.default_rng(1))
+    pad = len(names()) - 1
+    usual = {
+        "bad_words_ids": [[pad]],
+        "forced_eos_token_id": 0,
+        "eos_token_id": 0,
+        "bos_token_id": 0,
+        "max_length": 512,
+    }
+    usual |= {
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "repetition_penalty": 1.0,
+        "transformers_version": "5",
+    }
+    usual |= {"temperature": 1.5, "top_k": 50, "use_cache": True, "early_stopping": "never", "max_new_tokens": None}
+    converted = {"num_beams": 3, "no_repeat_ngram_size": 2, "min_length": 4, "length_penalty": 0.0}
+    (folder / "generation_config.json").write_text(json.dumps(usual | converted))
+    model = huggingface.read(folder)
+    decode = DecodeConfig(
+        beam_size=3, no_repeat_ngram_size=2, min_length=3, length_normalization="none", ends_within_beam=True
+    )
+    assert (model.notes, model.config.decode) == ((), decode)
+    for settings, limit in (({"max_length": 20}, 19), ({"max_length": 20, "max_new_tokens": 30}, 30)):
+        (folder / "generation_config.json").write_text(json.dumps(settings))
+        model = huggingface.read(folder)
+        assert (model.config.decode.max_length_factor, model.config.decode.max_length_offset) == (0, limit)
+        assert model.notes == ()
+
+
+def in_shards(folder, suffix, count=3, with_index=True):
+    """Divides the weights among files; returns the tensors."""
+    tensors = read_safetensors(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    stem, save = ("model", write_safetensors)
+    if suffix == "bin":
+        stem, save = "pytorch_model", lambda path, arrays: torch_writer.save(arrays, path)
+    files = {}
+    for number in range(count):
+        name = f"{stem}-{number + 1:05}-of-{count:05}.{suffix}"
+        part = dict(list(tensors.items())[number::count])
+        save(folder / name, part)
+        files |= dict.fromkeys(part, name)
+    if with_index:
+        index = {"metadata": {"total_size": 1}, "weight_map": files}
+        (folder / f"{stem}.{suffix}.index.json").write_text(json.dumps(index))
+    return tensors
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+@pytest.mark.parametrize("with_index", [True, False])
+def test_weights_in_shards_are_those_of_one_file(folder, suffix, with_index):
+    make_folder(folder, np.random.default_rng(1))
+    whole = huggingface.read(folder)
+    in_shards(folder, suffix, with_index=with_index)
+    model = huggingface.read(folder)
+    assert model.weights.keys() == whole.weights.keys()
+    for name, array in whole.weights.items():
+        np.testing.assert_array_equal(model.weights[name], array)
+    stem = "model" if suffix == "safetensors" else "pytorch_model"
+    (folder / f"{stem}-00002-of-00003.{suffix}").unlink()
+    with pytest.raises(InputError, match=rf"{stem}-00002-of-00003\.{suffix} is missing: the weights are in 3 files"):
+        huggingface.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a": "../model-00001-of-00003.safetensors"}, "'../model-00001-of-00003.safetensors' is not the name of a"),
+        ({"a": 1}, "must define weight_map"),
+        (None, "must define weight_map"),
+        ({"no.such": "model-00001-of-00003.safetensors"}, "no.such is in none of the 3 files"),
+    ],
+)
+def test_a_damaged_index_of_shards_is_named(folder, files, words):
+    make_folder(folder, np.random.default_rng(1))
+    in_shards(folder, "safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    with pytest.raises(InputError, match=f"model.safetensors.index.json:? {words}"):
+        huggingface.read(folder)
+
+
 def test_languages_may_be_given(folder):
     make_folder(folder, np.random.default_rng(1))
     data = huggingface.read(folder, {"target_language": "nl"}).config.data
