@@ -52,7 +52,7 @@ def _shards(folder: Path, name: str) -> list[Path]:
     """Returns the paths of all shards of a file, also missing ones; empty if there are no shards."""
     stem, suffix = name.rsplit(".", 1)
     files = dict.fromkeys(_index(folder, name).values())
-    pattern = re.compile(rf"{re.escape(stem)}-\d+-of-(\d{1, 5})\.{suffix}")
+    pattern = re.compile(rf"{re.escape(stem)}-\d+-of-(\d{{1,5}})\.{suffix}")
     matches = [pattern.fullmatch(file) for file in (*files, *sorted(path.name for path in folder.iterdir()))]
     for count in (match[1] for match in matches if match):
         numbered = (f"{stem}-{number:0{len(count)}}-of-{count}.{suffix}" for number in range(1, int(count) + 1))
