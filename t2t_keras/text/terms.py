@@ -66,7 +66,7 @@ class Glossary:
                 begins with `name` and the line.
         """
         rows = []
-        for number, columns in tab_separated_rows(lines):
+        for number, columns in tab_separated_rows(line.rstrip("\r\n") for line in lines):
             if not "".join(columns).strip():
                 continue
             if len(columns) != 2:

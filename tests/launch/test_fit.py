@@ -278,11 +278,13 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--output=mine"], "give --source and --target, two files of text, or --corpus"),
-        (["--source=a.en"], "--source=a.en: give --target, its translation; a file with both sides must be a .tsv"),
-        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: omit --target"),
+        (["--source=a.en"], "--source=a.en: give --target, its translation; files with both sides are .tsv, .csv, "),
+        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: it has both sides; omit --target"),
+        (["--source=a.srt"], "a.srt: subtitles cannot be read; give text whose lines correspond, or a .tsv file"),
         (
             ["--source=a.tsv"],
-            "a.tsv: the name of a .tsv file does not name its languages; give --source_language and --target_language",
+            "a.tsv: the name of a file with both sides does not name its languages; give --source_language and "
+            "--target_language",
         ),
         (
             ["--source=a.src", "--target=a.tgt"],
