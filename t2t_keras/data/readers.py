@@ -171,7 +171,7 @@ _SIGNS: dict[bytes, Format] = {
     rb"PK\x03\x04": FORMATS[".zip"],
     rb"PAR1": FORMATS[".parquet"],
     rb"\xde\x12\x04\x95|\x95\x04\x12\xde": _CATALOGUE,
-    rb'(?:\s*#[^\n]*\n|\s)*msgid ""\s*\n\s*msgstr "': _CATALOGUE,
+    rb'(?:#[^\n]*\n|\s)*msgid ""\s*\n\s*msgstr "': _CATALOGUE,
     rb"%PDF-\d|\{\\rtf": _DOCUMENT,
     rb"WEBVTT\s|\s*1\r?\n\d\d:\d\d:\d\d,\d\d\d -->": _SUBTITLES,
 }

@@ -314,6 +314,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
     write_text(tmp_path)
+    (tmp_path / "a.src").write_text("text\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/a").touch()
     assert error(tmp_path, "--output=new", *flags).startswith(message)

@@ -116,12 +116,14 @@ def test_a_file_with_both_sides_needs_no_target(files):
     (files / "memory.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
     flags = {"train_source": files / "memory.tmx", "vocab_size": 330, "data_dir": files / "data"}
     flags |= {"source_language": "de", "target_language": "en"}
-    flags |= {"valid_source": files / "a.de", "valid_target": files / "a.en"}
+    for name, line in (("v.de", "nur eine"), ("v.en", "only one")):
+        (files / name).write_text(f"{line}\n")
+    flags |= {"valid_source": files / "v.de", "valid_target": files / "v.en"}
     status, _, errors = run(*(f"--{name}={value}" for name, value in flags.items()))
     assert (status, errors) == (0, "")
     prepared = PreparedData.open(files / "data")
     assert prepared.counts["train"]["read"] == 200
-    assert prepared.text("valid") == (GERMAN, ENGLISH)
+    assert prepared.text("valid") == (["nur eine"], ["only one"])
 
 
 @pytest.mark.parametrize(
