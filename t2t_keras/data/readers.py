@@ -21,6 +21,7 @@ from t2t_keras.data.sources.parallel_files import ParallelFiles
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match, language_of_name
 
+_BREAKS = re.compile(r"\s*[\r\n]\s*")
 _MOST_NAMES = 10  # of the files of an archive, in messages
 
 
@@ -79,9 +80,15 @@ class PairFile:
     languages: Languages
 
     def __call__(self) -> Iterator[Pair]:
-        """Yields all pairs; raises the InputError of the reader."""
+        """Yields all pairs, each text on one line; raises the InputError of the reader."""
         with corpora_files.opened(self.path) as file:
-            yield from self.read(file, str(self.path), self.languages)
+            for source, target in self.read(file, str(self.path), self.languages):
+                yield _on_one_line(source), _on_one_line(target)
+
+
+def _on_one_line(text: str) -> str:
+    """Replaces the line breaks of a text, and the white space around them, by spaces."""
+    return _BREAKS.sub(" ", text).strip() if "\n" in text or "\r" in text else text
 
 
 def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:

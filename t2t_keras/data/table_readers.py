@@ -25,11 +25,13 @@ def read_tsv(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
 def read_csv(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
     """Yields the pairs of comma-separated values; see `readers.PairReader`."""
     rows = comma_separated_rows(decoded_lines(raw_lines(file, place), place), place)
-    return _pairs_of_rows(rows, place, languages)
+    return _pairs_of_rows(rows, place, languages, most_columns=2)
 
 
-def _pairs_of_rows(rows: Iterator[Row], place: str, languages: Languages) -> Iterator[Pair]:
-    """Yields the columns that a header names or, without such a header, the first two."""
+def _pairs_of_rows(
+    rows: Iterator[Row], place: str, languages: Languages, most_columns: int | None = None
+) -> Iterator[Pair]:
+    """Yields the columns that a header names or, without such a header, the first two of at most `most_columns`."""
     first = next(rows, None)
     if first is None:
         return
@@ -38,6 +40,11 @@ def _pairs_of_rows(rows: Iterator[Row], place: str, languages: Languages) -> Ite
     if names:
         yield from pairs_of_columns(rows, place, (header.index(names[0]), header.index(names[1])))
         return
+    if most_columns and len(header) > most_columns:  # perhaps commas of the text
+        raise InputError(
+            f"{place}: {len(header)} columns; expected two, or a header that names 'source' and 'target', or "
+            f"{languages.source!r} and {languages.target!r}"
+        )
     yield from pairs_of_columns(_with_first(first, rows), place)
 
 

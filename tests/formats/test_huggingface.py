@@ -13,6 +13,7 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.tensor_files import read_safetensors, write_safetensors
+from t2t_keras.formats.huggingface_search import read_search
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.models.transformer import Transformer
@@ -21,7 +22,7 @@ from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 from tests.formats import foreign, torch_writer
 from tests.formats.foreign import D_MODEL, HEADS, LAYERS
-from tests.formats.huggingface_folder import make_folder, names, theirs
+from tests.formats.huggingface_folder import SETTINGS, make_folder, names, theirs
 from tests.formats.numpy_transformer import Network, sines_then_cosines, swish, torch_names
 from tests.inference import tiny
 
@@ -385,6 +386,7 @@ def test_a_length_penalty_without_a_name_is_noted(folder):
     assert huggingface.read(folder).notes == ("config.json says early_stopping=True, which is not converted",)
 
 
+PAD = 99
 LOST = {
     "repetition_penalty": 1.2,
     "encoder_repetition_penalty": 1.1,
@@ -411,50 +413,38 @@ LOST = {
 }
 
 
+def read_notes(folder, **generation):
+    """The search settings and the notes of a model with generation_config.json."""
+    folder.mkdir(exist_ok=True)
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    return read_search(folder, {**SETTINGS, "pad_token_id": PAD, "decoder_start_token_id": PAD})
+
+
 @pytest.mark.parametrize("name", LOST)
 def test_a_search_setting_that_is_not_converted_is_named(folder, name):
-    make_folder(folder, np.random.default_rng(1))
-    (folder / "generation_config.json").write_text(json.dumps({name: LOST[name]}))
-    expected = f"generation_config.json says {name}={LOST[name]}, which is not converted"
-    assert huggingface.read(folder).notes == (expected,)
+    _, notes = read_notes(folder, **{name: LOST[name]})
+    assert notes == (f"generation_config.json says {name}={LOST[name]}, which is not converted",)
 
 
 def test_search_settings_of_older_models_are_in_the_configuration(folder):
-    pad, lost = len(names()) - 1, {"repetition_penalty": 1.2, "forced_bos_token_id": 7}
-    make_folder(folder, np.random.default_rng(1), **lost, bad_words_ids=[[pad]], hidden_dropout=1, max_length=512)
+    lost = {"repetition_penalty": 1.2, "forced_bos_token_id": 7}
+    make_folder(folder, np.random.default_rng(1), **lost, bad_words_ids=[[len(names()) - 1]], max_length=512)
     expected = "config.json says repetition_penalty=1.2, forced_bos_token_id=7, which is not converted"
     assert huggingface.read(folder).notes == (expected,)
 
 
 def test_search_settings_that_are_usual_or_converted_need_no_note(folder):
-    make_folder(folder, np.random.default_rng(1))
-    pad = len(names()) - 1
-    usual = {
-        "bad_words_ids": [[pad]],
-        "forced_eos_token_id": 0,
-        "eos_token_id": 0,
-        "bos_token_id": 0,
-        "max_length": 512,
-    }
-    usual |= {
-        "pad_token_id": pad,
-        "decoder_start_token_id": pad,
-        "repetition_penalty": 1.0,
-        "transformers_version": "5",
-    }
+    usual = {"bad_words_ids": [[PAD]], "forced_eos_token_id": 0, "eos_token_id": 0, "bos_token_id": 0}
+    usual |= {"pad_token_id": PAD, "decoder_start_token_id": PAD, "repetition_penalty": 1.0, "max_length": 512}
     usual |= {"temperature": 1.5, "top_k": 50, "use_cache": True, "early_stopping": "never", "max_new_tokens": None}
     converted = {"num_beams": 3, "no_repeat_ngram_size": 2, "min_length": 4, "length_penalty": 0.0}
-    (folder / "generation_config.json").write_text(json.dumps(usual | converted))
-    model = huggingface.read(folder)
     decode = DecodeConfig(
         beam_size=3, no_repeat_ngram_size=2, min_length=3, length_normalization="none", ends_within_beam=True
     )
-    assert (model.notes, model.config.decode) == ((), decode)
+    assert read_notes(folder, **usual, **converted, transformers_version="5.1") == (decode, ())
     for settings, limit in (({"max_length": 20}, 19), ({"max_length": 20, "max_new_tokens": 30}, 30)):
-        (folder / "generation_config.json").write_text(json.dumps(settings))
-        model = huggingface.read(folder)
-        assert (model.config.decode.max_length_factor, model.config.decode.max_length_offset) == (0, limit)
-        assert model.notes == ()
+        decode, notes = read_notes(folder, **settings)
+        assert (decode.max_length_factor, decode.max_length_offset, notes) == (0, limit, ())
 
 
 def in_shards(folder, suffix, count=3, with_index=True):
