@@ -8,7 +8,7 @@ import collections
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 from t2t_keras.errors import InputError
@@ -110,33 +110,43 @@ def pairs_of_columns(rows: Iterable[Row], path: str, columns: tuple[int, int] = 
 def _whole_rows(lines: Iterable[str]) -> Iterator[Row]:
     """Yields rows with their quotes; the lines of a quoted cell with line breaks become one row."""
     remaining = enumerate(lines, start=1)
-    pending: collections.deque[tuple[int, str]] = collections.deque()
+    pending: collections.deque[tuple[int, str]] = collections.deque()  # lines that were read ahead
 
-    def line_at(place: int) -> str | None:
+    def line_ahead(place: int) -> str | None:
         while len(pending) <= place:
             if (following := next(remaining, None)) is None:
                 return None
             pending.append(following)
         return pending[place][1]
 
-    while (line := line_at(0)) is not None:
-        number, row, count = pending[0][0], line.split("\t"), 1
-        if _is_open(row[-1]):
-            following = line_at(1)
-            # Otherwise, both lines are complete rows, and the quote belongs to the text.
-            if following is not None and (len(row) < 2 or "\t" not in following):
-                text = line
-                for place in range(1, _MOST_LINES):
-                    if (following := line_at(place)) is None:
-                        break
-                    text = f"{text}\n{following}"
-                    cells = _cells(text)
-                    if not any("\n" in cell and not _QUOTED.fullmatch(cell) for cell in cells):
-                        row, count = cells, place + 1
-                        break
-        for _ in range(count):
-            pending.popleft()
+    while True:
+        numbered = pending.popleft() if pending else next(remaining, None)
+        if numbered is None:
+            return
+        number, line = numbered
+        row = line.split("\t")
+        # If this line and the next one are complete rows, the quote belongs to the text.
+        if _is_open(row[-1]) and (len(row) < 2 or "\t" not in (line_ahead(0) or "\t")):
+            row, num_lines = _continued(line, row, line_ahead)
+            for _ in range(num_lines):
+                pending.popleft()
         yield number, row
+
+
+def _continued(line: str, row: list[str], line_ahead: Callable[[int], str | None]) -> tuple[list[str], int]:
+    """Returns the row whose last cell is closed in one of the next lines, and the number of these lines.
+
+    If no line closes the cell, the row is `row`, which ends with the line.
+    """
+    text = line
+    for place in range(_MOST_LINES):
+        if (following := line_ahead(place)) is None:
+            break
+        text = f"{text}\n{following}"
+        cells = _cells(text)
+        if all("\n" not in cell or _QUOTED.fullmatch(cell) for cell in cells):
+            return cells, place + 1
+    return row, 0
 
 
 def _is_open(cell: str) -> bool:
