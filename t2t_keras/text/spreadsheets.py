@@ -126,7 +126,7 @@ def _whole_rows(lines: Iterable[str]) -> Iterator[Row]:
         number, line = numbered
         row = line.split("\t")
         # If this line and the next one are complete rows, the quote belongs to the text.
-        if _is_open(row[-1]) and (len(row) < 2 or "\t" not in (line_ahead(0) or "\t")):
+        if _is_open(row[-1]) and (len(row) < 2 or "\t" not in (line_ahead(0) or "")):
             row, num_lines = _continued(line, row, line_ahead)
             for _ in range(num_lines):
                 pending.popleft()

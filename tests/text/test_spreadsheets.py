@@ -26,6 +26,8 @@ def cells(text: str) -> list[list[str]]:
         ('"a\nb"\tc\nd\te', [["a\nb", "c"], ["d", "e"]]),
         ('a\t"b\nc ""d"""\nd\te', [["a", 'b\nc "d"'], ["d", "e"]]),
         ('a\t"b\nc" d\ne\tf', [["a", '"b'], ['c" d'], ["e", "f"]]),
+        ('a\t"b\n\nc"\nd\te', [["a", "b\n\nc"], ["d", "e"]]),
+        ('a\t"b', [["a", '"b']]),
         ('"a"\t"b"\n"c"\t"d"', [["a", "b"], ["c", "d"]]),
         ('"a"\t"b"\n"c"\td', [['"a"', '"b"'], ['"c"', "d"]]),
         ("a\t", [["a", ""]]),
