@@ -175,6 +175,8 @@ _OTHER_XML = Format("XML of an unknown kind", advice="supported are TMX, XLIFF, 
 
 # The formats of files with unknown suffixes by their first bytes, after a byte order mark.
 _SIGNS: dict[bytes, Format] = {
+    # An archive whose first file has one of these names.
+    rb"PK\x03\x04[\s\S]{26}(?:\[Content_Types\]\.xml|mimetype|_rels/|word/)": _DOCUMENT,
     rb"PK\x03\x04": FORMATS[".zip"],
     rb"PAR1": FORMATS[".parquet"],
     rb"\xde\x12\x04\x95|\x95\x04\x12\xde": _CATALOGUE,

@@ -28,7 +28,7 @@ _THREE_ONLY = {
     *("ilo", "kab", "kmr", "lij", "lmo", "ltg", "lzh", "mai", "mni", "nds", "nan", "pap", "pes", "pbt", "prs", "sat"),
     *("scn", "szl", "tpi", "tzm", "vec", "wuu", "yue", "zsm"),
 }
-_TWO_LETTER_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4})?")
+_TWO_LETTER_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4}){0,2}")
 _THREE_LETTER_CODE = re.compile(r"([a-z]{3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 _WITH_SCRIPT = re.compile(r"[a-z]{2,3}[-_][A-Z][a-z]{3}")
 # Suffixes of file names behind that of the language.

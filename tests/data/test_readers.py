@@ -280,6 +280,8 @@ REFUSED = {
     "subtitles": (b"1\n00:00:01,000 --> 00:00:02,000\nHello\n", "subtitles cannot be read"),
     "film.en": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello\n", "subtitles cannot be read"),
     "letter.docx": (zipped("word/document.xml", "<w/>"), "a document cannot be read; save its text as .txt"),
+    "letter.en": (zipped("[Content_Types].xml", "<w/>"), "a document cannot be read"),
+    "book.en": (zipped("mimetype", "application/epub+zip"), "a document cannot be read"),
     "paper.en": (b"%PDF-1.7\n%\xe2\xe3\n", "a document cannot be read"),
     "rich.en": (b"{\\rtf1\\ansi Hello}", "a document cannot be read"),
     "page.html": (b"<html><body>Hello</body></html>", "a web page cannot be read"),

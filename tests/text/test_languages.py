@@ -61,7 +61,12 @@ def test_what_is_configured_counts_unless_references_are_east_asian():
             ("en-de.fr", "fr"),
         ),
         *(("train.deu", "deu"), ("dev.eng_Latn", "eng_Latn"), ("a.zho_Hans.gz", "zho_Hans"), ("a.cmn.txt", "cmn")),
-        *(("eng_Latn.devtest", "eng_Latn"), ("a.sr_Latn_RS", None), ("newstest-src.en.sgm", "en"), ("a.fr.zst", "fr")),
+        *(
+            ("eng_Latn.devtest", "eng_Latn"),
+            ("a.sr_Latn_RS", "sr_Latn_RS"),
+            ("newstest-src.en.sgm", "en"),
+            ("a.fr.zst", "fr"),
+        ),
         *(("train.tok", None), ("train.bpe", None), ("a.new", None), ("a.raw", None), ("a.log", None)),
         *(("train.src", None), ("en", None), ("a.txt", None), ("a.gz", None), ("a.tsv", None), ("", None)),
     ],
