@@ -246,6 +246,8 @@ class _Services:
         if proto.dtype != dtype.as_datatype_enum:
             actual = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
             raise invalid(f"input {name!r} must be of type {dtype.name}, got {actual}")
+        if dtype == tf.string and proto.tensor_content:
+            raise invalid(f"input {name!r} has its strings in tensor_content; give them in string_val")
         try:
             return np.asarray(tf.make_ndarray(proto), object if dtype == tf.string else None)
         except Exception as error:
