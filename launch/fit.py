@@ -259,7 +259,7 @@ def _advice(steps: FitSteps) -> str:
         *commands(steps),
         improvement,
         (str(steps.run.curves_path), "training curves"),
-        ("docs/getting_started.md", "the individual steps"),
+        ("docs/own_files.md", "the individual steps"),
     ]
     return _as_typed("\n".join(f"  {line}  # {meaning}" for line, meaning in lines))
 

@@ -131,7 +131,7 @@ def _advice(steps: FitSteps) -> str:
         f"{programs}.evaluate --model_dir={model_dir} --split=test --beam_size=1: score a greedy search",
         f"{programs}.serve --export_dir={shlex.quote(_EXPORT_DIR.value)}: start a server, with a web page at http://127.0.0.1:8501/",
         f"{steps.run.curves_path}: training curves",
-        "docs/getting_started.md: how to train a model on your own files",
+        "docs/own_files.md: how to train a model on your own files",
     ]
     if sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix:
         lines.insert(0, f"source {os.path.relpath(sys.prefix)}/bin/activate: first, in a new shell")

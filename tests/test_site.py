@@ -104,7 +104,7 @@ def test_the_reference_is_the_code(site: Path) -> None:
         assert flag in text["programs"]
     for metric in ("t2t_serving_requests_total", ":tensorflow:serving:request_count", "t2t_serving_version"):
         assert metric in text["metrics"]
-    page = (site / "docs/api_layers.html").read_text(encoding="utf-8")
+    page = (site / "docs/api.html").read_text(encoding="utf-8")
     for name in layers.__all__:
         assert f'id="t2t_keras.layers.{name}"' in page
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from chart import Axis, Chart, legend
 from drawing import Drawing
 
-_PAGE = Path(__file__).parents[1] / "performance.md"
+_PAGE = Path(__file__).parents[1] / "performance_decoding.md"
 _ENGINES = {  # as the table calls them: colour and shape
     "`tensorflow`": ("attention", "circle"),
     "`tensorflow --bfloat16`": ("embedding", "square"),

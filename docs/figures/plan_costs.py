@@ -6,7 +6,7 @@ from pathlib import Path
 from chart import Axis, Chart, legend
 from drawing import Drawing
 
-_PAGE = Path(__file__).parents[1] / "scaling_preparation.md"
+_PAGE = Path(__file__).parents[1] / "preparation_measured.md"
 _ROWS = {  # of the table: what the row is called, by chart and curve
     "time": {"preparing": "preparing, processor time", "planning": "opening and planning, processor time"},
     "memory": {"preparing": "preparing: peak of all processes", "planning": "opening and planning: memory"},

@@ -1,7 +1,7 @@
 """Chooses the settings of `launch.fit` from the amount of text and the work that a machine can do in the given time.
 
 The unit of work is one update of the preset `tiny` (4 + 4 layers) with 8,000 vocabulary entries and batches of 2,048
-tokens. `t2t_keras.fitting.speed` measures how many units a machine does per minute. docs/what_to_expect.md lists the
+tokens. `t2t_keras.fitting.speed` measures how many units a machine does per minute. docs/results.md lists the
 training runs behind the rules for depth and vocabulary.
 """
 

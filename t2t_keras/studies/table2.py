@@ -11,7 +11,7 @@ from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
 
 # These scales raise the peak learning rate from the presets' 0.001 by a factor of 2.5, 5, 6.25 or 15.6. For the rates
-# that were tried, see docs/other_systems.md.
+# that were tried, see docs/table2_measured.md.
 _DEEP_ATT = ("train.learning_rate_scale=1.265",)
 _GNMT = ("train.learning_rate_scale=2.53",)
 _RNN = (*_GNMT, "model.num_encoder_layers=1", "model.num_decoder_layers=2", "model.readout=state_context")

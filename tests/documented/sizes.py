@@ -25,7 +25,7 @@ APPENDED = (
     (r"launch\.train .*--set train.validation_sentences=", "--set train.validation_sentences=2"),
     (rf"launch\.train .*--preset=({_TRANSFORMERS})\b", f"{_LAYERS} --set model.d_model=32 --set model.d_ff=64"),
     (r"launch\.train .*--preset=(base|big)\b", "--set model.num_heads=4"),
-    (r"fine_tuning: .*launch\.train .*--model_dir=runs/tatoeba ", _FEW_LAYERS),  # attention.md draws the fourth
+    (r"tasks_measured: .*launch\.train .*--model_dir=runs/tatoeba ", _FEW_LAYERS),  # attention.md draws the fourth
     # Of three slow steps the last is the best, so that it is another than the first and the second.
     (r"training: .*--model_dir=runs/mine .*max_minutes", _SLOW),
     (r"--strategy=mirrored", "--replicas=2"),  # as launch.train asks where there is no GPU
