@@ -83,7 +83,7 @@ class Convolution(Layer):
 
     def call(self, inputs: Tensor, token_mask: Tensor | None = None) -> Tensor:
         if token_mask is not None:
-            inputs = inputs * ops.cast(token_mask, inputs.dtype)[..., None]
+            inputs = inputs * ops.expand_dims(ops.cast(token_mask, inputs.dtype), -1)
         reach = (self.kernel_size - 1) * self.dilation_rate
         before = reach if self.causal else reach // 2
         return kernels.convolution(inputs, self.weight(), self.bias, self.dilation_rate, before)

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -174,7 +175,8 @@ class EncoderDecoder(keras.Model):
 
     def embedded_targets(self, target: Tensor) -> Tensor:
         """Shifts targets right and embeds them: int [batch, target_len] --> float [batch, target_len, d_model]."""
-        return self.target_embedding(ops.pad(target, ((0, 0), (1, 0)))[:, :-1])  # the start symbol is id 0
+        start = ops.zeros_like(target[:, :1])  # the start symbol is id 0
+        return self.target_embedding(ops.concatenate([start, target[:, :-1]], axis=1))
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)
@@ -202,21 +204,35 @@ class EncoderDecoder(keras.Model):
         """Exports the call as Keras does, from token ids to logits; `launch.export` exports translation of text.
 
         Raises:
-            ValueError: the format is "litert", for which Keras's export uses operations that LiteRT lacks; or it is
-                "onnx", and ONNX lacks an operation of the model.
+            ValueError: the format is "litert" or "onnx", and it lacks an operation of the model.
         """
-        if format == "litert":
-            raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
         ids = {name: keras.InputSpec(shape=(None, None), dtype="int32", name=name) for name in ("source", "target")}
         super().export(filepath, format, **{"input_signature": [ids], **kwargs})
         if format == "onnx":
             _check_onnx(filepath)
+        if format == "litert" and "target_spec" not in kwargs:
+            _check_litert(filepath)
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
         """Raises a ValueError, because Keras would skip every layer of this model."""
         raise ValueError(
             "Keras has no quantized versions of these layers; translate with --engine=ctranslate2 --compute_type=int8 "
             "or export with launch.export --weights=bfloat16"
+        )
+
+
+def _check_litert(path: str | os.PathLike[str]) -> None:
+    """Checks a LiteRT file for operations of TensorFlow, which LiteRT's interpreter cannot load.
+
+    If there are any, deletes the file and raises a ValueError.
+    """
+    file = pathlib.Path(path)
+    operations = sorted({name.decode() for name in re.findall(rb"Flex(\w+)", file.read_bytes())})
+    if operations:
+        file.unlink()
+        raise ValueError(
+            f"{path}: LiteRT lacks operations of this model, {', '.join(operations)}; export to a SavedModel or, with "
+            "TensorFlow's operations, set `target_spec`"
         )
 
 

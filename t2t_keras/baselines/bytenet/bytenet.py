@@ -111,10 +111,11 @@ class ByteNet(EncoderDecoder):
         is_position = ops.arange(unfolded_len, dtype="int32") < self.config.unfolded_length(tokens)[:, None]
         source = ops.concatenate([source, ops.zeros((batch, unfolded_len - length), source.dtype)], axis=1)
         x = self.source_embedding(source)  # --> [batch, unfolded_len, 2 d_model]
-        x = ops.where(ops.equal(source, 0)[..., None], ops.cast(self.unfolding, x.dtype), x)
+        x = ops.where(ops.expand_dims(ops.equal(source, 0), -1), ops.cast(self.unfolding, x.dtype), x)
         x = self._apply_blocks(self.encoder_layers, x, is_position, seed, training)
         memory = self.encoder_readout(ops.relu(self.encoder_norm(x)))
-        return memory * ops.cast(is_position, memory.dtype)[..., None]  # --> [batch, unfolded_len, d_model]
+        is_position = ops.expand_dims(ops.cast(is_position, memory.dtype), -1)  # --> [batch, unfolded_len, 1]
+        return memory * is_position  # --> [batch, unfolded_len, d_model]
 
     def _apply_blocks(
         self,

@@ -64,9 +64,13 @@ class LSTM(Layer):
             is_forget = ops.equal(ops.arange(shape[0]) // self.units, 1)
             return ops.cast(is_forget, dtype)
 
+        def initialise_recurrent_kernel(shape: tuple, dtype: Any = None) -> Tensor:
+            """Initialises an orthogonal matrix in float32, because TensorFlow has no QR decomposition in bfloat16."""
+            return ops.cast(keras.initializers.Orthogonal()(shape, "float32"), dtype)
+
         self.kernel = self.add_weight(shape=(inputs_shape[-1], 4 * self.units), name="kernel")
         self.recurrent_kernel = self.add_weight(
-            shape=(self.width, 4 * self.units), initializer="orthogonal", name="recurrent_kernel"
+            shape=(self.width, 4 * self.units), initializer=initialise_recurrent_kernel, name="recurrent_kernel"
         )
         self.bias = self.add_weight(shape=(4 * self.units,), initializer=initialise_bias, name="bias")
         self.projection_kernel = None

@@ -42,7 +42,8 @@ def token_rows(token_ids: Tensor) -> Tensor:
 def causal_mask(length: Tensor) -> Tensor:
     """Hides later positions (section 3.2.3): bool [1, 1, length, length], True where key position <= query position."""
     positions = _positions(length)
-    return ops.less_equal(positions[None, :], positions[:, None])[None, None]  # --> [1, 1, length, length]
+    is_visible = ops.less_equal(positions[None, :], positions[:, None])  # --> [length, length]
+    return ops.expand_dims(is_visible, (0, 1))  # --> [1, 1, length, length]
 
 
 def window_mask(length: Tensor, window: tuple[int, int]) -> Tensor:
@@ -51,8 +52,9 @@ def window_mask(length: Tensor, window: tuple[int, int]) -> Tensor:
     True where the key's position is at most `window[0]` before and at most `window[1]` after the query's position.
     """
     positions = _positions(length)
-    distance = positions[None, :] - positions[:, None]
-    return ((distance >= -window[0]) & (distance <= window[1]))[None, None]  # --> [1, 1, length, length]
+    distance = positions[None, :] - positions[:, None]  # --> [length, length]
+    is_inside = (distance >= -window[0]) & (distance <= window[1])
+    return ops.expand_dims(is_inside, (0, 1))  # --> [1, 1, length, length]
 
 
 def _positions(length: Tensor | None) -> Tensor:
