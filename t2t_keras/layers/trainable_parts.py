@@ -65,7 +65,7 @@ def _held(layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]
     for name, value in attributes.items():
         if isinstance(value, keras.layers.Layer):
             yield name, value
-        elif name not in ("_layers", "_modules"):  # Keras's own lists of all layers
+        elif not name.startswith("_"):  # Keras's own lists and dicts of all layers
             items = value.items() if isinstance(value, Mapping) else enumerate(value if _is_sequence(value) else ())
             yield from ((f"{name}.{key}", item) for key, item in items if isinstance(item, keras.layers.Layer))
 

@@ -123,7 +123,7 @@ def _positions(token_ids: Any) -> tuple[Tensor, Tensor]:
     else:
         check_token_ids(token_ids)
         if isinstance(token_ids, keras.KerasTensor):  # may have an unknown length
-            positions = ops.cumsum(ops.ones_like(token_ids[:1], dtype="int32"), axis=1)
+            positions = ops.cumsum(ops.ones_like(token_ids[:1, :], dtype="int32"), axis=1)
         else:
             positions = ops.expand_dims(ops.arange(ops.shape(token_ids)[1], dtype="int32"), 0)
     return ops.expand_dims(positions, (1, 3)), ops.expand_dims(positions, (1, 2))

@@ -96,12 +96,10 @@ class MultiHeadAttention(WeightedLayer):
             axes is [batch, query_len, key_len]. With a window, it must be the same for all queries, as `padding_mask`
             is: its query_len axis must have length 1.
         seed: int32 [2], for dropout; None draws a seed.
-        past: in self-attention, the keys and values of earlier positions; a window and the next two masks are then
-            ignored.
-        query_mask: bool [batch, query_len], True = token; by default the Keras mask of `query`. Other queries attend to
-            all keys equally, as in Keras's layer. A window ignores it.
-        memory_mask: bool [batch, key_len], True = may be attended to; by default the Keras mask of `memory`.
-        use_causal_mask: whether to hide later positions, in addition to what the masks hide.
+        past: in self-attention, the keys and values of earlier positions; a window and `memory_mask` are then ignored.
+        memory_mask: bool [batch, key_len], True = may be attended to; by default the Keras mask of `memory`. It applies
+            in addition to `attention_mask`. The Keras mask of `query` is only passed on.
+        use_causal_mask: whether to hide later positions too.
         return_attention_scores: whether to return the attention weights too. A layer with a window then computes
             weights for all positions, 0 outside the window.
 
@@ -178,7 +176,6 @@ class MultiHeadAttention(WeightedLayer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         past: KeysAndValues | None = None,
-        query_mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
@@ -196,8 +193,8 @@ class MultiHeadAttention(WeightedLayer):
         attention_mask = self._prepare_mask(queries, keys, attention_mask)
         is_step = past is not None or isinstance(memory, KeysAndValues)
         window = None if self.window is None or is_step else self.window
-        if past is None:
-            attention_mask = all_masks(attention_mask, *_keras_masks(None if window else query_mask, memory_mask))
+        if past is None and not isinstance(memory_mask, tuple | list | None):  # not the empty masks of `KeysAndValues`
+            attention_mask = all_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
         if use_causal_mask and window is not None:
             window, use_causal_mask = (window[0], 0), False
         attend = functools.partial(
@@ -342,13 +339,3 @@ def check_batches(queries: Tensor, memory: KeysAndValues, name: str, memory_name
     sizes = queries.shape[0], memory.keys.shape[0]
     if None not in sizes and sizes[0] != sizes[1]:
         raise ValueError(f"`{name}` and `{memory_name}` must have the same batch size, got {sizes[0]} and {sizes[1]}")
-
-
-def _keras_masks(query_mask: Tensor | None, memory_mask: Any) -> tuple[Tensor | None, Tensor | None]:
-    """Returns masks of positions as masks of attention: [batch, 1, query_len, 1] and [batch, 1, 1, key_len]."""
-    if isinstance(memory_mask, tuple | list):  # Keras's masks of `KeysAndValues`, which are None
-        memory_mask = None
-    return (
-        None if query_mask is None else ops.expand_dims(query_mask, (1, 3)),
-        None if memory_mask is None else ops.expand_dims(memory_mask, (1, 2)),
-    )
