@@ -22,11 +22,11 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
 
 
 def seed_tensor(seed: Any) -> Tensor:
-    """Returns a seed as int32 [2]; raises a ValueError if it is not two whole numbers."""
+    """Returns a seed, or several, as int32 [..., 2]; raises a ValueError if it is not two whole numbers."""
     if isinstance(seed, list | tuple):
         seed = np.array(seed)
     shape, dtype = tuple(getattr(seed, "shape", ())), str(getattr(seed, "dtype", ""))
-    if shape not in ((2,), (None,)) or "int" not in dtype:
+    if shape[-1:] not in ((2,), (None,)) or "int" not in dtype:
         raise ValueError(f"`seed` must be two whole numbers, int32 [2], got {seed!r}")
     return ops.convert_to_tensor(seed, "int32")
 
