@@ -36,11 +36,17 @@ def restore_trainable(layer: keras.layers.Layer, parts: Mapping[str, bool]) -> N
         parts: the value of `ENTRY`. Parts that the layer makes only in `build` are ignored.
     """
     if not layer.trainable:
-        layer.trainable = False  # reaches all parts
+        _set_trainable(layer, False)
     by_path = {path: part for path, _, part in _parts(layer)}
     for path, trainable in parts.items():  # a part comes after the layer that holds it
         if path in by_path:
-            by_path[path].trainable = trainable
+            _set_trainable(by_path[path], trainable)
+
+
+def _set_trainable(layer: keras.layers.Layer, trainable: bool) -> None:
+    """Sets `trainable` of a layer and all its parts."""
+    layer.trainable = not trainable  # on TensorFlow, setting an attribute to the value that it has does nothing
+    layer.trainable = trainable
 
 
 def _parts(layer: keras.layers.Layer) -> list[tuple[str, keras.layers.Layer, keras.layers.Layer]]:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from t2t_keras import Transformer, TransformerConfig, layers
+from t2t_keras import Transformer, layers
 
 X = np.ones((2, 5, 8), "float32")
 SIZES = {"num_heads": 2, "d_ff": 12}
+EXPERTS = {"num_experts": 2, "experts_per_token": 1, "d_expert": 3}
 FROM_1, FROM_0 = "a whole number of at least 1", "a whole number of at least 0"
 RATE, INITIALIZER = r"a number in \[0, 1\)", "a Keras initializer or its name"
 
@@ -38,14 +39,14 @@ RATE, INITIALIZER = r"a number in \[0, 1\)", "a Keras initializer or its name"
         (layers.FeedForward, {"d_ff": 4, "kernel_initializer": "glorott"}, "kernel_initializer", INITIALIZER),
         (layers.FeedForward, {"d_ff": 4, "bias_regularizer": "l3"}, "bias_regularizer", "a Keras regularizer or its"),
         (layers.FeedForward, {"d_ff": 4, "kernel_constraint": 1}, "kernel_constraint", "a Keras constraint or its"),
-        (layers.MixtureOfExperts, {"num_experts": 2, "experts_per_token": 1, "d_expert": None}, "d_expert", FROM_1),
+        (layers.MixtureOfExperts, {**EXPERTS, "d_expert": None}, "d_expert", FROM_1),
         (
             layers.MixtureOfExperts,
-            {"num_experts": 2, "experts_per_token": 0, "d_expert": 3},
+            {**EXPERTS, "experts_per_token": 0},
             "experts_per_token",
             FROM_1,
         ),
-        (layers.MixtureOfExperts, {"num_experts": 2, "experts_per_token": 3, "d_expert": 3}, "experts_per_token", "in"),
+        (layers.MixtureOfExperts, {**EXPERTS, "experts_per_token": 3}, "experts_per_token", "in"),
         (layers.Dropout, {"rate": None}, "rate", RATE),
         (layers.Dropout, {"rate": math.nan}, "rate", RATE),
         (layers.Dropout, {"rate": 1}, "rate", RATE),
@@ -182,10 +183,5 @@ def test_a_model_names_its_inputs(source, target, words):
 
 @pytest.mark.parametrize("config", [{"vocab_size": 9}, None, "base"], ids=repr)
 def test_a_model_takes_the_settings_of_its_family(config):
-    with pytest.raises(
-        ValueError, match=r"`config` must be a TransformerConfig, such as TransformerConfig\(vocab_size="
-    ):
+    with pytest.raises(ValueError, match=r"`config` must be a TransformerConfig, such as TransformerConfig\("):
         Transformer(config)
-    assert (
-        Transformer(TransformerConfig(vocab_size=9, num_encoder_layers=1, num_decoder_layers=1)).config.vocab_size == 9
-    )

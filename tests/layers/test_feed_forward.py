@@ -54,7 +54,5 @@ def test_a_width_below_one_is_refused():
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(
-        ValueError, match="`activation` must be a function or the name of a Keras activation, got 'tanhh'"
-    ):
+    with pytest.raises(ValueError, match="`activation` must be a function or the name of .* got 'tanhh'"):
         FeedForward(12, activation="tanhh")

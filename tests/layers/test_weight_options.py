@@ -45,10 +45,10 @@ def test_options_reach_every_kernel_and_bias(name):
     assert len(kernels) >= 2 and len(biases) >= 2
     for kernel in kernels:
         assert 0.35 < float(ops.std(kernel)) < 0.65, kernel.path
-        assert kernel.regularizer.l2 == pytest.approx(0.1) and kernel.constraint.max_value == 0.7
+        assert float(kernel.regularizer.l2) == pytest.approx(0.1) and kernel.constraint.max_value == 0.7
     for bias in biases:
         np.testing.assert_array_equal(bias, np.ones(bias.shape))
-        assert bias.regularizer.l1 == pytest.approx(0.01) and type(bias.constraint) is keras.constraints.NonNeg
+        assert float(bias.regularizer.l1) == pytest.approx(0.01) and type(bias.constraint) is keras.constraints.NonNeg
     values = [np.array(kernel).ravel()[:5].tolist() for kernel in kernels]
     assert len({*map(tuple, values)}) == len(kernels)  # each drawn separately
 

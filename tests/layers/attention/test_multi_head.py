@@ -174,8 +174,7 @@ def test_a_mask_of_floats_is_refused():
 def test_inputs_of_another_rank_are_refused(name):
     inputs = {"query": np.zeros((2, 4, 8), "float32"), "memory": np.zeros((2, 4, 8), "float32")}
     inputs[name] = inputs[name][0]
-    words = rf"`{name}` must be \[batch, length, 8\], as .*, got the shape \(4, 8\)"
-    with pytest.raises(ValueError, match=words if name == "memory" else "`query` must have 3 axes, got the shape"):
+    with pytest.raises(ValueError, match=f"`{name}` must have 3 axes, got the shape"):
         MultiHeadAttention(3, 4, 4)(**inputs)
 
 
@@ -202,7 +201,7 @@ def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):
 
 @pytest.mark.parametrize("argument", ["num_heads", "d_key", "d_value"])
 def test_sizes_below_one_are_refused(argument):
-    with pytest.raises(ValueError, match=rf"`{argument}` must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match=rf"`{argument}` must be .*a whole number of at least 1, got 0"):
         MultiHeadAttention(**{"num_heads": 2, "d_key": 4, argument: 0})
 
 
