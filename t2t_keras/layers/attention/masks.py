@@ -99,6 +99,8 @@ def check_mask(mask: Tensor) -> None:
 def check_token_ids(token_ids: Any, name: str = "token_ids") -> None:
     """Raises a ValueError that names the argument if it is not a tensor or array with two axes."""
     shape = getattr(token_ids, "shape", None)
+    if getattr(shape, "rank", 2) is None:  # TensorFlow knows the number of axes only when the graph runs
+        return
     if shape is None or len(shape) != 2:
         given = f"a {type(token_ids).__name__}" if shape is None else f"the shape {tuple(shape)}"
         raise ValueError(f"`{name}` must be token ids, int [batch, length], got {given}")
