@@ -12,7 +12,7 @@ from keras import ops
 from t2t_keras import Transformer, layers
 
 X = np.ones((2, 5, 8), "float32")
-SIZES = {"num_heads": 2, "d_ff": 12}
+SIZES: dict[str, Any] = {"num_heads": 2, "d_ff": 12}
 EXPERTS = {"num_experts": 2, "experts_per_token": 1, "d_expert": 3}
 FROM_1, FROM_0 = "a whole number of at least 1", "a whole number of at least 0"
 RATE, INITIALIZER = r"a number in \[0, 1\)", "a Keras initializer or its name"

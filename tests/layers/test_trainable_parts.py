@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from t2t_keras import Transformer, TransformerConfig, layers
 from t2t_keras.losses import SmoothedCrossEntropy
 
-SIZES = {"num_heads": 2, "d_ff": 12}
+SIZES: dict[str, Any] = {"num_heads": 2, "d_ff": 12}
 INPUTS = {"source": np.array([[3, 4, 1], [5, 1, 0]]), "target": np.array([[6, 7, 1], [8, 1, 0]])}
 
 

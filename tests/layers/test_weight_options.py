@@ -1,6 +1,7 @@
 """Initializers, regularizers, constraints and activations, as layers of Keras take them."""
 
 import json
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,7 +10,7 @@ from keras import ops
 
 from t2t_keras import layers
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "kernel_initializer": keras.initializers.RandomNormal(stddev=0.5),
     "bias_initializer": "ones",
     "kernel_regularizer": keras.regularizers.L2(0.1),
@@ -17,7 +18,7 @@ OPTIONS = {
     "kernel_constraint": keras.constraints.MaxNorm(0.7),
     "bias_constraint": "non_neg",
 }
-SIZES = {"num_heads": 2, "d_ff": 12}
+SIZES: dict[str, Any] = {"num_heads": 2, "d_ff": 12}
 X, MEMORY = (None, None, 8), (None, None, 6)
 CASES = {
     "attention": (layers.MultiHeadAttention, {"num_heads": 2}, [X, MEMORY]),
