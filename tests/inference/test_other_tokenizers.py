@@ -7,7 +7,8 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.text.text_tokenizer import TextTokenizer, content_ids
-from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from tests.inference import tiny
 
 LETTERS = "abcdefgh"
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 24, "num_heads": 2}
@@ -39,7 +40,7 @@ def test_four_members_suffice(translator):
     assert set(translation.text) <= set(LETTERS) and translation.num_tokens <= 4 + 4
     assert prefixed.text.startswith("ha")
     (score,) = translator.score(["abc"], [translation.text])
-    assert score.num_tokens == len(translation.text) + 1
+    assert score.pieces == (*translation.text, "</s>")
 
 
 def test_what_needs_beginnings_of_words_is_refused(translator):
@@ -63,7 +64,7 @@ def test_a_missing_member_is_named():
 
 
 def test_the_tokenizer_of_the_package_is_one():
-    tokenizer = trained_tokenizer(["ab cd", "ef gh"], 20, vocab_type="char")
+    tokenizer = tiny.tokenizer()
     assert isinstance(tokenizer, Tokenizer) and isinstance(tokenizer, TextTokenizer)
 
 

@@ -206,12 +206,12 @@ def test_sizes_below_one_are_refused(argument):
 
 
 def test_a_bad_dropout_rate_is_refused():
-    with pytest.raises(ValueError, match=r"`rate` must be in \[0, 1\), got 1"):
+    with pytest.raises(ValueError, match=r"`dropout_rate` must be a number in \[0, 1\), got 1"):
         MultiHeadAttention(2, 4, dropout_rate=1)
 
 
 def test_an_unknown_score_is_refused():
-    with pytest.raises(ValueError, match=r"`score` must be one of \('scaled_dot', 'dot', 'additive'\), got 'cosine'"):
+    with pytest.raises(ValueError, match=r"`score` must be one of 'scaled_dot', 'dot', 'additive', got 'cosine'"):
         MultiHeadAttention(2, 4, score="cosine")
 
 
