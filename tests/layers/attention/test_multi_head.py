@@ -151,7 +151,7 @@ def test_a_gain_scales_the_initial_queries_keys_and_values_only():
         factor = 0.5**0.5 if name in ("query_kernel", "key_kernel", "value_kernel") else 1
         np.testing.assert_allclose(kernels[0.5**0.5][name], factor * before, rtol=1e-6, err_msg=name)
     assert len(kernels[1.0]) == 8
-    with pytest.raises(ValueError, match="`gain` must be positive, got 0"):
+    with pytest.raises(ValueError, match="`gain` must be a finite number above 0, got 0"):
         MultiHeadAttention(3, gain=0)
 
 
