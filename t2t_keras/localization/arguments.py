@@ -3,7 +3,12 @@
 import re
 from collections.abc import Sequence
 
-_PRINTF = re.compile(r"(?<!%)%(?=[-+ #0\d.hlLqjzt]*[diouxXeEfFgGcrsaAp@])")
+# An argument without a number: %s, %5.2f, {}, {:>8}. After a digit, "%" is a percent sign.
+ARGUMENT = re.compile(
+    r"(?<![%\d])%(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
+    r"|(?<![{$#%])\{(?:![rsa])?(?::[^{}]*)?\}"
+)
+_PRINTF = re.compile(r"(?<![%\d])%(?=[-+#0\d.*hlLqjzt]*[diouxXeEfFgGcrsaAp@])")
 _BRACES = re.compile(r"(?<![{$#%])\{(?=[:!}])")
 
 

@@ -59,14 +59,19 @@ def markdown_units(text: str, options: Options) -> list[Unit]:
 
 
 def _lines(text: str, content: str, bounds: _Lines, in_table: bool) -> list[tuple[int, int]]:
-    """Returns the start and end in the file of each line of a block, without the markup of the block around it."""
+    """Returns the start and end in the file of each line of a block, without the markup of the block around it.
+
+    The blanks at the end of a line belong to it, because they may be a line break.
+    """
     lines = []
     for line, (start, end) in zip(content.split("\n"), bounds, strict=True):
         spelling = line.strip().replace("|", "\\|") if in_table else line.strip()
         place = text.find(spelling, start, end)
         if place < 0:
             raise _Unaligned
-        lines.append((place, place + len(spelling)))
+        last = place + len(spelling)
+        blanks = 0 if in_table else len(text[last:end]) - len(text[last:end].lstrip(" \t"))
+        lines.append((place, last + blanks))
     return lines
 
 
@@ -77,7 +82,6 @@ def _unit(text: str, parts: tuple[Part, ...], lines: _Lines, in_table: bool) -> 
     def edits(translation: str) -> list[Edit]:
         if in_table:
             return [Edit(*lines[0], re.sub(r"\s*\n\s*", " ", translation).replace("|", "\\|"))]
-        # The blanks at the end of a line may be a line break.
         first, *rest = [row if number == 0 else row.lstrip() for number, row in enumerate(translation.split("\n"))]
         is_first_like_block = _BLOCK_START.match(text, *lines[0])
         rows = [first if is_first_like_block else _not_a_block(first), *map(_not_a_block, rest)]

@@ -5,6 +5,7 @@ import gettext
 import re
 from collections.abc import Callable, Sequence
 
+from t2t_keras.localization.arguments import ARGUMENT
 from t2t_keras.localization.units import (
     Edit,
     Options,
@@ -15,7 +16,6 @@ from t2t_keras.localization.units import (
     with_backslashes,
     without_backslashes,
 )
-from t2t_keras.text.markup.segments import PLACEHOLDER
 
 _LINE = re.compile(
     r"(?P<comment>#.*)|(?P<keyword>msgctxt|msgid_plural|msgid|msgstr)(?:\[(?P<form>\d+)\])?\s*(?P<string>\".*\")|"
@@ -25,6 +25,7 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHARSET = re.compile(rb"Content-Type:[^\n]*charset=([\w.:-]+)")
 _NUMBERS_ARGUMENTS = re.compile(r"\b(?:c|objc|php|java-printf|perl|gcc-internal|qt|kde|lua)-format")
+_PLACEHOLDER = re.compile(rf"%\d|%\(\w+\)|\{{[^{{}}]*\}}|{ARGUMENT.pattern}")
 _WIDTH = 79  # of gettext's lines
 _MAX_NUMBER = 200  # plural rules are periodic in 100
 
@@ -71,7 +72,7 @@ class _Plurals:
         if self.form(1) != form:
             return False
         others = any(self.form(number) == form for number in range(_MAX_NUMBER) if number != 1)
-        placeholders = [[match[0] for match in PLACEHOLDER.finditer(text)] for text in (singular, plural)]
+        placeholders = [_PLACEHOLDER.findall(text) for text in (singular, plural)]
         return not others or placeholders[0] == placeholders[1]
 
 

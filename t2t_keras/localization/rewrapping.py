@@ -11,8 +11,10 @@ from t2t_keras.localization.units import Joins
 _SHORTEST_WRAPPED = 40  # characters of a line that may continue in the next one
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _NEXT_SPEAKER = re.compile(r"[-–—♪#>]")
-# Stand-ins of `unit_text`, which have no blanks.
-_TAG = re.compile(r"</?[\U00100000-\U0010fffd]>")
+# A stand-in of `unit_text`.
+_TAG = re.compile(r"</?\w+ [\U00100000-\U0010fffd]>")
+
+_BLANK = re.compile(r" (?![\U00100000-\U0010fffd])")  # not that of a tag
 
 
 class Break(NamedTuple):
@@ -39,6 +41,11 @@ def breaks(text: str, joins: Joins) -> list[Break]:
     return found
 
 
+def joined_lines(text: str) -> str:
+    """Returns a text on one line."""
+    return _BREAK.sub(" ", text) if text.strip() else text
+
+
 def rewrapped(text: str, source: str, limit: int) -> str:
     """Breaks a translation into lines as its source is.
 
@@ -51,7 +58,7 @@ def rewrapped(text: str, source: str, limit: int) -> str:
         limit: longest line; 0 means that of the source.
     """
     separators = [match[0] for match in _BREAK.finditer(source)]
-    places = [match.start() for match in re.finditer(" ", text)]
+    places = [match.start() for match in _BLANK.finditer(text)]
     if not separators or not places:
         return text
     widths = [_width(line) for line in _BREAK.split(source)]

@@ -7,7 +7,7 @@ from t2t_keras.localization.units import Options, Style, Unit, faulty, replaceme
 _STYLE = Style(joins="all", line_limit=42)
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}"
 _TIMING = re.compile(rf"(?m)^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\n]*(?:\n|\Z)")
-_ANY_TIMING = re.compile(r"(?m)^[^\n]*-->[^\n]*")
+_ANY_TIMING = re.compile(r"(?m)^[ \t]*\d[\d:.,]*[ \t]*-->[^\n]*")
 # Text ends at a blank line. In .srt, text may contain blank lines if no number and timing follow.
 _BLANK = re.compile(r"\n[ \t]*(?=\n|\Z)")
 _NEXT_CUE = re.compile(rf"\n\s*\n\s*\d+[ \t]*\n[ \t]*{_TIME}[ \t]*-->|\s*\Z")
@@ -32,7 +32,7 @@ def vtt_units(text: str, options: Options) -> list[Unit]:
 def _units(text: str, end: re.Pattern[str]) -> list[Unit]:
     timings = {match.start(): match for match in _TIMING.finditer(text)}
     for match in _ANY_TIMING.finditer(text):
-        if match.start() not in timings and not _is_note(text, match.start()):
+        if match.start() not in timings:
             raise faulty(text, match.start(), f"not a valid timing: {match[0].strip()[:40]!r}")
     units = []
     for timing in timings.values():
@@ -43,9 +43,3 @@ def _units(text: str, end: re.Pattern[str]) -> list[Unit]:
         if cue.strip():
             units.append(Unit(text_part(cue), start, replacement(start, stop), replaces=True, style=_STYLE))
     return units
-
-
-def _is_note(text: str, place: int) -> bool:
-    """Returns whether a line belongs to a comment of WebVTT."""
-    block = text[text.rfind("\n\n", 0, place) + 2 : place] if "\n\n" in text[:place] else text[:place]
-    return block.startswith("NOTE")

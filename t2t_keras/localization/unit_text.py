@@ -1,23 +1,25 @@
 """Prepares the text of a unit for translation, and restores its inline elements, placeholders and line breaks."""
 
 import dataclasses
+import html
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.localization.accelerators import without_accelerator
-from t2t_keras.localization.arguments import ordered
-from t2t_keras.localization.rewrapping import breaks, rewrapped
-from t2t_keras.localization.units import Joins, Unit
+from t2t_keras.localization.arguments import ARGUMENT, ordered
+from t2t_keras.localization.rewrapping import breaks, joined_lines, rewrapped
+from t2t_keras.localization.units import Unit
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.markup.reading import Part, html_parts
-from t2t_keras.text.markup.segments import PLACEHOLDER, segments
 
-# Each inline element and placeholder is replaced by a stand-in with one of these characters, so that its spelling is
-# not mistaken for text: "<X>" and "</X>" for tags, and "{X}" for anything without text.
+# Each inline element and some placeholders are replaced by stand-ins with one of these characters, which the reader of
+# documents understands: an HTML tag with the character in place of attributes, or "{X}" for anything without text.
 _FIRST = 0x100000
-_STAND_IN = re.compile(r"</?([\U00100000-\U0010fffd])>|\{([\U00100000-\U0010fffd])\}")
+_STAND_IN = re.compile(r"</?\w+ ([\U00100000-\U0010fffd])>|\{([\U00100000-\U0010fffd])\}")
+_INLINE = "b"  # the name of tags that may stand within a sentence
+_SEPARATOR = "br"
 
 _HTML = re.compile(r"</?[A-Za-z][^<>]*>|<!--|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 # HTML elements that end a sentence. Any other element may stand within one, such as those of React and DocBook.
@@ -29,20 +31,20 @@ _BLOCKS = frozenset(
         *("tbody", "td", "tfoot", "th", "thead", "title", "tr", "ul"),
     )
 )
-# Items besides the placeholders of `segments`: numbered elements of React (<0>), times of WebVTT (<00:01.500>), and
-# arguments of Qt and KDE (%1, %L1, %n).
+# Items besides those that the reader of documents knows: numbered elements of React (<0>), times of WebVTT
+# (<00:01.500>), arguments of Qt and KDE (%1, %L1, %n), and arguments whose order counts (%s, {}).
 _ITEM = re.compile(
     r"(?P<tag></?\d+>)|<\d+/>|<[\d:]+\.\d+>|(?<!\d)%L?\d{1,2}(?![\d.]*[$diouxXeEfFgGcrsaAp@])|%n\b"
-    rf"|{PLACEHOLDER.pattern}"
+    rf"|{ARGUMENT.pattern}"
 )
 
 
 class _Block(NamedTuple):
-    """A piece of a unit between line breaks that end a sentence.
+    """A piece of a unit between line breaks and tags that end a sentence.
 
     Attributes:
         text: the piece, with stand-ins.
-        document: the piece for translation; without segments for line breaks and for text without letters.
+        document: the piece for translation; without segments for text without letters.
     """
 
     text: str
@@ -69,14 +71,18 @@ class UnitText:
         self._unit, self._language = unit, language
         self._raws: list[str] = []
         self._accelerator, parts = without_accelerator(unit.parts, unit.style.accelerators)
-        is_html = any(part.kind == "text" and _HTML.search(part.raw) for part in parts)
-        stood_in = [each for part in parts for each in self._stood_in(part, is_html)]
+        texts = [part.raw for part in parts if part.kind == "text"]
+        is_html = any(map(_HTML.search, texts))
+        tags = any(part.kind in ("start", "end") for part in parts) or any(map(_ITEM.search, texts))
+        # The text of a unit with tags is read as HTML, and is escaped for that purpose if it is not HTML.
+        self._is_escaped = tags and not is_html
+        stood_in = "".join(self._stood_in(part, is_html) for part in parts)
+        markup = "html" if tags or is_html else "placeholders"
         self._blocks = [
-            _Block("".join(part.raw for part in block), MarkedDocument(tuple(segments(block, is_escaped=is_html))))
-            for block in _divided(stood_in, unit.style.joins)
+            _Block(block, MarkedDocument.parsed(joined_lines(block), markup, "unit"))  # type: ignore[arg-type]
+            for block in _divided(stood_in, unit)
         ]
-        self._translated = [block for block in self._blocks if block.document.segments]
-        self.documents = [block.document for block in self._translated]
+        self.documents = [block.document for block in self._blocks if block.document.segments]
 
     def filled(self, results: Sequence[str]) -> str:
         """Returns the translation as the file spells it.
@@ -93,7 +99,7 @@ class UnitText:
             return spelled(unit)
         pieces = self._split("".join(texts))
         raws = ordered(self._raws, [each for each in pieces if isinstance(each, int)], unit.style.numbers_arguments)
-        words = [piece if isinstance(piece, str) else "" for piece in pieces]
+        words = ["" if isinstance(piece, int) else self._unescaped(piece) for piece in pieces]
         if self._accelerator:
             words = self._accelerator.restored(words, self._language)
         return "".join(
@@ -101,32 +107,42 @@ class UnitText:
             for piece, word in zip(pieces, words, strict=True)
         )
 
-    def _stood_in(self, part: Part, is_html: bool) -> list[Part]:
-        """Returns a part of the unit with stand-ins; the text of an HTML unit is divided into text and tags."""
+    def _unescaped(self, text: str) -> str:
+        if not self._is_escaped:
+            return text
+        return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+    def _stood_in(self, part: Part, is_html: bool) -> str:
+        """Returns a part of the unit with stand-ins."""
         if part.kind != "text":
-            return [self._stand_in(part, part.raw)]
-        result: list[Part] = []
+            return self._stand_in(dataclasses.replace(part, name=_INLINE), part.raw)
+        result = ""
         for each in _html(part.raw) if is_html else [part]:
             if each.kind != "text":
-                result.append(self._stand_in(each, self._unit.escape(each.raw)))
+                result += self._stand_in(each, self._unit.escape(each.raw))
                 continue
-            place = 0
+            place, depths = 0, _depths(each.raw)
             for match in _ITEM.finditer(each.raw):
+                if depths[match.start()]:
+                    continue
                 item = Part("whole", match[0])
                 if match["tag"]:
-                    item = Part("end" if match[0].startswith("</") else "start", match[0], match[0].strip("</>"))
-                result.append(Part("text", each.raw[place : match.start()]))
-                result.append(self._stand_in(item, self._unit.escape(match[0])))
+                    item = Part("end" if match[0].startswith("</") else "start", match[0], _INLINE)
+                result += self._text(each.raw[place : match.start()])
+                result += self._stand_in(item, self._unit.escape(match[0]))
                 place = match.end()
-            result.append(Part("text", each.raw[place:]))
-        return [each for each in result if each.raw]
+            result += self._text(each.raw[place:])
+        return result
 
-    def _stand_in(self, part: Part, raw: str) -> Part:
+    def _text(self, text: str) -> str:
+        return html.escape(text, quote=False) if self._is_escaped else text
+
+    def _stand_in(self, part: Part, raw: str) -> str:
         self._raws.append(raw)
         character = chr(_FIRST + len(self._raws) - 1)
-        if part.kind == "whole" and part.is_inline:
-            return Part("text", f"{{{character}}}")
-        return dataclasses.replace(part, raw=f"</{character}>" if part.kind == "end" else f"<{character}>")
+        if part.kind == "whole":
+            return f"{{{character}}}" if part.is_inline else f"<{_SEPARATOR} {character}>"
+        return f"</{part.name} {character}>" if part.kind == "end" else f"<{part.name} {character}>"
 
     def _split(self, text: str) -> list[str | int]:
         """Splits a text into strings and the numbers of stand-ins."""
@@ -146,37 +162,40 @@ def spelled(unit: Unit) -> str:
 
 
 def _html(text: str) -> list[Part]:
-    """Returns the parts of HTML in a message, in which tags without a partner may stand within a sentence."""
+    """Returns the parts of HTML in a message.
+
+    A tag that is not known or without a partner may stand within a sentence. Names that end a sentence stay.
+    """
     parts = html_parts(text)
     names = {kind: {part.name for part in parts if part.kind == kind} for kind in ("start", "end")}
     paired = names["start"] & names["end"]
     result = []
     for part in parts:
         is_block = part.name in _BLOCKS
-        is_tag = part.kind in ("start", "end") and (is_block or part.name in paired)
-        kind = part.kind if is_tag or part.kind == "text" else "whole"
-        result.append(dataclasses.replace(part, kind=kind, is_inline=not is_block))
+        if part.kind in ("start", "end") and not is_block and part.name not in paired:
+            part = dataclasses.replace(part, kind="whole")
+        name = part.name if is_block or part.is_inline else _INLINE
+        result.append(dataclasses.replace(part, name=name, is_inline=not is_block))
     return result
 
 
-def _divided(parts: Sequence[Part], joins: Joins) -> list[list[Part]]:
-    """Divides parts at the line breaks that end a sentence; the breaks are pieces without letters."""
-    text = "".join(part.raw for part in parts)
-    cuts = [place for each in breaks(text, joins) if not each.is_within_sentence for place in (each.start, each.end)]
-    blocks: list[list[Part]] = [[]]
-    start = 0
-    for part in parts:
-        end = start + len(part.raw)
-        while cuts and start <= cuts[0] <= end:
-            cut = cuts.pop(0)
-            if cut > start:
-                blocks[-1].append(dataclasses.replace(part, raw=text[start:cut]))
-            blocks.append([])
-            start = cut
-        if start < end:
-            blocks[-1].append(dataclasses.replace(part, raw=text[start:end]))
-        start = end
-    return [block for block in blocks if block]
+def _divided(text: str, unit: Unit) -> list[str]:
+    """Divides a text with stand-ins at line breaks and tags that end a sentence; these are separate pieces."""
+    cuts = {place for each in breaks(text, unit.style.joins) if not each.is_within_sentence for place in each[:2]}
+    for match in _STAND_IN.finditer(text):
+        if match[0].startswith(f"<{_SEPARATOR} "):
+            cuts |= {*match.span()}
+    places = sorted({0, *cuts, len(text)})
+    return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+
+
+def _depths(text: str) -> list[int]:
+    """Returns for each position of a text how many braces are open before it."""
+    depths, depth = [], 0
+    for character in text:
+        depths.append(depth)
+        depth = max(depth + {"{": 1, "}": -1}.get(character, 0), 0)
+    return depths
 
 
 def _unchanged(text: str) -> AlignedText:
