@@ -19,7 +19,7 @@ def json_units(text: str, options: Options) -> list[Unit]:
     """
     try:
         json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise InputError(f"line {line}: not valid JSON: {getattr(error, 'msg', error)}") from None
     is_ascii = text.isascii() and "\\u" in text

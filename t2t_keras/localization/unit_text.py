@@ -10,7 +10,7 @@ from t2t_keras.localization.accelerators import without_accelerator
 from t2t_keras.localization.arguments import ARGUMENT, ordered
 from t2t_keras.localization.rewrapping import breaks, joined_lines, rewrapped
 from t2t_keras.localization.units import Unit
-from t2t_keras.text.markup.documents import MarkedDocument
+from t2t_keras.text.markup.documents import MarkedDocument, Markup
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.markup.reading import Part, html_parts
 
@@ -33,8 +33,10 @@ _BLOCKS = frozenset(
 )
 # Items besides those that the reader of documents knows: numbered elements of React (<0>), times of WebVTT
 # (<00:01.500>), arguments of Qt and KDE (%1, %L1, %n), and arguments whose order counts (%s, {}).
+_NUMBERED_TAG = re.compile(r"</?\d+>")
 _ITEM = re.compile(
-    r"(?P<tag></?\d+>)|<\d+/>|<[\d:]+\.\d+>|(?<!\d)%L?\d{1,2}(?![\d.]*[$diouxXeEfFgGcrsaAp@])|%n\b"
+    rf"(?P<tag>{_NUMBERED_TAG.pattern})"
+    r"|<\d+/>|<[\d:]+\.\d+>|(?<!\d)%L?\d{1,2}(?![\d.]*[$diouxXeEfFgGcrsaAp@])|%n\b"
     rf"|{ARGUMENT.pattern}"
 )
 
@@ -73,13 +75,14 @@ class UnitText:
         self._accelerator, parts = without_accelerator(unit.parts, unit.style.accelerators)
         texts = [part.raw for part in parts if part.kind == "text"]
         is_html = any(map(_HTML.search, texts))
-        tags = any(part.kind in ("start", "end") for part in parts) or any(map(_ITEM.search, texts))
+        has_tags = any(part.kind != "text" and (part.kind != "whole" or not part.is_inline) for part in parts)
+        has_tags = has_tags or any(map(_NUMBERED_TAG.search, texts))
         # The text of a unit with tags is read as HTML, and is escaped for that purpose if it is not HTML.
-        self._is_escaped = tags and not is_html
+        self._is_escaped = has_tags and not is_html
         stood_in = "".join(self._stood_in(part, is_html) for part in parts)
-        markup = "html" if tags or is_html else "placeholders"
+        markup: Markup = "html" if has_tags or is_html else "placeholders"
         self._blocks = [
-            _Block(block, MarkedDocument.parsed(joined_lines(block), markup, "unit"))  # type: ignore[arg-type]
+            _Block(block, MarkedDocument.parsed(joined_lines(block), markup, "unit"))
             for block in _divided(stood_in, unit)
         ]
         self.documents = [block.document for block in self._blocks if block.document.segments]

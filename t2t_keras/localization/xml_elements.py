@@ -14,6 +14,7 @@ _START_TAG = re.compile(r"<[^\s/>\"']+(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|\w+);")
 # Pieces of content that are not text. A CDATA section is text without entities.
 _OTHER = re.compile(r"<!\[CDATA\[(?P<data>.*?)\]\]>|<!--.*?-->|<\?.*?\?>", re.DOTALL)
+_DEEPEST = 100
 _KNOWN_ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
 
 
@@ -76,6 +77,8 @@ def root_element(text: str, name: str) -> Element:
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         begin = place()
+        if len(open_elements) > _DEEPEST:
+            raise faulty(text, begin, f"elements are nested more than {_DEEPEST} deep")
         match = _START_TAG.match(text, begin)
         element = Element(tag, attributes, begin, match.end() if match else begin)
         open_elements[-1].children.append(element)

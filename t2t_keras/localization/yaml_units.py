@@ -28,6 +28,8 @@ def yaml_units(text: str, options: Options) -> list[Unit]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise InputError(f"line {mark.line + 1 if mark else 1}: not valid YAML: {problem}") from None
+    except RecursionError:
+        raise InputError("line 1: not valid YAML: nested too deep") from None
     seen: set[int] = set()
     return [_unit(yaml, text, *each) for document in documents for each in _strings(document, seen, False)]
 
