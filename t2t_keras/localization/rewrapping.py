@@ -30,7 +30,7 @@ def breaks(text: str, joins: Joins) -> list[Break]:
     found, line_start = [], 0
     for match in _BREAK.finditer(text):
         before = _TAG.sub("", text[line_start : match.start()]).strip()
-        after = _TAG.sub("", text[match.end() :]).lstrip()
+        after = _TAG.sub("", text[match.end() : match.end() + _SHORTEST_WRAPPED]).lstrip()
         is_within = bool(before and after) and match[0].count("\n") == 1
         if joins == "all":
             is_within = is_within and not _NEXT_SPEAKER.match(after)
