@@ -197,9 +197,9 @@ class TranslatableFile:
             return mark, encoding, content[len(mark) :].decode(encoding)
         except LookupError:
             raise InputError(f"{self._name}: unknown character encoding {encoding!r}") from None
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, len(mark) + error.start) + 1
-            problem = f"not valid {encoding} ({error.reason}); convert the file to UTF-8"
+        except UnicodeError as error:
+            line = content.count(b"\n", 0, len(mark) + getattr(error, "start", 0)) + 1
+            problem = f"not valid {encoding} ({getattr(error, 'reason', error)}); convert the file to UTF-8"
             raise InputError(f"{self._name}, line {line}: {problem}") from None
 
     def _place(self, place: int) -> int:

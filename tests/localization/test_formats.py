@@ -198,6 +198,17 @@ def test_units_have_sources_targets_notes_and_places():
     assert file.lines == [11, 15, 19, 19, 26]
 
 
+def test_the_numbers_of_subtitles_are_not_text():
+    def cues(text: str, suffix: str = ".srt") -> list[str]:
+        return [unit.source for unit in TranslatableFile(text.encode(), "in", suffix).units]
+
+    time = "00:00:01,000 --> 00:00:02,000"
+    assert cues(f"1\n{time}\nA dog\n\nin\n\n2\n{time}\n\n3\n{time}\n42\n") == ["A dog\n\nin", "42"]
+    assert cues(f"1\n{time}\nA dog\n2\n{time}\n{time}\nIn\n1984\n\n\n") == ["A dog", "In\n1984"]
+    assert cues(f"WEBVTT\n\n{time}\nA dog\n\nNOTE\nA cat\n\nx\n{time}\n", ".vtt") == ["A dog"]
+    assert cues("") == cues("WEBVTT", ".vtt") == []
+
+
 def test_units_of_a_path(tmp_path):
     (tmp_path / "memory.tmx").write_text(SAMPLES[".tmx"])
     pairs = [(unit.source, unit.target) for unit in read_units(tmp_path / "memory.tmx")]
