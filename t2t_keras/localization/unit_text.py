@@ -124,7 +124,7 @@ class UnitText:
             if each.kind != "text":
                 result += self._stand_in(each, self._unit.escape(each.raw))
                 continue
-            place, depths = 0, _depths(each.raw)
+            place, depths = 0, _depths(each.raw) if "{" in each.raw else [0] * len(each.raw)
             for match in _ITEM.finditer(each.raw):
                 if depths[match.start()]:
                     continue

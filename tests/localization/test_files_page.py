@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+import pytest
+
 from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
 from t2t_keras.localization.formats import FORMATS
@@ -12,6 +14,7 @@ from tests.localization.sample_files import SAMPLES
 PAGE = (pathlib.Path(__file__).parents[2] / "docs/files.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.integration
 def test_the_page_runs_as_it_stands_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("messages.po").write_text(SAMPLES[".po"])

@@ -3,12 +3,13 @@
 import codecs
 import difflib
 import re
+from random import Random
 
 import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.localization.formats import FORMATS, Options, TranslatableFile, format_suffix, read_units
-from tests.localization.fake_translations import AlignedText, longer, same, translated_file
+from tests.localization.fake_translations import AlignedText, backwards, longer, same, translated_file, upper
 from tests.localization.sample_files import SAMPLES
 
 BILINGUAL = (".po", ".xliff", ".xlf", ".tmx", ".ts", ".csv")
@@ -269,7 +270,7 @@ FAULTS = [
     (".ts", "", "line 1: not well-formed XML: no element found"),
     (".srt", "1\n00:00:01,000 --> soon\nA dog.\n", "line 2: not a valid timing"),
     (".ts", "<TS>" + "<a>" * 200, "line 1: elements are nested"),
-    (".yaml", "[" * 10_000, "line 1: not valid YAML: nested too deep"),
+    (".yaml", "[" * 1_000, "line 1: not valid YAML: nested too deep"),
     (".vtt", "00:01.000 --> 00:02.000\nA dog.\n", "line 1: a .vtt file must begin with WEBVTT"),
     (".csv", "id,text\n1,A dog\n", "line 1: --column=source is not in the header; its columns are 'id', 'text'"),
     (".csv", "source,source,target\n", "line 1: --column=source occurs twice"),
@@ -289,6 +290,30 @@ def test_errors_name_the_file_and_the_line(suffix, content, problem):
         translated_file(content, suffix, options=Options("en", "de"))
     assert str(caught.value).startswith(f"in{suffix}")
     assert problem in str(caught.value)
+
+
+def test_damaged_files_are_refused_or_read():
+    """A few hundred samples with characters that are missing, doubled or new."""
+    random = Random(1)
+    num_read = 0
+    for _ in range(300):
+        suffix = random.choice(list(SAMPLES))
+        text = SAMPLES[suffix]
+        for _ in range(random.randint(1, 3)):
+            place, size = random.randrange(len(text)), random.randint(0, 20)
+            new = random.choice(
+                ["", "\n", '"', "<", ">", "&", "{", "}", "\\", "%s", "*", "|", "é", "\r\n", text[:size]]
+            )
+            text = text[:place] + new + text[place + size * (new == "") :]
+        try:
+            after = translated_file(text, suffix, random.choice([upper, backwards]))
+            assert suffix in BILINGUAL or translated_file(text, suffix, same) == text.encode()
+        except InputError as error:
+            assert str(error).startswith(f"in{suffix}, line ")
+            continue
+        num_read += 1
+        TranslatableFile(after, "out", suffix)
+    assert num_read > 100
 
 
 def test_suffixes_decide_the_format():
