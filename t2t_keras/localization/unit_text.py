@@ -39,6 +39,8 @@ _ITEM = re.compile(
     r"|<\d+/>|<[\d:]+\.\d+>|(?<!\d)%L?\d{1,2}(?![\d.]*[$diouxXeEfFgGcrsaAp@])|%n\b"
     rf"|{ARGUMENT.pattern}"
 )
+# The dash of a speaker, the bullet or number of a list item, and the sign of a song at the beginning of a line.
+_MARKER = re.compile(r"(?:[-–—*•♪>]|\d{1,3}[.)])[ \t]+|[-–—](?=[^\W\d_])")
 
 
 class _Block(NamedTuple):
@@ -183,11 +185,19 @@ def _html(text: str) -> list[Part]:
 
 
 def _divided(text: str, unit: Unit) -> list[str]:
-    """Divides a text with stand-ins at line breaks and tags that end a sentence; these are separate pieces."""
+    """Divides a text with stand-ins at line breaks and tags that end a sentence; these are separate pieces.
+
+    The marker at the beginning of a line, such as the dash of a speaker, is separate too.
+    """
     cuts = {place for each in breaks(text, unit.style.joins) if not each.is_within_sentence for place in each[:2]}
     for match in _STAND_IN.finditer(text):
         if match[0].startswith(f"<{_SEPARATOR} "):
             cuts |= {*match.span()}
+    is_speech = unit.style.joins == "all"
+    for start in sorted({0, *cuts}):
+        marker = _MARKER.match(text, start)
+        if marker and (is_speech or marker[0][-1].isspace()):
+            cuts.add(marker.end())
     places = sorted({0, *cuts, len(text)})
     return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
 

@@ -90,7 +90,15 @@ def test_lines_of_a_cue_are_one_sentence():
     assert translated_text(cue, CUE, translate) == (
         "<i>A A dog dog runs runs across across\nthe the lawn lawn.</i>\n- Here Here is is one one\nmore more."
     )
-    assert read == ["A dog runs across the lawn.", "- Here is one more."]
+    assert read == ["A dog runs across the lawn.", "Here is one more."]
+
+
+def test_markers_of_lines_are_not_translated():
+    read = []
+    for style, text in ((CUE, "-Yes.\n♪ La la"), (Style(), "To do:\n 1. Run\n* Eat\n-h or 3.5")):
+        translated_text(text, style, lambda text: (read.append(text), same(text))[1])
+    assert read == ["Yes.", "La la", "To do:", "Run", "Eat", "-h or 3.5"]
+    assert translated_text("- Two dogs", None, backwards) == "- dogs Two"
 
 
 def test_lines_of_a_cue_have_a_limit():
