@@ -34,6 +34,7 @@ ABOVE_THE_LINE = {  # Keras and NumPy alone, on any backend
 BELOW_THE_LINE = {
     "machine": GROUND,
     "text": GROUND | {"machine"},
+    "localization": GROUND | {"text"},
     "data": GROUND | {"config", "machine", "tasks", "text"},
     "runs": GROUND | {"config", "machine", "models", "text"},
     "search": GROUND | {"config", "kernels", "models"},
