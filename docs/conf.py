@@ -21,7 +21,7 @@ release = __version__
 root_doc = "docs/index"
 
 # Nothing of other folders is looked at: runs and data may be large.
-include_patterns = ["*.md", "docs/*.md", "docs/notebooks/*.ipynb", "launch/**.md", ".github/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/programs/*.md", "docs/notebooks/*.ipynb", "launch/**.md", ".github/*.md"]
 exclude_patterns = [
     path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "launch", ".github")
 ]
@@ -29,6 +29,7 @@ exclude_patterns += ["README.md", "docs/_build", ".github/PULL_REQUEST_TEMPLATE.
 
 extensions = [
     "myst_nb",
+    "sphinx_copybutton",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.linkcode",

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not all(find_spec(name) for name in ("sphinx", "myst_nb", "furo")),
-        reason="the site is made by Sphinx, MyST-NB and furo: pip install '.[docs]'",
+        not all(find_spec(name) for name in ("sphinx", "myst_nb", "furo", "sphinx_copybutton")),
+        reason="the site is made by Sphinx, its extensions and furo: pip install '.[docs]'",
     ),
 ]
 
@@ -94,16 +94,19 @@ def test_the_paper_leads_to_lines_of_the_code(site: Path) -> None:
 
 
 def test_the_reference_is_the_code(site: Path) -> None:
-    text = {name: (site / f"docs/{name}.html").read_text(encoding="utf-8") for name in ("programs", "metrics")}
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (site / "docs/programs").glob("*.html")}
     for path in (ROOT / "launch").glob("*.py"):
         is_program = path.stem != "program" and re.search(
             r"^(def run\(|run = )", path.read_text(encoding="utf-8"), re.M
         )
-        assert (f'id="launch-{path.stem}"' in text["programs"]) == bool(is_program)
-    for flag in ("--data_dir=PATH", "--beam_size=N", "--rest_port=N", "--minutes=NUMBER"):
-        assert flag in text["programs"]
+        assert (path.stem in pages) == bool(is_program)
+    flags = {"train": "--data_dir=PATH", "translate": "--beam_size=N", "serve": "--rest_port=N"}
+    for program, flag in {**flags, "fit": "--minutes=NUMBER"}.items():
+        assert flag in pages[program]
+        assert f'href="programs/{program}.html"' in (site / "docs/programs.html").read_text(encoding="utf-8")
+    metrics = (site / "docs/metrics.html").read_text(encoding="utf-8")
     for metric in ("t2t_serving_requests_total", ":tensorflow:serving:request_count", "t2t_serving_version"):
-        assert metric in text["metrics"]
+        assert metric in metrics
     page = (site / "docs/api.html").read_text(encoding="utf-8")
     for name in layers.__all__:
         assert f'id="t2t_keras.layers.{name}"' in page

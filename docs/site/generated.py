@@ -1,5 +1,6 @@
-"""What the code says of itself: directives for the programs' flags and the server's metrics; docstrings."""
+"""What the code says of itself: a page for each program, the table of the server's metrics, and docstrings."""
 
+import functools
 import importlib
 import re
 import sys
@@ -14,10 +15,12 @@ from absl import flags
 from docutils import nodes
 from prometheus_client.parser import text_string_to_metric_families
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.inspect import signature, stringify_signature
 
 ROOT = Path(__file__).parents[2]
+_PROGRAMS = ROOT / "docs/programs"  # pages that are made for the site, and ignored by git
 # An entry of `launch.helping.text`: a flag, and its words beside it; words go on, or begin, in lines of more spaces.
 _FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
 # Of the arguments of a class of settings.
@@ -31,6 +34,7 @@ def _program_names() -> list[str]:
     return [target.split(":")[0].rpartition(".")[2] for target in project["scripts"].values()]
 
 
+@functools.cache
 def _help(name: str) -> str:
     """What `python -m launch.NAME --help` prints. Two programs' flags cannot live in one process: they are removed."""
     module = importlib.import_module(f"launch.{name}")
@@ -50,25 +54,46 @@ def _paragraph(text: str) -> nodes.paragraph:
     return nodes.paragraph("", "", *made)
 
 
+def _write_program_pages(app: Sphinx, config: Config) -> None:
+    _PROGRAMS.mkdir(exist_ok=True)
+    names = _program_names()
+    for path in _PROGRAMS.glob("*.md"):
+        if path.stem not in names:
+            path.unlink()
+    for name in names:
+        text = f"# launch.{name}\n\n```{{program}} {name}\n```\n"
+        path = _PROGRAMS / f"{name}.md"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
 class Programs(SphinxDirective):
-    """A section for each program: what it does, examples, and its flags in groups."""
+    """A table of all programs, with links to their pages."""
 
     def run(self) -> list[nodes.Node]:
-        return [self._section(name, _help(name)) for name in _program_names()]
+        purposes = {name: _help(name).split("\n\n")[0].replace("\n", " ") for name in _program_names()}
+        rows = [f"| [`launch.{name}`](programs/{name}.md) | {purpose} |" for name, purpose in purposes.items()]
+        return self.parse_text_to_nodes("\n".join(["| program | purpose |", "|---|---|", *rows]))
 
-    def _section(self, name: str, text: str) -> nodes.section:
-        section = nodes.section("", nodes.title("", "", nodes.literal("", f"launch.{name}")), ids=[f"launch-{name}"])
-        for block in text.split("\n\n"):
+
+class Program(SphinxDirective):
+    """The page of one program: what it does, examples, and its flags in groups."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        made: list[nodes.Node] = []
+        for block in _help(self.arguments[0]).split("\n\n"):
             title, _, rest = block.partition("\n")
             if rest.startswith("  -"):
-                section += nodes.rubric("", title.removesuffix(":").capitalize())
-                section += self._flags(rest.splitlines())
+                made.append(nodes.rubric("", title.removesuffix(":").capitalize()))
+                made.append(self._flags(rest.splitlines()))
             elif re.match(r"Examples?:$", title) or block.startswith(("python ", "t2t-")):
                 examples = rest if title.startswith("Example") else block
-                section += nodes.literal_block("", textwrap.dedent(examples), language="bash")
+                made.append(nodes.literal_block("", textwrap.dedent(examples), language="bash"))
             else:
-                section += _paragraph(block)
-        return section
+                made.append(_paragraph(block))
+        return made
 
     def _flags(self, lines: list[str]) -> nodes.definition_list:
         entries: list[tuple[str, list[str]]] = []
@@ -138,6 +163,8 @@ def _is_left_out(app: Sphinx, kind: str, name: str, found: object, is_skipped: b
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("programs", Programs)
+    app.add_directive("program", Program)
+    app.connect("config-inited", _write_program_pages)
     app.add_directive("server-metrics", ServerMetrics)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
     app.connect("autodoc-process-signature", _own_arguments)
