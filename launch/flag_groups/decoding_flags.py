@@ -33,9 +33,9 @@ EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no tra
 PROTECT = flags.DEFINE_multi_string(
     "protect",
     None,
-    "Spans that translations repeat unchanged: urls, emails, numbers (with units, and versions) and files, separated by "
-    "commas, or a regular expression; 'nothing' also stops the protection of characters that the training text never "
-    "had; default: the setting of the run.",
+    "Spans that translations repeat unchanged: urls, emails, numbers (with units, and versions) and files, separated "
+    "by commas, or a regular expression; 'nothing' also stops the protection of characters that the training text "
+    "never had; default: the setting of the run.",
 )
 _OTHER_SETTINGS = (*model_flags.SCORING, "split", "protect")
 _SETTINGS = setting_flags.define(

@@ -7,7 +7,16 @@ from typing import NamedTuple
 from t2t_keras.text import sentences as splitting
 from t2t_keras.text.letter_case import Case, case_of, in_case, is_unfamiliar, ordinary
 from t2t_keras.text.markup.placing import AlignedText
-from t2t_keras.text.protection.removal import Removed, Restored, Sentence, remove, repeats, restored, without_spans
+from t2t_keras.text.protection.removal import (
+    Removed,
+    Restored,
+    Sentence,
+    remove,
+    repeats,
+    restored,
+    source_units,
+    without_spans,
+)
 from t2t_keras.text.protection.spans import SpanFinder
 from t2t_keras.text.repair import UNPRINTABLE
 from t2t_keras.text.words import units
@@ -48,13 +57,15 @@ class Prepared(NamedTuple):
         """Returns whether a translation of the text repeats each span that remains in it exactly once."""
         return repeats(translation, self.kept)
 
-    def finished(self, sentences: Sequence[Sentence], intact: Sequence[str] = ()) -> Restored:
+    def finished(self, sentences: Sequence[Sentence], intact: Sequence[str] = (), prefix: str = "") -> Restored:
         """Returns the translation of the line.
 
         Args:
             sentences: the sentences of the text with their translations; none if the text is blank.
             intact: phrases of the translation into which nothing is inserted, and whose spans count as put back.
+            prefix: beginning of the translation, which is treated like these phrases.
         """
+        intact = (*intact, prefix)
         spans = [span for each in self.removed for span in each.text.split()]
         invented = [span for span in spans if not any(span in phrase for phrase in intact)]
         removed = [each for each in self.removed if not any(each.text in phrase for phrase in intact)]
@@ -64,20 +75,115 @@ class Prepared(NamedTuple):
             translation = without_spans(sentence.translation, invented)
             translation = _cased(translation, case, source) if case else translation
             results.append(sentence._replace(translation=translation))
-        return restored(removed, results, (*intact, *self.kept))
+        return restored(removed, results, (*intact, *self.kept), len(prefix))
 
     def aligned(self, sentences: Sequence[Sentence]) -> AlignedText:
         """Returns the translation of the line with its links to the line; see `finished`."""
         result = self.finished(sentences)
-        links = [link for each in _shifted(sentences) for link in each]
-        inner_sources, inner_targets = units(self.text), None
-        source_units, target_units = units(self.source), units(result.text)
-        del links, inner_sources, inner_targets, source_units, target_units
-        raise NotImplementedError
+        pairs = [(each.start, each.start + len(each.text)) for each in self.removed]
+        sources, targets = _outside(units(self.source), pairs), _outside(units(result.text), result.ranges)
+        numbers, offset = [], 0  # of the source unit of each target unit
+        for sentence in sentences:
+            aligned_units = source_units(sentence, units(sentence.translation.text))
+            numbers += [offset + number if number >= 0 else -1 for number in aligned_units]
+            offset += len(units(sentence.source))
+        links = [(*target, *source) for target, source in zip(result.ranges, pairs, strict=True)]
+        for place, number in enumerate(numbers if sources else ()):
+            if number >= 0 and place < len(targets):
+                # The numbers of units may differ because of marks that were replaced.
+                links.append((*targets[place], *sources[number * len(sources) // offset]))
+        return AlignedText(result.text, tuple(links))
 
 
-def _shifted(sentences: Sequence[Sentence]) -> list[list[tuple[int, int, int, int]]]:
-    return [[] for _ in sentences]
+class Preparation:
+    """Prepares lines for a model.
+
+    Args:
+        finder: finds protected spans.
+        language: language code of the lines.
+        num_tokens: returns the number of tokens of a text of the source; None to keep unusual case.
+        lowercases: whether the model reads lowercased text, so that it knows no case.
+        splits: whether lines are translated sentence by sentence.
+    """
+
+    def __init__(
+        self,
+        finder: SpanFinder,
+        language: str,
+        num_tokens: Callable[[str], int] | None = None,
+        *,
+        lowercases: bool = False,
+        splits: bool = True,
+    ) -> None:
+        self._finder, self._language = finder, language
+        self._num_tokens, self._lowercases, self._splits = num_tokens, lowercases, splits
+
+    def __call__(self, line: str, *, keeps_spans: bool = True, keeps_case: bool = False) -> Prepared | None:
+        """Prepares a line.
+
+        Args:
+            line: the line.
+            keeps_spans: whether protected spans without unknown characters remain in the text at first.
+            keeps_case: whether the line is translated in its case.
+
+        Returns:
+            The prepared line, or None if the model reads the line as it is.
+        """
+        has_spans = self._finder.has_spans(line)
+        if not has_spans and (keeps_case or not self._num_tokens):
+            return None
+        source = UNPRINTABLE.sub("", line.encode("utf-8", "replace").decode("utf-8")).strip()
+        spans = self._finder.spans(source) if has_spans else []
+        if not keeps_spans:
+            spans = [span._replace(is_removed=True) for span in spans]
+        text, removed = remove(source, spans, self._finder)
+        cases: list[SentenceCase] = []
+        plain = text if keeps_case or not self._num_tokens else self._in_ordinary_case(text, cases)
+        if cases and not all(span.is_removed for span in spans):
+            return self(line, keeps_spans=False)  # a change of case would change the spans
+        if not spans and plain == source:
+            return None
+        unknown = tuple(source[span.start : span.end] for span in spans if span.is_unknown)
+        kept = tuple(source[span.start : span.end] for span in spans if not span.is_removed)
+        if not any(map(str.isalnum, plain)):
+            whole = Removed(source, 0, 0, "", "")
+            return Prepared(source, "", (whole,) if source else (), (), unknown, ())
+        return Prepared(source, plain, tuple(removed), kept, unknown, tuple(cases))
+
+    def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
+        """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""
+        found = [splitting.Sentence("", text)]
+        if self._splits:
+            found = splitting.find_sentences(text, self._language)
+        results, result = [], ""
+        for sentence in found:
+            case = self._case_of(sentence.text)
+            plain = ordinary(sentence.text, self._language) if case else sentence.text
+            results.append(SentenceCase(case, sentence.text))
+            result += sentence.before + plain
+        if any(each.case for each in results):
+            cases += results
+        return result if cases else text
+
+    def _case_of(self, sentence: str) -> Case | None:
+        """Returns the case of a sentence if the model does not know it."""
+        case = case_of(sentence)
+        if not case or self._lowercases or not self._num_tokens:
+            return case
+        plain = ordinary(sentence, self._language)
+        return case if is_unfamiliar(sentence, plain, self._num_tokens) else None
+
+
+def _outside(all_units: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the units that do not begin in any of the ranges, which are in order."""
+    remaining = list(ranges)[::-1]
+    result = []
+    for start, end in all_units:
+        while remaining and remaining[-1][1] <= start:
+            remaining.pop()
+        if not remaining or start < remaining[-1][0]:
+            result.append((start, end))
+    return result
 
 
 def _cased(translation: AlignedText, case: Case, source: str) -> AlignedText:

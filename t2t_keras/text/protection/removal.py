@@ -16,12 +16,14 @@ class Removed(NamedTuple):
 
     Attributes:
         text: the spans and the white space between them.
+        start: position in the text from which they were removed.
         place: position in the remaining text.
         before: white space in front of the spans.
         after: white space behind the spans.
     """
 
     text: str
+    start: int
     place: int
     before: str
     after: str
@@ -64,7 +66,7 @@ def remove(text: str, spans: Sequence[Span], finder: SpanFinder) -> tuple[str, l
         before, after = rest[len(trimmed) :], text[end : end + len(text[end:]) - len(text[end:].lstrip())]
         place = end + len(after)
         between = _between(trimmed[-1:], before, after, text[place : place + 1])
-        result.append(Removed(text[start:end], len(trimmed), before, after))
+        result.append(Removed(text[start:end], start, len(trimmed), before, after))
         rest = trimmed + between
     rest += finder.readable(text[place:])
     front = len(rest) - len(rest.lstrip())
@@ -141,7 +143,9 @@ class Restored(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
 
 
-def restored(removed: Sequence[Removed], sentences: Sequence[Sentence], intact: Sequence[str] = ()) -> Restored:
+def restored(
+    removed: Sequence[Removed], sentences: Sequence[Sentence], intact: Sequence[str] = (), front: int = 0
+) -> Restored:
     """Puts the removed spans back into the translation of a text.
 
     Spans at the beginning, at the end and between sentences stay there. Within a sentence, the word alignment decides.
@@ -150,13 +154,14 @@ def restored(removed: Sequence[Removed], sentences: Sequence[Sentence], intact: 
         removed: what was removed from the text.
         sentences: the sentences of the remaining text; none if nothing remains.
         intact: phrases of the translation into which nothing is inserted.
+        front: number of characters at the beginning of the translation before which nothing is inserted.
     """
     ends = _ends(sentences)
     text = "".join(each.before + each.translation.text for each in sentences)
     insertions: dict[int, list[tuple[int, bool]]] = collections.defaultdict(list)
     for number, each in enumerate(removed):
         place, is_followed = _place(each, sentences, ends)
-        insertions[_outside(text, place, intact)].append((number, is_followed))
+        insertions[_outside(text, max(place, min(front, len(text))), intact)].append((number, is_followed))
     result, end = "", 0
     ranges: dict[int, tuple[int, int]] = {}
     for place in sorted(insertions):
@@ -205,7 +210,7 @@ def _gap(each: Removed, sentence: Sentence, place: int) -> tuple[int, bool]:
     number = sum(end <= place for _, end in units(sentence.source))
     text = sentence.translation.text
     targets = units(text)
-    sources = _sources(sentence, targets)
+    sources = source_units(sentence, targets)
     before = [index + 1 for index, source in enumerate(sources) if source == number - 1]
     after = [index for index, source in enumerate(sources) if source == number]
     choices = [*after[:1], *before[-1:]]
@@ -221,8 +226,8 @@ def _gap(each: Removed, sentence: Sentence, place: int) -> tuple[int, bool]:
     return targets[gap - 1][1] if gap else 0, gap < len(sources) and sources[gap] == number
 
 
-def _sources(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns the index of the source unit that each target unit is aligned with, or -1."""
+def source_units(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list[int]:
+    """Returns the index of the source unit that each unit of a translated sentence is aligned with, or -1."""
     # The links refer to the repaired sentence, which has the same units.
     sources = units(" ".join(sentence.source.split()))
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]

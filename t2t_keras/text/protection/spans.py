@@ -72,6 +72,9 @@ _JOINER = "\u200d"
 _REGIONAL = "[\U0001f1e6-\U0001f1ff]"
 # A run of the same mark, or of marks of questions and exclamations, which derails a model that never read one.
 _RUN = r"[?!]{3,}|([^\w\s]|_)\1{3,}"
+# Words and the marks that join them, with at least one word.
+_JOINED = re.compile(r"[.:@/#&+~%=?-]*\w[\w.:@/#&+~%=?-]*")
+_MOST_JOINED = 1000
 _SENTENCE_MARKS = ".!?。！？…"
 
 # The marks that a model reads in place of unknown ones, if it knows them.
@@ -157,20 +160,32 @@ class SpanFinder:
     def _unknown_spans(self, text: str) -> Iterator[Span]:
         """Yields the tokens with unknown characters; adjacent tokens are one span."""
         assert self._unknown
-        last: Span | None = None
+        last = Span(-1, -1, True, True)
         for match in _token().finditer(text):
-            if not self._unknown.search(text, *match.span()) or all(
-                ord(each) in self._equivalents for each in match[0]
-            ):
+            start, end = match.span()
+            is_known = not self._unknown.search(text, start, end)
+            if end <= last.end or is_known or all(ord(each) in self._equivalents for each in match[0]):
                 continue
-            if last and last.end == match.start():
-                last = last._replace(end=match.end())
+            start, end = _with_words(text, start, end)
+            if last.end >= start:
+                last = last._replace(end=end)
                 continue
-            if last:
+            if last.end > 0:
                 yield last
-            last = Span(*match.span(), True, True)
-        if last:
+            last = last._replace(start=start, end=end)
+        if last.end > 0:
             yield last
+
+
+def _with_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns the place of a mark with the words that it joins, such as those of "and/or" or of an address."""
+    if unicodedata.category(text[start])[0] not in "PS" or unicodedata.category(text[start]) == "So":
+        return start, end
+    front = _JOINED.match(text[max(start - _MOST_JOINED, 0) : start][::-1])
+    rest = _JOINED.match(text, end, end + _MOST_JOINED)
+    if not front or not rest:
+        return start, end
+    return start - front.end(), _without_trailing(text, start, rest.end())
 
 
 @functools.cache

@@ -1,0 +1,191 @@
+"""Translates lines with protected spans, and lines in an unusual case, around a translator's own translation."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.marked_text import aligned, unchanged
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translation import Translation
+from t2t_keras.tasks.registry import task
+from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.protection.preparation import Preparation, Prepared
+from t2t_keras.text.protection.removal import Sentence, diagonal
+from t2t_keras.text.protection.spans import NOTHING, SpanFinder
+from t2t_keras.text.repair import repair
+from t2t_keras.text.tokenizer import Tokenizer
+
+Translate = Callable[[Sequence[str | Request]], list[list[Translation]]]
+# Returns the links (source position, target position) of pairs of token sequences.
+LinkTokens = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], list[list[tuple[int, int]]]]
+
+
+def preparation(tokenizer: Tokenizer, config: DecodeConfig, data: DataConfig) -> Preparation:
+    """Returns the preparation of lines for a model.
+
+    Args:
+        tokenizer: the tokenizer, with the characters that the model knows.
+        config: the decoding settings.
+        data: the settings of the training data.
+
+    Raises:
+        InputError: a protected kind or expression is not valid, or the task does not support the settings.
+    """
+    kind = task(data.task)
+    if not kind.has_sentences:
+        for name, value in (("case", config.case != "exact"), ("protect", set(config.protect) - {NOTHING})):
+            if value:
+                raise InputError(f"--{name}: only translations can be protected or restored, not {data.task}")
+    known = tokenizer.characters.source if tokenizer.characters and kind.has_sentences else None
+    finder = SpanFinder(config.protect, known, data.lowercases_sources)
+
+    def num_tokens(text: str) -> int:
+        return len(tokenizer.source.encode(text))
+
+    return Preparation(
+        finder,
+        data.source_language,
+        num_tokens if config.case == "fallback" else None,
+        lowercases=data.lowercases_sources,
+        splits=config.split == "sentences",
+    )
+
+
+class ProtectedLines:
+    """Translates lines so that their protected spans come out exactly once.
+
+    Spans with unknown characters are removed from a line before it is translated, and put back according to the word
+    alignment. Other spans remain in the line. If the translation does not repeat each of them exactly once, the line is
+    translated again without them.
+
+    Args:
+        prepare: prepares lines.
+        tokenizer: the tokenizer of the model.
+        link_tokens: aligns tokens; raises an `InputError` if the model offers no attention.
+    """
+
+    def __init__(self, prepare: Preparation, tokenizer: Tokenizer, link_tokens: LinkTokens) -> None:
+        self._prepare, self._tokenizer, self._link_tokens = prepare, tokenizer, link_tokens
+
+    def prepared(self, line: str | Request, *, keeps_spans: bool = True) -> Prepared | None:
+        """Prepares a line; a line whose translation is restricted keeps its case."""
+        if isinstance(line, str):
+            return self._prepare(line, keeps_spans=keeps_spans)
+        is_restricted = bool(line.prefix or line.constraints)
+        return self._prepare(line.text, keeps_spans=keeps_spans, keeps_case=is_restricted)
+
+    def read(self, line: str | Request) -> str | Request:
+        """Returns a line as it is translated at first."""
+        prepared = self.prepared(line)
+        return line if prepared is None else _with_text(line, prepared.text)
+
+    def translations(self, lines: Sequence[str | Request], translate: Translate) -> list[list[Translation]]:
+        """Translates lines.
+
+        Args:
+            lines: the lines.
+            translate: translates lines as they are, and returns the translations of each line, best first.
+        """
+        rows, results = self._translated(lines, translate)
+        flat = [(rows[row].text, each) for row in rows for each in results[row]]
+        are_linked = [bool(rows[row].removed) for row in rows for _ in results[row]]
+        sentences = iter(self._sentences(flat, are_linked))
+        for row, prepared in rows.items():
+            results[row] = [_finished(lines[row], prepared, each, next(sentences)) for each in results[row]]
+        return results
+
+    def aligned_translations(self, lines: Sequence[str], translate: Translate) -> list[tuple[Translation, AlignedText]]:
+        """Translates lines, and aligns the best translation of each with the line.
+
+        A line for which the search finds no translation is aligned with itself.
+        """
+        rows, results = self._translated(lines, translate)
+        best = [translations[0] for translations in results]
+        texts = [rows[row].text if row in rows else line for row, line in enumerate(lines)]
+        sentences = self._sentences(list(zip(texts, best, strict=True)), [True] * len(lines))
+        pairs = []
+        for row, (line, translation) in enumerate(zip(lines, best, strict=True)):
+            read = rows.get(row) or Prepared(line, line, (), (), (), ())
+            text = read.aligned(sentences[row]) if translation.exists else unchanged(line)
+            if translation.exists and row in rows:
+                translation = _finished(line, read, translation, sentences[row])
+            pairs.append((translation, text))
+        return pairs
+
+    def _translated(
+        self, lines: Sequence[str | Request], translate: Translate
+    ) -> tuple[dict[int, Prepared], list[list[Translation]]]:
+        """Returns the prepared lines by row, and the translations of all lines as the model read them."""
+        rows = {row: prepared for row, line in enumerate(lines) if (prepared := self.prepared(line))}
+        read = [_with_text(line, rows[row].text) if row in rows else line for row, line in enumerate(lines)]
+        results = translate(read)
+        retries: dict[int, Prepared] = {}
+        for row, prepared in rows.items():
+            if prepared.is_met(results[row][0].text):
+                results[row] = [each for each in results[row] if prepared.is_met(each.text)]
+            elif retry := self.prepared(lines[row], keeps_spans=False):
+                retries[row] = retry
+        rows |= retries
+        read = [_with_text(lines[row], prepared.text) for row, prepared in retries.items()]
+        for row, translations in zip(retries, translate(read) if read else [], strict=True):
+            results[row] = translations
+        return rows, results
+
+    def _sentences(self, pairs: Sequence[tuple[str, Translation]], are_linked: Sequence[bool]) -> list[list[Sentence]]:
+        """Returns the sentences of texts with their translations.
+
+        Args:
+            pairs: the texts as the model read them, and their translations.
+            are_linked: whether the translation of each text needs links to it.
+        """
+        rows = [_sentences_of(*pair) for pair in pairs]
+        flat = [
+            translation for row, is_linked in zip(rows, are_linked, strict=True) if is_linked for *_, translation in row
+        ]
+        try:
+            tokens = [ids for each in flat for ids in each.source_ids], [ids for each in flat for ids in each.token_ids]
+            links = iter(self._link_tokens(*tokens) if flat else [])
+        except InputError:  # the model offers no attention
+            links = None
+        results = []
+        for row, is_linked in zip(rows, are_linked, strict=True):
+            results.append([])
+            for before, source, translation in row:
+                text = AlignedText(translation.text, ())
+                if is_linked and links is None:
+                    text = diagonal(repair(source), translation.text)
+                elif is_linked and links is not None:
+                    text = self._aligned(source, translation, [next(links) for _ in translation.source_ids])
+                results[-1].append(Sentence(before, source, text))
+        return results
+
+    def _aligned(self, source: str, translation: Translation, links: list[list[tuple[int, int]]]) -> AlignedText:
+        sources = [self._tokenizer.source.pieces(ids) for ids in translation.source_ids]
+        targets = [self._tokenizer.pieces(ids) for ids in translation.token_ids]
+        return aligned(repair(source), translation.text, sources, targets, links)
+
+
+def _sentences_of(text: str, translation: Translation) -> list[tuple[str, str, Translation]]:
+    """Returns the white space before each sentence, the sentence and its translation; none if the text is blank."""
+    if translation.sentences:
+        return [tuple(each) for each in translation.sentences]
+    return [("", text, translation)] if text else []
+
+
+def _finished(
+    line: str | Request, prepared: Prepared, translation: Translation, sentences: Sequence[Sentence]
+) -> Translation:
+    """Returns the translation of a line, given that of the text that the model read."""
+    if not translation.exists:
+        return dataclasses.replace(translation, unknown=prepared.unknown)
+    phrases, prefix = [term.form for term in translation.terms], ""
+    if isinstance(line, Request):
+        prefix = line.prefix
+        phrases += [each for one in line.constraints for each in ((one,) if isinstance(one, str) else one)]
+    text = prepared.finished(sentences, phrases, prefix).text
+    return dataclasses.replace(translation, text=text, unknown=prepared.unknown)
+
+
+def _with_text(line: str | Request, text: str) -> str | Request:
+    return text if isinstance(line, str) else dataclasses.replace(line, text=text)
