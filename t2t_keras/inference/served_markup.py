@@ -41,12 +41,17 @@ class ServedDocuments:
 
         `outputs` are the outputs of `align` for each text, each with a batch of one.
         """
-        rows = iter([_align(text, output) for text, output in zip(self.texts, outputs, strict=True)])
+        rows = iter([aligned_output(text, output) for text, output in zip(self.texts, outputs, strict=True)])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 
 
-def _align(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
-    """Returns a translation with its word links, or the text itself if there is no translation."""
+def aligned_output(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
+    """Returns a translation with its word links, or the text itself if there is no translation.
+
+    Args:
+        text: the text.
+        outputs: the outputs of `align`, with a batch of one.
+    """
     source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
     if not target:
         return unchanged(text)

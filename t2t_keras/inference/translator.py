@@ -22,7 +22,8 @@ from t2t_keras.inference.explain import (
     token_links,
 )
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
-from t2t_keras.inference.protected_lines import ProtectedLines, preparation
+from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.protected_lines import ProtectedLines
 from t2t_keras.inference.request import (
     EncodedRequest,
     Ids,

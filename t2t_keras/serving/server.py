@@ -23,6 +23,7 @@ from t2t_keras.serving.http.glossed import Glossaries
 from t2t_keras.serving.http.marked import ReadDocuments
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.protected import Protections
 from t2t_keras.serving.served_models import Substitutes, no_substitutes
 
 # Closes connections that never complete the handshake, idle ones, and those of clients that disappeared.
@@ -49,6 +50,7 @@ class Server:
         substitutes: see `Substitutes`.
         read: parses documents with markup; None if they are not supported.
         glossaries: reads the glossaries of requests; None if they are not supported.
+        protections: protects spans of texts; None if this is not supported.
 
     Attributes:
         core: the server without its front ends.
@@ -66,8 +68,9 @@ class Server:
         substitutes: Substitutes = no_substitutes,
         read: ReadDocuments | None = None,
         glossaries: Glossaries | None = None,
+        protections: Protections | None = None,
     ) -> None:
-        self._options, self._read, self._glossaries = options, read, glossaries
+        self._options, self._read, self._glossaries, self._protections = options, read, glossaries, protections
         if options.tls_certificate:
             check_certificate(options.tls_certificate, options.tls_key)
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
@@ -165,7 +168,7 @@ class Server:
             ],
             maximum_concurrent_rpcs=self._options.max_connections,
         )
-        add_services(server, self.core)
+        add_services(server, self.core, self._protections)
         server.add_generic_rpc_handlers([health_service(self.core, self._stop_request), UnknownMethods(self.core)])
         address = _address(self._options.host, self._options.grpc_port)
         try:
@@ -182,7 +185,7 @@ class Server:
 
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            rest_app(self.core, self._keys, self._read, self._glossaries),
+            rest_app(self.core, self._keys, self._read, self._glossaries, self._protections),
             http=cast(
                 Any, functools.partial(BoundedProtocol, refusals=self.core.refusals, gateways=self._options.gateways)
             ),

@@ -1,21 +1,17 @@
 """Translation with a glossary: texts whose translation lacks a required term are translated again with constraints."""
 
-import asyncio
 import itertools
-import pathlib
-import threading
-import time
-import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any, Protocol
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE, Model
+from t2t_keras.serving.rounds import Rounds, SignatureCall
+from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays
+from t2t_keras.serving.version_readers import VersionReaders
 
 # The signatures that translate token ids: without constraints, and with phrases that the output must contain.
 _PLAIN, _CONSTRAINED = "tokens", "constrained"
@@ -51,34 +47,7 @@ class Texts(Protocol):
 ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], Texts]
 
 
-class Glossaries:
-    """Thread-safe cache of the functions that apply glossaries, one per model version.
-
-    Args:
-        reader: creates such a function from the directory of a version; raises an `InputError` if the version does not
-            support glossaries.
-    """
-
-    def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
-        self._reader = reader
-        self._lock = threading.Lock()
-        self._readers: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
-
-    def of(self, model: Model) -> ReadTexts:
-        """Returns the function for a version, and creates it from the version's files at the first call.
-
-        Raises:
-            InputError: the version does not support glossaries.
-            ServingError: the files were deleted or replaced since the version was loaded.
-        """
-        with self._lock:
-            if model not in self._readers:
-                if not model.is_as_loaded:
-                    raise ServingError(
-                        Code.UNAVAILABLE, f"the files of version {model.version} are missing or have changed"
-                    )
-                self._readers[model] = self._reader(model.path)
-            return self._readers[model]
+Glossaries = VersionReaders[ReadTexts]
 
 
 class GlossedCall:
@@ -95,8 +64,6 @@ class GlossedCall:
     """
 
     def __init__(self, core: Core, loan: Loan, content: dict[str, Any], glossaries: Glossaries | None) -> None:
-        self._core, self._loan = core, loan
-        self._end = time.monotonic() + core.options.request_seconds
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only {DEFAULT_SIGNATURE!r} supports glossaries; omit 'signature_name'")
         if "markup" in content:
@@ -117,9 +84,11 @@ class GlossedCall:
             self._texts = glossaries.of(loan.model)(texts, pairs, options.limits.max_sentences)
         except InputError as error:
             raise invalid(str(error)) from error
-        self._futures = self._queue_calls(_PLAIN, self._texts.first)
-        # The model must stay loaded for the second round of calls.
-        loan.versions.keep(loan.model)
+        first = [(_PLAIN, inputs) for inputs in self._texts.first]
+        self._rounds = Rounds(core, loan, first, self._again, self._texts.answer)
+
+    def _again(self, outputs: Sequence[Arrays]) -> list[SignatureCall]:
+        return [(_CONSTRAINED, inputs) for inputs in self._texts.again(outputs)]
 
     async def outputs(self) -> Arrays:
         """Waits for the translations, their scores and the terms that they lack. Cancelling the wait stops all calls.
@@ -127,24 +96,7 @@ class GlossedCall:
         Raises:
             ServingError: a call failed.
         """
-        try:
-            calls = await asyncio.to_thread(self._texts.again, await self._answers())
-            self._futures = self._queue_calls(_CONSTRAINED, calls)
-            return await asyncio.to_thread(self._texts.answer, await self._answers())
-        finally:
-            for future in self._futures:
-                future.cancel()
-            self._loan.versions.release(self._loan.model)
-
-    def _queue_calls(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
-        """Queues calls of a signature, either all or none."""
-        seconds = self._end - time.monotonic()
-        return self._core.submit_all(self._loan, self._loan.model.signature(name), calls, seconds)
-
-    async def _answers(self) -> list[Arrays]:
-        """Waits for the outputs of the calls that were queued last."""
-        seconds = self._end - time.monotonic()
-        return await asyncio.gather(*(self._core.outputs(future, seconds) for future in self._futures))
+        return await self._rounds.outputs()
 
 
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:

@@ -35,8 +35,10 @@ from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
+from t2t_keras.serving.protected import FIELDS, Protections, protected_call
 from t2t_keras.serving.refusals import Reason, address
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.rounds import Rounds
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays
 
@@ -89,6 +91,7 @@ def rest_app(
     keys: ApiKeys | None = None,
     read: ReadDocuments | None = None,
     glossaries: Glossaries | None = None,
+    protections: Protections | None = None,
 ) -> Starlette:
     """Returns the REST interface as an ASGI application.
 
@@ -97,8 +100,9 @@ def rest_app(
         keys: accepted API keys; None disables the check.
         read: parses documents with markup; None if they are not supported.
         glossaries: applies glossaries; None if they are not supported.
+        protections: protects spans of texts; None if this is not supported.
     """
-    service = _Rest(core, read, glossaries)
+    service = _Rest(core, read, glossaries, protections)
     routes: list[BaseRoute] = [
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
         Route("/healthz", service.health, methods=["GET"]),
@@ -141,8 +145,14 @@ class _Models:
 class _Rest:
     """The handlers of the routes and of all paths under /v1."""
 
-    def __init__(self, core: Core, read: ReadDocuments | None, glossaries: Glossaries | None) -> None:
-        self._core, self._read, self._glossaries = core, read, glossaries
+    def __init__(
+        self,
+        core: Core,
+        read: ReadDocuments | None,
+        glossaries: Glossaries | None,
+        protections: Protections | None,
+    ) -> None:
+        self._core, self._read, self._glossaries, self._protections = core, read, glossaries, protections
 
     async def model(self, request: Request) -> ASGIApp:
         """Handles a path under /v1; errors become responses."""
@@ -258,7 +268,7 @@ class _Rest:
             response.ends.push_async_callback(events.aclose)
             return response
 
-    def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
+    def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple["Growing | _OneTurn", bool]:
         """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
@@ -269,7 +279,12 @@ class _Rest:
                 raise invalid("documents with markup cannot be streamed; use predict")
             if "glossary" in content:
                 raise invalid("translations with a glossary cannot be streamed; use predict")
-            inputs = json_tensors.read_inputs(content, loan.model.signature(DEFAULT_SIGNATURE))
+            signature = loan.model.signature(DEFAULT_SIGNATURE)
+            inputs = json_tensors.read_inputs(content, signature)
+            if len(inputs.get("text", ())) == 1:
+                rounds = protected_call(self._core, loan, signature, inputs, self._protections, content)
+                if rounds:
+                    return _OneTurn(rounds), "instances" in content
             return self._core.grow(loan, inputs), "instances" in content
 
     def _begin(
@@ -283,9 +298,11 @@ class _Rest:
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
             if "glossary" in content:
+                _refuse_fields(content, "a glossary")
                 call.signature = "glossary"
                 return GlossedCall(self._core, loan, content, self._glossaries).outputs, "instances" in content
             if "markup" in content:
+                _refuse_fields(content, "markup")
                 call.signature = "markup"
                 return MarkedCall(self._core, loan, content, self._read).outputs, "instances" in content
             if "markup_attributes" in content:
@@ -293,8 +310,30 @@ class _Rest:
             signature = loan.model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)
+            rounds = protected_call(self._core, loan, signature, inputs, self._protections, content)
+            if rounds:
+                return rounds.outputs, "instances" in content
             future = self._core.submit(loan, signature, inputs)
             return lambda: self._core.outputs(future), "instances" in content
+
+
+def _refuse_fields(content: dict[str, Any], feature: str) -> None:
+    """Raises a `ServingError` if a body has fields that cannot be combined with a feature."""
+    if names := [name for name in FIELDS if name in content]:
+        raise invalid(f"{names[0]!r} cannot be combined with {feature}")
+
+
+class _OneTurn:
+    """A stream whose only turn is a complete answer, because its text must be complete to put spans back."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+
+    async def turn(self) -> tuple[Arrays, bool]:
+        return await self._rounds.outputs(), True
+
+    def close(self) -> None:
+        self._rounds.cancel()
 
 
 class _Target:
@@ -339,7 +378,7 @@ class _Streamed(StreamingResponse):
 
 
 async def _events(
-    growing: Growing, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
+    growing: Growing | _OneTurn, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
 ) -> AsyncGenerator[bytes, None]:
     """Yields an event whenever the text has changed, then "end" with the final outputs, or "error".
 

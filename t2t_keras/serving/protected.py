@@ -1,0 +1,104 @@
+"""Translation of texts with protected spans: they are removed from the texts, and put back into the translations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.core import Core, Loan
+from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.rounds import Rounds, SignatureCall
+from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
+from t2t_keras.serving.served_signatures import Arrays, Signature
+from t2t_keras.serving.version_readers import VersionReaders
+
+# The signature that returns translations with word alignments, and its output that older exports lack.
+_ALIGN, _SCORE = "align", "score"
+# The fields of a request that change what is protected.
+FIELDS = ("protect", "case")
+
+
+class ProtectedTexts(Protocol):
+    """Texts with protected spans, and the state of their translation.
+
+    Call `first`, `again` and `answer` in this order. Calls name a signature of texts.
+    """
+
+    @property
+    def first(self) -> Sequence[SignatureCall]:
+        """The calls that translate the texts."""
+
+    def again(self, outputs: Sequence[Arrays]) -> Sequence[SignatureCall]:
+        """Returns the calls for texts whose translations do not repeat their spans; may be empty."""
+
+    def answer(self, outputs: Sequence[Arrays]) -> Arrays:
+        """Returns the outputs of the request, given those of the calls of `again`."""
+
+
+class Protection(Protocol):
+    """Finds protected spans for one version of a model."""
+
+    def __call__(
+        self, texts: Sequence[str], fields: Mapping[str, Any], aligning: str, most_rows: int
+    ) -> ProtectedTexts | None:
+        """Prepares the texts of a request.
+
+        Args:
+            texts: the texts.
+            fields: those of `FIELDS` that the request has.
+            aligning: name of the signature that returns word alignments; "" if there is none.
+            most_rows: maximum number of rows per call.
+
+        Returns:
+            The texts, or None if the model reads all of them as they are.
+
+        Raises:
+            InputError: a field is invalid, or the version does not support it.
+        """
+
+
+Protections = VersionReaders[Protection]
+
+
+def protected_call(
+    core: Core,
+    loan: Loan,
+    signature: Signature,
+    inputs: Arrays,
+    protections: Protections | None,
+    fields: Mapping[str, Any],
+    client_seconds: float | None = None,
+) -> Rounds | None:
+    """Queues the calls of a request if one of its texts must not be read as it is.
+
+    Args:
+        core: runs the calls.
+        loan: the model, within the block of `Core.lend`.
+        signature: the signature of the request.
+        inputs: its inputs.
+        protections: finds protected spans; None if they are not supported.
+        fields: the parsed body or, if there is none, nothing.
+        client_seconds: deadline of the client in seconds from now, if it has one.
+
+    Raises:
+        ServingError: a field is invalid or not supported, or a call cannot be queued.
+    """
+    given = {name: fields[name] for name in FIELDS if name in fields}
+    is_default = signature.name == DEFAULT_SIGNATURE and list(signature.inputs) == ["text"]
+    if given and (protections is None or not is_default):
+        raise ServingError(Code.UNIMPLEMENTED, f"{next(iter(given))!r} is supported only for {DEFAULT_SIGNATURE!r}")
+    if protections is None or not is_default or "text" not in inputs:
+        return None
+    signature.check(inputs, core.options.limits)
+    align = loan.model.signatures.get(_ALIGN)
+    try:
+        protection = protections.of(loan.model)
+        texts = [text.decode("utf-8", "replace") for text in inputs["text"].tolist()]
+        aligning = _ALIGN if align and _SCORE in align.outputs else ""
+        prepared = protection(texts, given, aligning, core.options.limits.max_sentences)
+    except InputError as error:
+        raise invalid(str(error)) from error
+    except ServingError:
+        if given:
+            raise
+        return None  # a version whose files are gone continues to translate
+    return prepared and Rounds(core, loan, prepared.first, prepared.again, prepared.answer, client_seconds)
