@@ -80,8 +80,8 @@ _CASE = flags.DEFINE_enum(
     "case",
     None,
     ["exact", "fallback"],
-    "Treatment of sentences in capitals or in title case; fallback: translated by their ordinary form if the vocabulary "
-    "does not know their case; default: the setting of the export.",
+    "Treatment of sentences in capitals or in title case; fallback: translated by their ordinary form if the "
+    "vocabulary does not know their case; default: the setting of the export.",
 )
 _LOG_FORMAT = flags.DEFINE_enum(
     "log_format", "text", ["text", "json"], "Format of the server's log lines; json: one object per line."

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from t2t_keras.errors import InputError
 from t2t_keras.inference.marked_text import aligned, unchanged
-from t2t_keras.inference.request import Request
+from t2t_keras.inference.request import Ids, Request
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.protection.preparation import Preparation, Prepared
@@ -15,7 +15,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 Translate = Callable[[Sequence[str | Request]], list[list[Translation]]]
 # Returns the links (source position, target position) of pairs of token sequences.
-LinkTokens = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], list[list[tuple[int, int]]]]
+LinkTokens = Callable[[Sequence[Ids], Sequence[Ids]], list[list[tuple[int, int]]]]
 
 
 class ProtectedLines:
@@ -41,10 +41,10 @@ class ProtectedLines:
         is_restricted = bool(line.prefix or line.constraints)
         return self._prepare(line.text, keeps_spans=keeps_spans, keeps_case=is_restricted)
 
-    def read(self, line: str | Request) -> str | Request:
-        """Returns a line as it is translated at first."""
-        prepared = self.prepared(line)
-        return line if prepared is None else _with_text(line, prepared.text)
+    def read(self, request: Request) -> Request:
+        """Returns a request as it is translated at first."""
+        prepared = self.prepared(request)
+        return request if prepared is None else dataclasses.replace(request, text=prepared.text)
 
     def translations(self, lines: Sequence[str | Request], translate: Translate) -> list[list[Translation]]:
         """Translates lines.
@@ -58,7 +58,7 @@ class ProtectedLines:
         are_linked = [bool(rows[row].removed) for row in rows for _ in results[row]]
         sentences = iter(self._sentences(flat, are_linked))
         for row, prepared in rows.items():
-            results[row] = [_finished(lines[row], prepared, each, next(sentences)) for each in results[row]]
+            results[row] = [finished(lines[row], prepared, each, next(sentences)) for each in results[row]]
         return results
 
     def aligned_translations(self, lines: Sequence[str], translate: Translate) -> list[tuple[Translation, AlignedText]]:
@@ -75,7 +75,7 @@ class ProtectedLines:
             read = rows.get(row) or Prepared(line, line, (), (), (), ())
             text = read.aligned(sentences[row]) if translation.exists else unchanged(line)
             if translation.exists and row in rows:
-                translation = _finished(line, read, translation, sentences[row])
+                translation = finished(line, read, translation, sentences[row])
             pairs.append((translation, text))
         return pairs
 
@@ -105,7 +105,7 @@ class ProtectedLines:
             pairs: the texts as the model read them, and their translations.
             are_linked: whether the translation of each text needs links to it.
         """
-        rows = [_sentences_of(*pair) for pair in pairs]
+        rows = [sentences_of(*pair) for pair in pairs]
         flat = [
             translation for row, is_linked in zip(rows, are_linked, strict=True) if is_linked for *_, translation in row
         ]
@@ -114,7 +114,7 @@ class ProtectedLines:
             links = iter(self._link_tokens(*tokens) if flat else [])
         except InputError:  # the model offers no attention
             links = None
-        results = []
+        results: list[list[Sentence]] = []
         for row, is_linked in zip(rows, are_linked, strict=True):
             results.append([])
             for before, source, translation in row:
@@ -132,17 +132,24 @@ class ProtectedLines:
         return aligned(repair(source), translation.text, sources, targets, links)
 
 
-def _sentences_of(text: str, translation: Translation) -> list[tuple[str, str, Translation]]:
+def sentences_of(text: str, translation: Translation) -> list[tuple[str, str, Translation]]:
     """Returns the white space before each sentence, the sentence and its translation; none if the text is blank."""
     if translation.sentences:
-        return [tuple(each) for each in translation.sentences]
+        return [(each.before, each.source, each.translation) for each in translation.sentences]
     return [("", text, translation)] if text else []
 
 
-def _finished(
+def finished(
     line: str | Request, prepared: Prepared, translation: Translation, sentences: Sequence[Sentence]
 ) -> Translation:
-    """Returns the translation of a line, given that of the text that the model read."""
+    """Returns the translation of a line.
+
+    Args:
+        line: the line.
+        prepared: the line as the model read it.
+        translation: the translation of the prepared text.
+        sentences: the sentences of this translation.
+    """
     if not translation.exists:
         return dataclasses.replace(translation, unknown=prepared.unknown)
     phrases, prefix = [term.form for term in translation.terms], ""

@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.marked_text import unchanged
 from t2t_keras.inference.served_markup import aligned_output
 from t2t_keras.runs.run import Run
 from t2t_keras.text.markup.placing import AlignedText
@@ -48,22 +49,29 @@ class ServedProtection:
         if not (run.exists and run.vocab_path.exists()):
             return
         config = run.config
-        changes = {"protect": protect and tuple(protect), "case": case}
-        decode = dataclasses.replace(
-            config.decode, **{name: value for name, value in changes.items() if value is not None}
-        )
+        changes: dict[str, Any] = {} if case is None else {"case": case}
+        if protect is not None:
+            changes["protect"] = tuple(protect)
+        decode = dataclasses.replace(config.decode, **changes)
         self._config = dataclasses.replace(config, decode=decode)
         self._tokenizer = Tokenizer.load(run.vocab_path)
         self._prepare = functools.lru_cache(maxsize=64)(self._make)
         self._prepare((), decode.case)
 
-    def _make(self, protect: tuple[str, ...], case: str) -> Preparation:
+    def _make(self, protect: tuple[str, ...], case: Literal["exact", "fallback"]) -> Preparation:
         assert self._config
-        decode = dataclasses.replace(self._config.decode, protect=(*self._config.decode.protect, *protect), case=case)
+        decode = self._config.decode
+        decode = dataclasses.replace(decode, protect=(*decode.protect, *protect), case=case)
         return preparation(self._tokenizer, decode, self._config.data)
 
     def __call__(
-        self, texts: Sequence[str], fields: Mapping[str, Any], aligning: str, most_rows: int
+        self,
+        texts: Sequence[str],
+        fields: Mapping[str, Any],
+        aligning: str,
+        most_rows: int,
+        *,
+        aligns_all: bool = False,
     ) -> "ProtectedTexts | None":
         """Prepares the texts of a request.
 
@@ -72,6 +80,7 @@ class ServedProtection:
             fields: "protect", a list of kinds, and "case", as far as the request has them.
             aligning: name of the signature that returns word alignments; "" if there is none.
             most_rows: maximum number of rows per call.
+            aligns_all: whether all texts are aligned, for `ProtectedTexts.aligned`.
 
         Returns:
             The texts, or None if the model reads all of them as they are.
@@ -87,7 +96,8 @@ class ServedProtection:
         prepared = [prepare(text) for text in texts]
         if not any(prepared):
             return None
-        return ProtectedTexts(prepare, self._config, texts, prepared, (aligning, min(most_rows, _MOST_ROWS)))
+        call = aligning, min(most_rows, _MOST_ROWS)
+        return ProtectedTexts(prepare, self._config, texts, prepared, call, aligns_all)
 
 
 def _kinds(values: Any) -> tuple[str, ...]:
@@ -97,7 +107,7 @@ def _kinds(values: Any) -> tuple[str, ...]:
     return tuple(sorted(set(values)))
 
 
-def _case(value: Any) -> str:
+def _case(value: Any) -> Literal["exact", "fallback"]:
     if value not in ("exact", "fallback"):
         raise InputError(f"'case' must be exact or fallback; got {str(value)[:40]!r}")
     return value
@@ -112,6 +122,7 @@ class ProtectedTexts:
         texts: the texts.
         prepared: the prepared texts; None for a text that the model reads as it is.
         call: the name of the signature that aligns words, or "", and the maximum number of rows of a call.
+        aligns_all: whether all texts are aligned, for `aligned`.
 
     Attributes:
         first: the calls of the first round.
@@ -124,9 +135,11 @@ class ProtectedTexts:
         texts: Sequence[str],
         prepared: Sequence[Prepared | None],
         call: tuple[str, int],
+        aligns_all: bool = False,
     ) -> None:
         self._prepare, self._config, self._texts = prepare, config, texts
         self._aligning, self._most_rows = call
+        self._aligns_all = aligns_all
         self._prepared = list(prepared)
         self._translated: dict[int, tuple[list[Sentence], float]] = {}
         self._jobs = {row: self._sentences(row) for row in range(len(texts))}
@@ -169,6 +182,19 @@ class ProtectedTexts:
             results["unknown_characters"] = names.reshape(len(unknown), width)
         return results
 
+    def aligned(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[AlignedText]:
+        """Returns the translations with their links to the texts; a missing translation is the text itself.
+
+        `outputs` are those of the calls of `again`.
+        """
+        self._read(outputs)
+        results = []
+        for row, (text, prepared) in enumerate(zip(self._texts, self._prepared, strict=True)):
+            sentences, score = self._translated[row]
+            read = prepared or Prepared(text, text, (), (), (), ())
+            results.append(unchanged(text) if score <= _LOWEST else read.aligned(sentences))
+        return results
+
     def _plain(self, row: int) -> str:
         """Returns the translation of a text as the model read it."""
         return "".join(each.before + each.translation.text for each in self._translated[row][0])
@@ -189,7 +215,8 @@ class ProtectedTexts:
         groups: dict[str, list[tuple[int, int]]] = {}
         for row, sentences in self._jobs.items():
             prepared = self._prepared[row]
-            name = self._aligning if prepared and prepared.removed and self._aligning else _DEFAULT
+            is_aligned = self._aligns_all or (prepared and prepared.removed)
+            name = self._aligning if is_aligned and self._aligning else _DEFAULT
             groups.setdefault(name, []).extend((row, number) for number in range(len(sentences)))
         for name, rows in groups.items():
             # The texts of a call are padded to the longest one.

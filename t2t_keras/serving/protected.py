@@ -33,12 +33,21 @@ class ProtectedTexts(Protocol):
     def answer(self, outputs: Sequence[Arrays]) -> Arrays:
         """Returns the outputs of the request, given those of the calls of `again`."""
 
+    def aligned(self, outputs: Sequence[Arrays]) -> Sequence[Any]:
+        """Returns the aligned translations, for `Documents.filled`, given the outputs of the calls of `again`."""
+
 
 class Protection(Protocol):
     """Finds protected spans for one version of a model."""
 
     def __call__(
-        self, texts: Sequence[str], fields: Mapping[str, Any], aligning: str, most_rows: int
+        self,
+        texts: Sequence[str],
+        fields: Mapping[str, Any],
+        aligning: str,
+        most_rows: int,
+        *,
+        aligns_all: bool = False,
     ) -> ProtectedTexts | None:
         """Prepares the texts of a request.
 
@@ -47,6 +56,7 @@ class Protection(Protocol):
             fields: those of `FIELDS` that the request has.
             aligning: name of the signature that returns word alignments; "" if there is none.
             most_rows: maximum number of rows per call.
+            aligns_all: whether all texts are aligned, for `ProtectedTexts.aligned`.
 
         Returns:
             The texts, or None if the model reads all of them as they are.
@@ -89,16 +99,43 @@ def protected_call(
     if protections is None or not is_default or "text" not in inputs:
         return None
     signature.check(inputs, core.options.limits)
+    texts = [text.decode("utf-8", "replace") for text in inputs["text"].tolist()]
+    prepared = protected_texts(core, loan, texts, protections, given)
+    if prepared is None:
+        return None
+    return Rounds(core, loan, prepared.first, prepared.again, prepared.answer, client_seconds)
+
+
+def protected_texts(
+    core: Core,
+    loan: Loan,
+    texts: Sequence[str],
+    protections: Protections,
+    fields: Mapping[str, Any],
+    *,
+    aligns_all: bool = False,
+) -> ProtectedTexts | None:
+    """Prepares texts; returns None if the model reads all of them as they are.
+
+    Args:
+        core: runs the calls.
+        loan: the model.
+        texts: the texts.
+        protections: finds protected spans.
+        fields: those of `FIELDS` that the request has.
+        aligns_all: see `Protection`.
+
+    Raises:
+        ServingError: a field is invalid or not supported.
+    """
     align = loan.model.signatures.get(_ALIGN)
+    aligning = _ALIGN if align and _SCORE in align.outputs else ""
     try:
         protection = protections.of(loan.model)
-        texts = [text.decode("utf-8", "replace") for text in inputs["text"].tolist()]
-        aligning = _ALIGN if align and _SCORE in align.outputs else ""
-        prepared = protection(texts, given, aligning, core.options.limits.max_sentences)
+        return protection(texts, fields, aligning, core.options.limits.max_sentences, aligns_all=aligns_all)
     except InputError as error:
         raise invalid(str(error)) from error
     except ServingError:
-        if given:
+        if fields:
             raise
         return None  # a version whose files are gone continues to translate
-    return prepared and Rounds(core, loan, prepared.first, prepared.again, prepared.answer, client_seconds)

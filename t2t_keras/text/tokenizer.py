@@ -235,7 +235,12 @@ def vocabulary_files(path: str | Path) -> tuple[Path, Path, Path, Path]:
     the training text.
     """
     path = Path(path)
-    return path, *(path.with_name(name) for name in ("vocab.source.model", "truecase.txt", "characters.json"))
+    return (
+        path,
+        path.with_name("vocab.source.model"),
+        path.with_name("truecase.txt"),
+        path.with_name("characters.json"),
+    )
 
 
 def trained_tokenizer(

@@ -10,7 +10,9 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.parts import rows_of
+from t2t_keras.serving.protected import FIELDS, Protections, protected_texts
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.rounds import Rounds
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 
@@ -27,11 +29,12 @@ class Documents(Protocol):
     def texts(self) -> Sequence[str]:
         """The texts to translate, in document order."""
 
-    def filled(self, outputs: Sequence[Arrays]) -> list[str]:
+    def filled(self, outputs: Sequence[Any]) -> list[str]:
         """Returns the documents with the texts replaced by translations.
 
         Args:
-            outputs: outputs of the signature `align` for each text, arrays by name with one row.
+            outputs: for each text, the outputs of the signature `align`, arrays by name with one row, or its entry of
+                `ProtectedTexts.aligned`.
         """
 
 
@@ -48,12 +51,20 @@ class MarkedCall:
         loan: the model, within the block of `Core.lend`.
         content: the parsed body.
         read: parses documents; None if markup is not supported.
+        protections: protects spans of the texts; None if this is not supported.
 
     Raises:
         ServingError: the documents cannot be parsed or exceed a limit, or the model does not support markup.
     """
 
-    def __init__(self, core: Core, loan: Loan, content: dict[str, Any], read: ReadDocuments | None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        loan: Loan,
+        content: dict[str, Any],
+        read: ReadDocuments | None,
+        protections: Protections | None = None,
+    ) -> None:
         self._core = core
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only {DEFAULT_SIGNATURE!r} supports markup; omit 'signature_name'")
@@ -82,6 +93,21 @@ class MarkedCall:
         texts = [text.encode() for text in self._documents.texts]
         if len(texts) > limit:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
+        self._rounds: Rounds | None = None
+        fields = {name: content[name] for name in FIELDS if name in content}
+        if fields and protections is None:
+            raise ServingError(Code.UNIMPLEMENTED, f"{next(iter(fields))!r} is not supported")
+        protected = protections and protected_texts(
+            core, loan, self._documents.texts, protections, fields, aligns_all=True
+        )
+        if protected:
+            read_texts = protected
+
+            def answer(outputs: Sequence[Arrays]) -> Arrays:
+                return _answer(self._documents.filled(read_texts.aligned(outputs)))
+
+            self._rounds = Rounds(core, loan, protected.first, protected.again, answer)
+            return
         self._groups = _groups(texts, core.options.max_batch_bytes)
         calls = ({"text": np.array([texts[number] for number in group], object)} for group in self._groups)
         self._futures = core.submit_all(loan, loan.model.signature(_ALIGN), calls)
@@ -95,6 +121,8 @@ class MarkedCall:
         Raises:
             ServingError: a call failed.
         """
+        if self._rounds:
+            return await self._rounds.outputs()
         try:
             results = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
         finally:
@@ -105,7 +133,11 @@ class MarkedCall:
             for row, number in enumerate(group):
                 rows[number] = rows_of(outputs, row, row + 1)
         documents = await asyncio.to_thread(self._documents.filled, rows)
-        return {"translation": np.array([text.encode() for text in documents], object)}
+        return _answer(documents)
+
+
+def _answer(documents: Sequence[str]) -> Arrays:
+    return {"translation": np.array([text.encode() for text in documents], object)}
 
 
 def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:

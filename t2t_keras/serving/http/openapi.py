@@ -98,6 +98,16 @@ _REQUEST: Description = {
             "description": "only with markup html or xml: attributes to translate",
             "examples": [["alt", "title", "placeholder", "aria-label"]],
         },
+        "protect": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["urls", "emails", "numbers", "files"]},
+            "description": "kinds of spans that translations repeat unchanged; not with a glossary",
+        },
+        "case": {
+            "type": "string",
+            "enum": ["exact", "fallback"],
+            "description": "fallback: texts in capitals or in title case are translated by their ordinary form",
+        },
         "glossary": {
             "type": "array",
             "items": {

@@ -298,13 +298,14 @@ class _Rest:
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
             if "glossary" in content:
-                _refuse_fields(content, "a glossary")
+                if names := [name for name in FIELDS if name in content]:
+                    raise invalid(f"{names[0]!r} cannot be combined with a glossary")
                 call.signature = "glossary"
                 return GlossedCall(self._core, loan, content, self._glossaries).outputs, "instances" in content
             if "markup" in content:
-                _refuse_fields(content, "markup")
                 call.signature = "markup"
-                return MarkedCall(self._core, loan, content, self._read).outputs, "instances" in content
+                marked = MarkedCall(self._core, loan, content, self._read, self._protections)
+                return marked.outputs, "instances" in content
             if "markup_attributes" in content:
                 raise invalid("'markup_attributes' needs 'markup'")
             signature = loan.model.signature(content.get("signature_name", ""))
@@ -315,12 +316,6 @@ class _Rest:
                 return rounds.outputs, "instances" in content
             future = self._core.submit(loan, signature, inputs)
             return lambda: self._core.outputs(future), "instances" in content
-
-
-def _refuse_fields(content: dict[str, Any], feature: str) -> None:
-    """Raises a `ServingError` if a body has fields that cannot be combined with a feature."""
-    if names := [name for name in FIELDS if name in content]:
-        raise invalid(f"{names[0]!r} cannot be combined with {feature}")
 
 
 class _OneTurn:

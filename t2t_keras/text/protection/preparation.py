@@ -192,4 +192,5 @@ def _cased(translation: AlignedText, case: Case, source: str) -> AlignedText:
     if len(text) == len(translation.text):
         return AlignedText(text, translation.links)
     places = [0, *itertools.accumulate(len(character.upper()) for character in translation.text)]
-    return AlignedText(text, tuple((places[a], places[b], *source_place) for a, b, *source_place in translation.links))
+    links = tuple((places[link[0]], places[link[1]], link[2], link[3]) for link in translation.links)
+    return AlignedText(text, links)

@@ -201,14 +201,18 @@ def _place(each: Removed, sentences: Sequence[Sentence], ends: Sequence[tuple[in
             gap, is_followed = _gap(each, sentence, each.place - start)
             return target_end - len(sentence.translation.text) + gap, is_followed
         if each.place == source_end:
-            return target_end, False
+            marks = _final_marks(sentence.translation.text)
+            is_last_word = any(map(str.isalnum, each.text)) and is_of_word(sentence.source[-1])
+            return target_end - marks if is_last_word else target_end, False
     return next((target for source, target in reversed(ends) if source <= each.place), 0), False
 
 
 def _gap(each: Removed, sentence: Sentence, place: int) -> tuple[int, bool]:
     """Returns the end of the word in a translated sentence after which removed spans go, as `_place` does."""
-    number = sum(end <= place for _, end in units(sentence.source))
     text = sentence.translation.text
+    if _final_marks(sentence.source) >= len(sentence.source) - place:  # only marks follow the spans
+        return len(text) - _final_marks(text), True
+    number = sum(end <= place for _, end in units(sentence.source))
     targets = units(text)
     sources = source_units(sentence, targets)
     before = [index + 1 for index, source in enumerate(sources) if source == number - 1]
@@ -224,6 +228,14 @@ def _gap(each: Removed, sentence: Sentence, place: int) -> tuple[int, bool]:
         choices = [misplaced.index(min(misplaced))]
     gap = choices[0]
     return targets[gap - 1][1] if gap else 0, gap < len(sources) and sources[gap] == number
+
+
+def _final_marks(text: str) -> int:
+    """Returns the number of characters after the last word of a text, up to its end; 0 if it has no word."""
+    rest = len(text)
+    while rest and not is_of_word(text[rest - 1]) and not text[rest - 1].isspace():
+        rest -= 1
+    return len(text) - rest if rest else 0
 
 
 def source_units(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list[int]:
