@@ -1,5 +1,6 @@
 """Prepares lines of text for translation: removes protected spans and unusual case, and restores both afterwards."""
 
+import difflib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -82,16 +83,16 @@ class Prepared(NamedTuple):
         result = self.finished(sentences)
         pairs = [(each.start, each.start + len(each.text)) for each in self.removed]
         sources, targets = _outside(units(self.source), pairs), _outside(units(result.text), result.ranges)
+        places = _places_of(self.text, self.source, sources)
         numbers, offset = [], 0  # of the source unit of each target unit
         for sentence in sentences:
             aligned_units = source_units(sentence, units(sentence.translation.text))
             numbers += [offset + number if number >= 0 else -1 for number in aligned_units]
             offset += len(units(sentence.source))
         links = [(*target, *source) for target, source in zip(result.ranges, pairs, strict=True)]
-        for place, number in enumerate(numbers if sources else ()):
-            if number >= 0 and place < len(targets):
-                # The numbers of units may differ because of marks that were replaced.
-                links.append((*targets[place], *sources[number * len(sources) // offset]))
+        for target, number in zip(targets, numbers, strict=False):
+            if number in places:
+                links.append((*target, *places[number]))
         return AlignedText(result.text, tuple(links))
 
 
@@ -172,6 +173,19 @@ class Preparation:
             return case
         plain = ordinary(sentence, self._language)
         return case if is_unfamiliar(sentence, plain, self._num_tokens) else None
+
+
+def _places_of(text: str, source: str, places: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Returns the place in a line of each unit of the text that the model reads, if the line has such a unit.
+
+    The units differ where marks were replaced by equivalents, such as "…" by "...".
+    """
+    spelled = [text[start:end].lower() for start, end in units(text)]
+    original = [source[start:end].lower() for start, end in places]
+    if len(spelled) == len(original):
+        return dict(enumerate(places))
+    blocks = difflib.SequenceMatcher(None, spelled, original, autojunk=False).get_matching_blocks()
+    return {block.a + n: places[block.b + n] for block in blocks for n in range(block.size)}
 
 
 def _outside(all_units: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

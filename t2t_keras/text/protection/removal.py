@@ -226,7 +226,8 @@ def _gap(each: Removed, sentence: Sentence, place: int) -> tuple[int, bool]:
             for gap in range(len(targets) + 1)
         ]
         choices = [misplaced.index(min(misplaced))]
-    gap = choices[0]
+    num_marks = sum(start >= len(text) - _final_marks(text) for start, _ in targets)
+    gap = min(choices[0], len(targets) - num_marks)
     return targets[gap - 1][1] if gap else 0, gap < len(sources) and sources[gap] == number
 
 
@@ -276,7 +277,8 @@ def _blanks(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_follo
         is_followed: whether the word that follows is that of the source.
     """
     last = pieces[-1]
-    left = pieces[0].before if front and not _opens(front[-1]) else ""
+    first = pieces[0]
+    left = (first.before or " " * (not first.start)) if front and not _opens(front[-1]) else ""
     if not front or not rest:
         return left, last.after if rest else ""
     if last.after:
