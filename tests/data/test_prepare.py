@@ -301,3 +301,18 @@ def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
     source = prepared.text("test")[0][0]
     assert source == source.lower()
     assert [*tokenizer.encode(source.upper()), EOS_ID] == prepared.split("test").source_ids(np.array([0]))[0].tolist()
+
+
+def test_the_characters_of_each_side_are_recorded(tmp_path):
+    pairs = [*some_pairs(300, 1), ("a \U0001f600 b", "ß “c”")]
+    first = prepare(corpus_of(train=pairs, valid=some_pairs(5, 2)), CONFIG, tmp_path / "one", print)
+    characters = first.tokenizer.characters
+    for known, side in zip(characters, zip(*pairs, strict=True), strict=True):
+        assert known == set("".join(side))
+    more = corpus_of(train=[*some_pairs(300, 3), ("→", "ä")], valid=some_pairs(5, 2))
+    second = prepare(more, CONFIG, tmp_path / "two", print, vocab_from=first.vocab_path)
+    assert second.tokenizer.characters.source >= {"→", "\U0001f600"}
+    # A vocabulary without a record may belong to a model that learned other characters.
+    (tmp_path / "one" / "characters.json").unlink()
+    third = prepare(more, CONFIG, tmp_path / "three", print, vocab_from=first.vocab_path)
+    assert third.tokenizer.characters is None
