@@ -99,5 +99,6 @@ def test_every_block_of_python_is_run_by_a_test() -> None:
         "change_the_model.md": 2,  # test_change_the_model.py
         "convert.md": 2,
         "markup.md": 1,  # inference/test_marked_text.py
+        "protected_text.md": 1,  # inference/test_protected_lines.py
         "scaling_preparation.md": 1,  # data/test_dask.py
     }

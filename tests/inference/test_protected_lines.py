@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import json
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -208,6 +210,13 @@ def test_every_engine_repeats_them(engine):
         for each in hypotheses:
             assert each.text.count("😊") == 1
             assert each.text.count("https://x.org/a") + each.text.count("我爱") == 1
+
+
+def test_the_page_runs_as_it_stands_there(capsys):
+    page = (pathlib.Path(__file__).parents[2] / "docs/protected_text.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "protected_text.md", "exec"), {"translator": copier(), "Translator": Translator})
+    assert capsys.readouterr().out == "A man 😊 runs 5 km/h. ('😊',)\n"
 
 
 def test_a_constraint_that_cannot_be_met_is_not_returned_as_met():
