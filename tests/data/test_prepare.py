@@ -44,7 +44,9 @@ def test_counts_and_sizes_are_stored(corpus, tmp_path):
 def test_only_what_is_needed_stays(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
     sides = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
-    expected = {"data.json", "vocab.model"} | {f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")}
+    expected = {"data.json", "vocab.model", "characters.json"} | {
+        f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")
+    }
     assert names_in(tmp_path) == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
     assert [path.name for path in tmp_path.glob(".*")] == [".lock"]
     assert (tmp_path / ".lock").read_bytes() == b""

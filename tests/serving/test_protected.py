@@ -76,12 +76,12 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(server):
-    with httpx.Client(base_url=f"http://{server.rest_address}{WHERE}", timeout=300) as client:
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client
 
 
 def test_texts_without_spans_are_answered_as_ever(client):
-    answer = client.post(":predict", json={"instances": ["a", "b"]}).json()
+    answer = client.post(f"{WHERE}:predict", json={"instances": ["a", "b"]}).json()
     assert answer == {"predictions": [{"translation": "A", "score": 0.0}, {"translation": "B", "score": 0.0}]}
 
 
@@ -89,13 +89,13 @@ def test_spans_are_put_back(client):
     content = {"inputs": {"text": ["a*", "b+*", "c"]}}
     expected = {"translation": ["A*", "BP*", "C"], "score": [0.0] * 3, "unknown_characters": [["*"], ["*"], [""]]}
     for _ in range(2):
-        assert client.post(":predict", json=content).json() == {"outputs": expected}
+        assert client.post(f"{WHERE}:predict", json=content).json() == {"outputs": expected}
     content["protect"] = ["stars"]
-    assert client.post(":predict", json=content).json()["outputs"]["translation"] == ["A#", "BP#", "C"]
+    assert client.post(f"{WHERE}:predict", json=content).json()["outputs"]["translation"] == ["A#", "BP#", "C"]
 
 
 def test_a_stream_has_one_event_for_a_text_with_spans(client):
-    answer = client.post(":stream", json={"instances": ["a*"]})
+    answer = client.post(f"{WHERE}:stream", json={"instances": ["a*"]})
     (event,) = answer.text.strip().split("\n\n")
     name, data = event.split("\n")
     assert name == "event: end"
@@ -122,7 +122,7 @@ def test_grpc_answers_alike(server):
     ],
 )
 def test_what_is_wrong_is_said(client, content, status, words):
-    answer = client.post(":predict", json=content)
+    answer = client.post(f"{WHERE}:predict", json=content)
     assert answer.status_code == status and words in answer.json()["error"]
 
 
