@@ -50,7 +50,7 @@ class Recording(tiny.CopyModel):
 @functools.cache
 def copier(replaced="", replacement="", **arguments) -> Translator:
     model = Recording(tiny.tokenizer().vocab_size, replaced, replacement)
-    return Translator(tokenizer(), model, **arguments)
+    return Translator(tokenizer(), model, **arguments)  # type: ignore[arg-type]
 
 
 def protecting(*protect, **settings) -> DecodeConfig:

@@ -1,9 +1,12 @@
 """Removes protected spans from a text, and puts them back into its translation, each exactly once."""
 
+import bisect
 import collections
+import functools
+import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from t2t_keras.text.markup.placing import AlignedText
@@ -156,12 +159,15 @@ def restored(
         intact: phrases of the translation into which nothing is inserted.
         front: number of characters at the beginning of the translation before which nothing is inserted.
     """
+    words = [_Words(sentence) for sentence in sentences]
     ends = _ends(sentences)
     text = "".join(each.before + each.translation.text for each in sentences)
+    blocked = _merged(text, intact)
     insertions: dict[int, list[tuple[int, bool]]] = collections.defaultdict(list)
     for number, each in enumerate(removed):
-        place, is_followed = _place(each, sentences, ends)
-        insertions[_outside(text, max(place, min(front, len(text))), intact)].append((number, is_followed))
+        place, is_followed = _place(each, words, ends)
+        place = _outside(max(place, min(front, len(text))), blocked)
+        insertions[place].append((number, is_followed))
     result, end = "", 0
     ranges: dict[int, tuple[int, int]] = {}
     for place in sorted(insertions):
@@ -189,46 +195,75 @@ def _ends(sentences: Sequence[Sentence]) -> list[tuple[int, int]]:
     return ends
 
 
-def _place(each: Removed, sentences: Sequence[Sentence], ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
+def _place(each: Removed, words: Sequence["_Words"], ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
     """Returns the position of removed spans in the translation, and whether the next word is that of the source."""
-    if not sentences or each.place <= 0:
+    if not words or each.place <= 0:
         return 0, True
-    for sentence, (source_end, target_end) in zip(sentences, ends, strict=True):
-        if each.place < source_end:
-            start = source_end - len(sentence.source)
-            if each.place <= start:
-                break
-            gap, is_followed = _gap(each, sentence, each.place - start)
-            return target_end - len(sentence.translation.text) + gap, is_followed
-        if each.place == source_end:
-            marks = _final_marks(sentence.translation.text)
-            is_last_word = any(map(str.isalnum, each.text)) and is_of_word(sentence.source[-1])
-            return target_end - marks if is_last_word else target_end, False
-    return next((target for source, target in reversed(ends) if source <= each.place), 0), False
+    number = bisect.bisect_left(ends, each.place, key=lambda end: end[0])
+    if number == len(ends):
+        return ends[-1][1], False
+    sentence, (source_end, target_end) = words[number].sentence, ends[number]
+    start, text = source_end - len(sentence.source), sentence.translation.text
+    if each.place == source_end:
+        is_last_word = any(map(str.isalnum, each.text)) and is_of_word(sentence.source[-1])
+        return target_end - (_final_marks(text) if is_last_word else 0), False
+    if each.place <= start:
+        return ends[number - 1][1] if number else 0, False
+    gap, is_followed = words[number].gap(each, each.place - start)
+    return target_end - len(text) + gap, is_followed
 
 
-def _gap(each: Removed, sentence: Sentence, place: int) -> tuple[int, bool]:
-    """Returns the end of the word in a translated sentence after which removed spans go, as `_place` does."""
-    text = sentence.translation.text
-    if _final_marks(sentence.source) >= len(sentence.source) - place:  # only marks follow the spans
-        return len(text) - _final_marks(text), True
-    number = sum(end <= place for _, end in units(sentence.source))
-    targets = units(text)
-    sources = source_units(sentence, targets)
-    before = [index + 1 for index, source in enumerate(sources) if source == number - 1]
-    after = [index for index, source in enumerate(sources) if source == number]
-    choices = [*after[:1], *before[-1:]]
-    if not each.before and each.after:  # the spans belong to the word in front of them
-        choices = [*before[-1:], *after[:1]]
-    if not choices:
-        misplaced = [
-            sum((source >= number) == (index < gap) for index, source in enumerate(sources) if source >= 0)
-            for gap in range(len(targets) + 1)
-        ]
-        choices = [misplaced.index(min(misplaced))]
-    num_marks = sum(start >= len(text) - _final_marks(text) for start, _ in targets)
-    gap = min(choices[0], len(targets) - num_marks)
-    return targets[gap - 1][1] if gap else 0, gap < len(sources) and sources[gap] == number
+class _Words:
+    """The units of a sentence and of its translation, and their alignment, computed when they are first needed."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        self.sentence = sentence
+
+    @functools.cached_property
+    def _source_ends(self) -> list[int]:
+        return [end for _, end in units(self.sentence.source)]
+
+    @functools.cached_property
+    def _targets(self) -> list[tuple[int, int]]:
+        return units(self.sentence.translation.text)
+
+    @functools.cached_property
+    def _sources(self) -> list[int]:
+        return source_units(self.sentence, self._targets)
+
+    @functools.cached_property
+    def _after_last(self) -> dict[int, int]:
+        """The gap after the last unit that is aligned with each source unit."""
+        return {source: number + 1 for number, source in enumerate(self._sources)}
+
+    @functools.cached_property
+    def _first(self) -> dict[int, int]:
+        """The first unit that is aligned with each source unit."""
+        return {source: number for number, source in reversed(list(enumerate(self._sources)))}
+
+    def gap(self, each: Removed, place: int) -> tuple[int, bool]:
+        """Returns the end of the word in the translation after which removed spans go, as `_place` does.
+
+        `place` is the position of the spans in the sentence.
+        """
+        text, source = self.sentence.translation.text, self.sentence.source
+        num_marks = _final_marks(text)
+        if _final_marks(source) >= len(source) - place:  # only marks follow the spans
+            return len(text) - num_marks, True
+        number = bisect.bisect_right(self._source_ends, place)
+        before, after = self._after_last.get(number - 1) if number else None, self._first.get(number)
+        # Without a blank, the spans belong to the word in front of them.
+        order = (before, after) if not each.before and each.after else (after, before)
+        choices = [choice for choice in order if choice is not None]
+        if not choices:
+            # The number of words on the wrong side of each gap, up to a constant.
+            steps = [0 if other < 0 else 1 if other >= number else -1 for other in self._sources]
+            misplaced = [0, *itertools.accumulate(steps)]
+            choices = [misplaced.index(min(misplaced))]
+        last = bisect.bisect_left(self._targets, len(text) - num_marks, key=lambda target: target[0])
+        gap = min(choices[0], last)
+        is_followed = gap < len(self._sources) and self._sources[gap] == number
+        return self._targets[gap - 1][1] if gap else 0, is_followed
 
 
 def _final_marks(text: str) -> int:
@@ -245,25 +280,37 @@ def source_units(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list
     sources = units(" ".join(sentence.source.split()))
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
     for start, end, source_start, source_end in sentence.translation.links:
-        overlaps = [
-            (number, min(end, last) - max(start, first))
-            for number, (first, last) in enumerate(targets)
-            if first < end and start < last
-        ]
-        for source, (first, last) in enumerate(sources):
-            if first < source_end and source_start < last:
-                for number, overlap in overlaps:
-                    weights[number][source] += overlap * (min(source_end, last) - max(source_start, first))
+        for number, overlap in _overlaps(targets, start, end):
+            for source, source_overlap in _overlaps(sources, source_start, source_end):
+                weights[number][source] += overlap * source_overlap
     return [max(each.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))[0] for each in weights]
 
 
-def _outside(text: str, place: int, phrases: Sequence[str]) -> int:
-    """Returns the position, or the end of the occurrence of a phrase that contains it."""
-    for phrase in phrases:
-        for match in re.finditer(re.escape(phrase), text) if phrase else ():
-            if match.start() < place < match.end():
-                place = match.end()
-    return place
+def _overlaps(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields the index of each place that overlaps a range, and the number of common characters."""
+    for number in range(bisect.bisect_right(places, start, key=lambda place: place[1]), len(places)):
+        first, last = places[number]
+        if first >= end:
+            return
+        yield number, min(end, last) - max(start, first)
+
+
+def _merged(text: str, phrases: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns the ranges of a text that phrases occupy, in order; overlapping ones are joined."""
+    found = sorted(m.span() for phrase in set(phrases) if phrase for m in re.finditer(re.escape(phrase), text))
+    ranges: list[tuple[int, int]] = []
+    for start, end in found:
+        if ranges and start < ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
+        else:
+            ranges.append((start, end))
+    return ranges
+
+
+def _outside(place: int, ranges: Sequence[tuple[int, int]]) -> int:
+    """Returns a position or, if it is within one of the ranges, the end of this range."""
+    number = bisect.bisect_right(ranges, place, key=lambda each: each[1])
+    return ranges[number][1] if number < len(ranges) and ranges[number][0] < place else place
 
 
 def _blanks(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_followed: bool) -> tuple[str, str]:
