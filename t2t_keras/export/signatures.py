@@ -32,8 +32,8 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
     constrained: source_ids [batch, source_len], source_length [batch],
         constraints [batch, constraints, phrases, phrase_len] -> the outputs of tokens; each translation contains one
         phrase of each constraint
-    align: text [batch] -> translation [batch], score [batch], source_pieces [batch, source_len],
-        target_pieces [batch, target_len], attention [batch, target_len, source_len]
+    align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len],
+        attention [batch, target_len, source_len]
     attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
         key_pieces [batch, key_len], attention [batch, heads, query_len, key_len], num_layers [batch]
     alternatives: text [batch], prefix [batch] -> translations [batch, 8], scores [batch, 8]
@@ -154,7 +154,6 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     shape = [num_lines, *(longest(lengths) for _, lengths in places)]
     return {
         "translation": best.texts[:, 0],
-        "score": best.values[:, 0],
         "source_pieces": _lines_of_pieces(pipeline.source_pieces, sources, places[1][1]),
         "target_pieces": _lines_of_pieces(pipeline.target_pieces, targets, places[0][1]),
         "attention": _lines_of_attention(

@@ -215,9 +215,11 @@ class ProtectedTexts:
         groups: dict[str, list[tuple[int, int]]] = {}
         for row, sentences in self._jobs.items():
             prepared = self._prepared[row]
-            is_aligned = self._aligns_all or (prepared and prepared.removed)
-            name = self._aligning if is_aligned and self._aligning else _DEFAULT
-            groups.setdefault(name, []).extend((row, number) for number in range(len(sentences)))
+            rows = [(row, number) for number in range(len(sentences))]
+            if not self._aligns_all:
+                groups.setdefault(_DEFAULT, []).extend(rows)
+            if self._aligning and (self._aligns_all or (prepared and prepared.removed)):
+                groups.setdefault(self._aligning, []).extend(rows)
         for name, rows in groups.items():
             # The texts of a call are padded to the longest one.
             rows.sort(key=lambda pair: len(self._jobs[pair[0]][pair[1]][1]))
@@ -233,21 +235,24 @@ class ProtectedTexts:
 
     def _read(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> None:
         """Reads the outputs of the calls from `_calls`."""
-        results: dict[tuple[int, int], tuple[AlignedText, float]] = {}
-        for (name, rows), arrays in zip(self._rows(), outputs, strict=True):
-            for place, (row, number) in enumerate(rows):
-                source = self._jobs[row][number][1]
+        merged: dict[tuple[int, int], Arrays] = {}
+        for (_, rows), arrays in zip(self._rows(), outputs, strict=True):
+            for place, row in enumerate(rows):
                 values = {key: array[place : place + 1] for key, array in arrays.items()}
-                text, score = values["translation"][0].decode(), float(values["score"][0])
-                if score <= _LOWEST:
-                    translation = AlignedText("", ())
-                elif name == self._aligning:
-                    translation = aligned_output(repair(source), values)
-                else:
-                    translation = diagonal(repair(source), text)
-                results[row, number] = translation, score
+                # The calls of `_DEFAULT` come first, and theirs is the translation to return.
+                merged[row] = {**values, **merged.get(row, {})}
+        results = {row: self._result(self._jobs[row[0]][row[1]][1], values) for row, values in merged.items()}
         for row, sentences in self._jobs.items():
             translated = [
                 Sentence(before, source, results[row, number][0]) for number, (before, source) in enumerate(sentences)
             ]
             self._translated[row] = translated, sum(results[row, number][1] for number in range(len(sentences)))
+
+    def _result(self, source: str, values: Mapping[str, np.ndarray]) -> tuple[AlignedText, float]:
+        """Returns the aligned translation of a sentence and its score, which is 0 for documents."""
+        score = float(values["score"][0]) if "score" in values else 0.0
+        if score <= _LOWEST:
+            return AlignedText("", ()), score
+        if "attention" in values:
+            return aligned_output(repair(source), values), score
+        return diagonal(repair(source), values["translation"][0].decode()), score

@@ -11,8 +11,8 @@ from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays, Signature
 from t2t_keras.serving.version_readers import VersionReaders
 
-# The signature that returns translations with word alignments, and its output that older exports lack.
-_ALIGN, _SCORE = "align", "score"
+# The signature that returns translations with word alignments.
+_ALIGN = "align"
 # The fields of a request that change what is protected.
 FIELDS = ("protect", "case")
 
@@ -128,8 +128,7 @@ def protected_texts(
     Raises:
         ServingError: a field is invalid or not supported.
     """
-    align = loan.model.signatures.get(_ALIGN)
-    aligning = _ALIGN if align and _SCORE in align.outputs else ""
+    aligning = _ALIGN if _ALIGN in loan.model.signatures else ""
     try:
         protection = protections.of(loan.model)
         return protection(texts, fields, aligning, core.options.limits.max_sentences, aligns_all=aligns_all)

@@ -68,7 +68,6 @@ def test_signatures_read_well(meta_graph):
             {"text": text},
             {
                 "translation": text,
-                "score": number,
                 "source_pieces": ("string", [-1, -1]),
                 "target_pieces": ("string", [-1, -1]),
                 "attention": ("float32", [-1, -1, -1]),
