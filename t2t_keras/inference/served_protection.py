@@ -237,11 +237,11 @@ class ProtectedTexts:
         """Reads the outputs of the calls from `_calls`."""
         merged: dict[tuple[int, int], Arrays] = {}
         for (_, rows), arrays in zip(self._rows(), outputs, strict=True):
-            for place, row in enumerate(rows):
+            for place, pair in enumerate(rows):
                 values = {key: array[place : place + 1] for key, array in arrays.items()}
                 # The calls of `_DEFAULT` come first, and theirs is the translation to return.
-                merged[row] = {**values, **merged.get(row, {})}
-        results = {row: self._result(self._jobs[row[0]][row[1]][1], values) for row, values in merged.items()}
+                merged[pair] = {**values, **merged.get(pair, {})}
+        results = {pair: self._result(self._jobs[pair[0]][pair[1]][1], values) for pair, values in merged.items()}
         for row, sentences in self._jobs.items():
             translated = [
                 Sentence(before, source, results[row, number][0]) for number, (before, source) in enumerate(sentences)
