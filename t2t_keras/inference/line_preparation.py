@@ -24,7 +24,8 @@ def preparation(tokenizer: Tokenizer, config: DecodeConfig, data: DataConfig) ->
         for name, value in (("case", config.case != "exact"), ("protect", set(config.protect) - {NOTHING})):
             if value:
                 raise InputError(f"--{name}: only translations can be protected or restored, not {data.task}")
-    known = tokenizer.characters.source if tokenizer.characters and kind.has_sentences else None
+    symbols = tokenizer.source.symbols
+    known = tokenizer.characters.source.union(*symbols) if tokenizer.characters and kind.has_sentences else None
     finder = SpanFinder(config.protect, known, data.lowercases_sources)
 
     def num_tokens(text: str) -> int:
@@ -36,4 +37,5 @@ def preparation(tokenizer: Tokenizer, config: DecodeConfig, data: DataConfig) ->
         num_tokens if config.case == "fallback" else None,
         lowercases=data.lowercases_sources,
         splits=config.split == "sentences",
+        symbols=symbols,
     )

@@ -10,6 +10,7 @@ from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.protection.preparation import Preparation, Prepared
 from t2t_keras.text.protection.removal import Sentence, diagonal
+from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -128,6 +129,12 @@ class ProtectedLines:
 
     def _aligned(self, source: str, translation: Translation, links: list[list[tuple[int, int]]]) -> AlignedText:
         sources = [self._tokenizer.source.pieces(ids) for ids in translation.source_ids]
+        if sources and sources[0][0].strip(BLANK) in self._tokenizer.source.symbols:
+            # The tag in front of the source may not be part of the line.
+            symbol = sources[0][0].strip(BLANK)
+            if not repair(source).startswith(symbol):
+                sources[0] = sources[0][1:]
+                links = [[(place - 1, target) for place, target in links[0] if place], *links[1:]]
         targets = [self._tokenizer.pieces(ids) for ids in translation.token_ids]
         return aligned(repair(source), translation.text, sources, targets, links)
 

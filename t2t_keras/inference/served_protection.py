@@ -229,9 +229,14 @@ class ProtectedTexts:
     def _calls(self) -> list[SignatureCall]:
         calls = []
         for name, rows in self._rows():
-            texts = [self._jobs[row][number][1].encode("utf-8", "replace") for row, number in rows]
+            texts = [self._text(*pair).encode("utf-8", "replace") for pair in rows]
             calls.append((name, {"text": np.array(texts, object)}))
         return calls
+
+    def _text(self, row: int, number: int) -> str:
+        """Returns a sentence as it is sent: with the symbol in front of its text, such as a language tag."""
+        sentence = self._jobs[row][number][1]
+        return f"{self._prepare.head(self._jobs[row][0][1])}{sentence}" if number else sentence
 
     def _read(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> None:
         """Reads the outputs of the calls from `_calls`."""

@@ -18,6 +18,7 @@ from t2t_keras.inference.marked_text import translate_marked
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.characters import Characters
+from t2t_keras.text.extension import with_symbols
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
@@ -230,3 +231,14 @@ def test_a_constraint_that_cannot_be_met_is_not_returned_as_met():
             assert found.exists == (request is possible)
             assert ("dogs" in found.text) == found.exists
     assert [each.exists for each in translator.translate_nbest([impossible], 3)[0]] == [False]
+
+
+def test_a_tag_in_front_of_the_source_moves_no_span():
+    symbols = Tokenizer(tiny.tokenizer().serialized)
+    tagged = with_symbols(symbols, ["<2de>"])
+    tagged.characters = Characters(KNOWN, KNOWN)
+    model = tiny.CopyModel(tagged.vocab_size)
+    (found,) = Translator(tagged, model, protecting()).translate(["<2de> A man 😊 runs. Two dogs"])
+    assert found.unknown == ("😊",) and found.text == "<2de> A man 😊 runs. <2de> Two dogs"
+    (found,) = Translator(tagged, model, protecting(tag="<2de>")).translate(["A man 😊 runs. Two dogs"])
+    assert found.text.count("😊") == 1

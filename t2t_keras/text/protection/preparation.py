@@ -2,7 +2,8 @@
 
 import difflib
 import itertools
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from t2t_keras.text import sentences as splitting
@@ -105,6 +106,7 @@ class Preparation:
         num_tokens: returns the number of tokens of a text of the source; None to keep unusual case.
         lowercases: whether the model reads lowercased text, so that it knows no case.
         splits: whether lines are translated sentence by sentence.
+        symbols: symbols of the vocabulary, one of which may be in front of a line and is not part of its text.
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class Preparation:
         *,
         lowercases: bool = False,
         splits: bool = True,
+        symbols: Collection[str] = (),
     ) -> None:
+        self._head = re.compile(f"(?:{'|'.join(map(re.escape, sorted(symbols)))})\\s*") if symbols else None
         self._finder, self._language = finder, language
         self._num_tokens, self._lowercases, self._splits = num_tokens, lowercases, splits
 
@@ -146,10 +150,15 @@ class Preparation:
             return None
         unknown = tuple(source[span.start : span.end] for span in spans if span.is_unknown)
         kept = tuple(source[span.start : span.end] for span in spans if not span.is_removed)
-        if not any(map(str.isalnum, plain)):
-            whole = Removed(source, 0, 0, "", "")
-            return Prepared(source, "", (whole,) if source else (), (), unknown, ())
+        if not any(map(str.isalnum, plain[len(self.head(plain)) :])):
+            whole = source[len(self.head(source)) :]
+            return Prepared(source, "", (Removed(whole, 0, 0, "", ""),) if whole else (), (), unknown, ())
         return Prepared(source, plain, tuple(removed), kept, unknown, tuple(cases))
+
+    def head(self, text: str) -> str:
+        """Returns the symbol at the beginning of a text and the white space after it; "" if there is none."""
+        match = self._head.match(text) if self._head else None
+        return match[0] if match else ""
 
     def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
         """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""

@@ -10,7 +10,7 @@ from t2t_keras.text.protection.removal import Sentence
 from t2t_keras.text.protection.spans import SpanFinder
 from t2t_keras.text.sentences import find_sentences
 
-KNOWN = frozenset(string.ascii_letters + string.digits + " .,!?'-:/")
+KNOWN = frozenset(string.ascii_letters + string.digits + " .,!?'-:/<>")
 
 
 def num_tokens(text: str) -> int:
@@ -88,3 +88,10 @@ def test_capitals_of_two_letters_move_the_links():
     links = ((0, 3, 2, 5), (4, 7, 6, 10), (8, 15, 11, 15))
     text = prepared.finished([sentence._replace(translation=AlignedText("ißt ißt Fleisch", links))])
     assert text.text == "ISST ISST 😊 FLEISCH"
+
+
+def test_a_symbol_in_front_is_not_text():
+    prepare = preparation(symbols=["<2de>", "<2fr>"])
+    assert prepare.head("<2fr>  A man") == "<2fr>  " and prepare.head("A <2fr> man") == ""
+    prepared = prepare("<2de> 😊!!")
+    assert prepared.text == "" and prepared.finished([]).text == "😊!!"
