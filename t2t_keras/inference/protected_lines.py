@@ -8,9 +8,9 @@ from t2t_keras.inference.marked_text import aligned, unchanged
 from t2t_keras.inference.request import Ids, Request
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.protection.preparation import Preparation, Prepared
 from t2t_keras.text.protection.removal import Sentence, diagonal
-from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
 
