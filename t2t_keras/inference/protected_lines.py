@@ -69,16 +69,20 @@ class ProtectedLines:
         """
         rows, results = self._translated(lines, translate)
         best = [translations[0] for translations in results]
-        texts = [rows[row].text if row in rows else line for row, line in enumerate(lines)]
-        sentences = self._sentences(list(zip(texts, best, strict=True)), [True] * len(lines))
-        pairs = []
-        for row, (line, translation) in enumerate(zip(lines, best, strict=True)):
-            read = rows.get(row) or Prepared(line, line, (), (), (), ())
-            text = read.aligned(sentences[row]) if translation.exists else unchanged(line)
-            if translation.exists and row in rows:
-                translation = finished(line, read, translation, sentences[row])
-            pairs.append((translation, text))
-        return pairs
+        prepared_rows = [row for row in rows if best[row].exists]
+        sentences = self._sentences([(rows[row].text, best[row]) for row in prepared_rows], [True] * len(prepared_rows))
+        texts = [AlignedText("", ())] * len(lines)
+        for row, row_sentences in zip(prepared_rows, sentences, strict=True):
+            texts[row] = rows[row].aligned(row_sentences)
+            best[row] = finished(lines[row], rows[row], best[row], row_sentences)
+        plain_rows = [row for row, each in enumerate(best) if each.exists and row not in rows]
+        links = iter(self._links([best[row] for row in plain_rows]))
+        for row in plain_rows:
+            texts[row] = self._aligned(lines[row], best[row], [next(links) for _ in best[row].source_ids])
+        return [
+            (each, text if each.exists else unchanged(line))
+            for line, each, text in zip(lines, best, texts, strict=True)
+        ]
 
     def _translated(
         self, lines: Sequence[str | Request], translate: Translate
@@ -111,8 +115,7 @@ class ProtectedLines:
             translation for row, is_linked in zip(rows, are_linked, strict=True) if is_linked for *_, translation in row
         ]
         try:
-            tokens = [ids for each in flat for ids in each.source_ids], [ids for each in flat for ids in each.token_ids]
-            links = iter(self._link_tokens(*tokens) if flat else [])
+            links = iter(self._links(flat))
         except InputError:  # the model offers no attention
             links = None
         results: list[list[Sentence]] = []
@@ -123,20 +126,25 @@ class ProtectedLines:
                 if is_linked and links is None:
                     text = diagonal(repair(source), translation.text)
                 elif is_linked and links is not None:
-                    text = self._aligned(source, translation, [next(links) for _ in translation.source_ids])
+                    text = self._aligned(repair(source), translation, [next(links) for _ in translation.source_ids])
                 results[-1].append(Sentence(before, source, text))
         return results
+
+    def _links(self, translations: Sequence[Translation]) -> list[list[tuple[int, int]]]:
+        """Returns the links of each part of translations; raises an `InputError` if the model offers no attention."""
+        sources = [ids for each in translations for ids in each.source_ids]
+        return self._link_tokens(sources, [ids for each in translations for ids in each.token_ids]) if sources else []
 
     def _aligned(self, source: str, translation: Translation, links: list[list[tuple[int, int]]]) -> AlignedText:
         sources = [self._tokenizer.source.pieces(ids) for ids in translation.source_ids]
         if sources and sources[0][0].strip(BLANK) in self._tokenizer.source.symbols:
             # The tag in front of the source may not be part of the line.
             symbol = sources[0][0].strip(BLANK)
-            if not repair(source).startswith(symbol):
+            if not source.startswith(symbol):
                 sources[0] = sources[0][1:]
                 links = [[(place - 1, target) for place, target in links[0] if place], *links[1:]]
         targets = [self._tokenizer.pieces(ids) for ids in translation.token_ids]
-        return aligned(repair(source), translation.text, sources, targets, links)
+        return aligned(source, translation.text, sources, targets, links)
 
 
 def sentences_of(text: str, translation: Translation) -> list[tuple[str, str, Translation]]:
