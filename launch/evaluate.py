@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 import tqdm
 from absl import flags
 
+from t2t_keras.data import readers
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
+from t2t_keras.data.sources.corpora_files import read_lines
 from t2t_keras.errors import InputError, named
 from t2t_keras.machine import remote
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings, Task
-from t2t_keras.text.languages import language_of, language_of_name
+from t2t_keras.text.language_codes import Languages, language_of_name
+from t2t_keras.text.languages import language_of
 
 from . import program, remote_paths
 from .flag_groups import decoding_flags, model_flags
@@ -37,7 +39,11 @@ if TYPE_CHECKING:
 
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "The split of the prepared data to translate.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data for --split; default: the training data of the run.")
-_SOURCE = flags.DEFINE_string("source", None, "Instead of --split: UTF-8 text to translate, also .gz .bz2 .xz.")
+_SOURCE = flags.DEFINE_string(
+    "source",
+    None,
+    "Instead of --split: UTF-8 text, or also its translation in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.",
+)
 _REFERENCE = flags.DEFINE_string("reference", None, "With --source: its human translation, line by line.")
 _TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task that they are outputs of.")
 _HYPOTHESES = flags.DEFINE_string(
@@ -123,7 +129,8 @@ def _score_files() -> None:
             )
     kind = task(_TASK.value)
     _check_scoring(kind)
-    hypotheses, references = (kind.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
+    read = readers.read_lines if kind.is_parallel else read_lines
+    hypotheses, references = (kind.outputs(read(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
     language = _TARGET_LANGUAGE.value or language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
     scoring = ScoringSettings(language, bool(_LOWERCASE.value), _PAPER_BLEU.value)
     kind.check(references, scoring)
@@ -146,9 +153,10 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
             raise InputError(f"give --split, or --source with a file of {kind.name} that has the correct answers")
         examples = list(kind.examples(read_lines(_SOURCE.value), _SOURCE.value))
         return [source for source, _ in examples], [reference for _, reference in examples]
-    if not _SOURCE.value or not _REFERENCE.value:
+    if not _SOURCE.value or not (_REFERENCE.value or readers.has_both_sides(_SOURCE.value)):
         raise InputError("give --split=valid, --split=test, or both --source and --reference")
-    pairs = list(read_pairs(_SOURCE.value, _REFERENCE.value))
+    languages = Languages(run.config.data.source_language, run.config.data.target_language)
+    pairs = list(readers.read_pairs(_SOURCE.value, _REFERENCE.value, languages))
     return [source for source, _ in pairs], [reference for _, reference in pairs]
 
 

@@ -1,7 +1,7 @@
 """Makes a served model from two text files: chooses settings, prepares, trains, scores, exports and describes it.
 
-Line n of one file is the translation of line n of the other. A .tsv file has both sides. After an interruption, run the
-same command to resume. To train longer, give more --minutes.
+Line n of one file is the translation of line n of the other. Files such as .tsv, .tmx and .xliff have both sides. After
+an interruption, run the same command to resume. To train longer, give more --minutes.
 
 Examples:
     python -m launch.fit --source=a.en --target=a.de --minutes=60 --output=mine
@@ -21,6 +21,7 @@ from absl import flags
 
 from t2t_keras import config as configuration
 from t2t_keras.config import DataConfig
+from t2t_keras.data import readers
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
@@ -34,7 +35,7 @@ from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import ScoringSettings
-from t2t_keras.text.languages import language_of_name
+from t2t_keras.text.language_codes import language_of_name
 
 from . import helping, program
 
@@ -42,7 +43,9 @@ _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings"
 
 _TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = flags.DEFINE_string(
-    "source", None, "UTF-8 text, also .gz .bz2 .xz. A .tsv file has both sides, separated by a tab."
+    "source",
+    None,
+    "UTF-8 text, or both sides in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip; also compressed.",
 )
 _TARGET = flags.DEFINE_string("target", None, "The translation of the source, line by line.")
 _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(_CORPORA)}.")
@@ -154,16 +157,17 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
         return DataConfig(corpus=_CORPUS.value, source_language=codes[0], target_language=codes[1]), []
     if not source:
         raise InputError("give --source and --target, two files of text, or --corpus")
-    is_tsv = ".tsv" in pathlib.Path(source).suffixes
-    if is_tsv == bool(target):
-        advice = "omit --target" if is_tsv else "give --target, its translation; a file with both sides must be a .tsv"
-        raise InputError(f"--source={source}: {advice}")
-    names = [None, None] if is_tsv else [language_of_name(pathlib.Path(path).name) for path in (source, target)]
+    has_both_sides = readers.has_both_sides(source)
+    if has_both_sides == bool(target):
+        advice = "give --target, its translation; files with both sides are .tsv, .csv, .tmx, .xliff and so on"
+        raise InputError(f"--source={source}: {'it has both sides; omit --target' if has_both_sides else advice}")
+    paths = [] if has_both_sides else [source, target]
+    names = [language_of_name(pathlib.Path(path).name) for path in paths] or [None, None]
     codes = [language or name for language, name in zip(languages, names, strict=True)]
     if None in codes or codes[0] == codes[1]:
         files, problem = f"{source} and {target}", "the names do not end in two languages, as a.en and a.de do"
-        if is_tsv:
-            files, problem = source, "the name of a .tsv file does not name its languages"
+        if has_both_sides:
+            files, problem = source, "the name of a file with both sides does not name its languages"
         if codes[0] and codes[0] == codes[1]:
             problem = f"both languages are {codes[0]}"
         raise InputError(f"{files}: {problem}; give --source_language and --target_language, such as en and de")

@@ -28,7 +28,7 @@ from t2t_keras.machine.processor import num_cores
 from t2t_keras.machine.remote import mirror_of, origin
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
-from t2t_keras.text.languages import language_of_name
+from t2t_keras.text.language_codes import language_of_name
 from t2t_keras.text.tokenizer import Tokenizer
 
 from . import program, remote_paths

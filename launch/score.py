@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from t2t_keras.data.sources.corpora_files import read_pairs
+from t2t_keras.data.readers import read_pairs
+from t2t_keras.runs.run import Run
+from t2t_keras.text.language_codes import Languages
 
 from . import program
 from .flag_groups import model_flags
@@ -22,9 +24,11 @@ from .flag_groups import model_flags
 if TYPE_CHECKING:
     from t2t_keras.inference.forced import ForcedScore
 
-_SOURCE = flags.DEFINE_string("source", None, "UTF-8 text, also .gz .bz2 .xz.", required=True)
+_SOURCE = flags.DEFINE_string(
+    "source", None, "UTF-8 text, or both sides in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.", required=True
+)
 _TRANSLATION = flags.DEFINE_string(
-    "translation", None, "Translations of the source, line by line; --reference means the same.", required=True
+    "translation", None, "Translations of the source, line by line; --reference means the same."
 )
 flags.DEFINE_alias("reference", "translation")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the scores; default: standard output.")
@@ -39,7 +43,9 @@ _CHUNK_LINES = 5000
 def main(argv: list[str]) -> None:
     """Scores the pairs that the flags name."""
     program.refuse_replacing(_OUTPUT.value, _SOURCE.value, _TRANSLATION.value)
-    pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
+    data = Run(model_flags.MODEL_DIR.value).config.data
+    languages = Languages(data.source_language, data.target_language)
+    pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value, languages))
     with program.output(_OUTPUT.value) as file:
         translator = model_flags.load_translator()
         sources, targets = translator.encoded([source for source, _ in pairs], [target for _, target in pairs])

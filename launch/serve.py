@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from t2t_keras.serving.http.glossed import ReadTexts
     from t2t_keras.serving.http.marked import Documents
-    from t2t_keras.serving.protected import Protection
     from t2t_keras.serving.served_models import Substitutes
     from t2t_keras.serving.server import Server
 
@@ -238,20 +237,24 @@ def _server(options: ServingOptions) -> "Server":
 
     share_out_cores(options.num_streams)
     try:
-        from t2t_keras.serving.http.glossed import Glossaries
-        from t2t_keras.serving.protected import Protections
-        from t2t_keras.serving.served_models import no_substitutes
+        from t2t_keras.serving.http.glossed import GlossaryField
+        from t2t_keras.serving.http.marked import MarkupField
+        from t2t_keras.serving.http.protected import Protection, ProtectionField
+        from t2t_keras.serving.served_models import Loader, no_substitutes
         from t2t_keras.serving.server import Server
+        from t2t_keras.serving.version_readers import VersionReaders
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
+    substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
+    loader = Loader(substitutes, without_notices)
+    # Imported before the first request, which would wait for it.
     from t2t_keras.inference.served_protection import ServedProtection
 
-    def protection(version: pathlib.Path) -> "Protection":
-        return ServedProtection(version, _PROTECT.value, _CASE.value)
-
-    substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
-    glossaries, protections = Glossaries(_glossary_reader), Protections(protection)
-    return Server(options, without_notices, substitutes, _documents, glossaries, protections)
+    protections: VersionReaders[Protection] = VersionReaders(
+        lambda version: ServedProtection(version, _PROTECT.value, _CASE.value)
+    )
+    fields = [MarkupField(_documents, protections), GlossaryField(_glossary_reader), ProtectionField(protections)]
+    return Server(options, loader, fields)
 
 
 def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":

@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from t2t_keras.data.checksums import changes, checksums
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.data.sources.corpora_files import check_readable, is_compressed, read_lines, read_pairs
+from t2t_keras.data.readers import read_lines
+from t2t_keras.data.sources.corpora_files import check_readable, is_compressed, paired
 from t2t_keras.errors import InputError, explained
 from t2t_keras.inference.translation import Translation
 from t2t_keras.machine.files import read_json, write_json
@@ -176,7 +177,7 @@ class _Progress:
         settings = {**job.settings, **choice, **checksums(files, job.folder / ".checksums.json")}
         previous = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to start over")
         if previous is None:
-            progress = cls(settings, sum(1 for _ in read_pairs(job.source, job.target)))
+            progress = cls(settings, sum(1 for _ in _pairs(job)))
             progress.write(job)
             return progress
         if entries := changes(previous.settings, settings):
@@ -192,6 +193,11 @@ class _Progress:
 
     def write(self, job: Distillation) -> None:
         write_json(self._path(job), dataclasses.asdict(self))
+
+
+def _pairs(job: Distillation) -> Iterator[Pair]:
+    """Yields the pairs of the text."""
+    return paired(read_lines(job.source), read_lines(job.target), job.source, job.target)
 
 
 def _check_files(job: Distillation) -> None:
@@ -212,7 +218,7 @@ def _chunks(job: Distillation, progress: _Progress, load_teacher: Callable[[], "
         from t2t_keras.tasks.translation_scores import check_language  # sacreBLEU takes a while to import
 
         check_language(language)
-    pairs = itertools.islice(read_pairs(job.source, job.target), progress.lines, None)
+    pairs = itertools.islice(_pairs(job), progress.lines, None)
     with contextlib.ExitStack() as stack:
         files = [
             stack.enter_context(_reopen(path, size, job))

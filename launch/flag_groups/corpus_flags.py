@@ -5,23 +5,28 @@ import itertools
 from absl import flags
 
 from t2t_keras.config import DataConfig
+from t2t_keras.data import readers
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 
 FLAGS = flags.FLAGS
 
+_BOTH = {"source": ", or both sides (.tsv, .csv, .tmx, .xliff, .po, .jsonl, .parquet, .zip)", "target": ""}
+
 for split in corpora.SPLITS:
     for side in ("source", "target"):
         flags.DEFINE_multi_string(
-            f"{split}_{side}", [], f"corpus=files: {side} side of {split}, also .gz .bz2 .xz. Repeat for more corpora."
+            f"{split}_{side}",
+            [],
+            f"corpus=files: {side} side of {split}{_BOTH[side]}; also compressed. Repeat for more corpora.",
         )
 flags.DEFINE_multi_string(
     "tag",
     list(DataConfig().tags),
     "A symbol such as <2fr> before all sources of a corpus; one per corpus, '' for none.",
 )
-flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files contain both sides, separated by a tab.")
+flags.DEFINE_bool("tsv", False, "corpus=files: --*_source files of any other suffix are read as .tsv.")
 
 
 def paths() -> list[dict[str, corpora.Paths]]:
@@ -52,8 +57,13 @@ def _corpus_paths(files: dict[tuple[str, str], str | None]) -> dict[str, corpora
                 raise InputError(
                     f"--task={FLAGS.task} reads one file per split in the task's format: give only --{split}_source"
                 )
-        elif source is None or (target is None) != FLAGS.tsv:
-            required_flags = f"only --{split}_source" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
-            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, give {required_flags}")
+        elif FLAGS.tsv:
+            if source is None or target is not None:
+                raise InputError(f"with --tsv, give only --{split}_source")
+        elif source is None or (target is None and not readers.has_both_sides(source)):
+            raise InputError(
+                f"give both --{split}_source and --{split}_target, or only --{split}_source with a file that has both "
+                "sides, such as a .tsv; --tsv reads a file of any other name as one"
+            )
         paths[split] = (source, target)
     return paths

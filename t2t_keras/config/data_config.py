@@ -24,7 +24,7 @@ class DataConfig:
     Attributes:
         task: what source and target are: "translation", "parsing" or another task of `t2t_keras.tasks.registry`.
         corpus: origin of the text: "files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings",
-            "wmt14" or "tfds:NAME"; several names are separated by commas.
+            "wmt14", "opus:NAME/VERSION" or "tfds:NAME"; several names are separated by commas.
         source_language: language code of the source side.
         target_language: language code of the target side.
         directions: pairs of languages such as "en-de", in which each corpus is read; empty for the two languages above.

@@ -25,6 +25,20 @@ def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int 
     return tf.debugging.Assert(tf.reduce_all(lengths <= limit), [message])
 
 
+def assert_lengths_of_rows(name: str, lengths: tf.Tensor, width: tf.Tensor) -> tf.Operation:
+    """Returns an operation that rejects lengths outside of their rows; make the computation depend on it.
+
+    Args:
+        name: the name of the input that holds the lengths, for the error message.
+        lengths: int32 [rows], numbers of tokens.
+        width: int32 scalar, number of tokens in each row, padding included.
+    """
+    wrong = tf.boolean_mask(lengths, (lengths < 0) | (lengths > width))
+    message = tf.strings.format(f'"{name}" is {{}}, but the row has {{}} tokens', (wrong[:1], width))
+    message = tf.strings.regex_replace(message, r"is \[(-?\d*)\]", r"is \1")
+    return tf.debugging.Assert(tf.size(wrong) == 0, [message])
+
+
 def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects inputs with different numbers of lines; make the computation depend on it."""
     lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])

@@ -10,7 +10,13 @@ from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
 from t2t_keras.export.joining import LOWEST, Hypotheses
-from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_as_many_lines, assert_line_lengths, assert_size
+from t2t_keras.export.limits import (
+    MAX_LINE_TOKENS,
+    assert_as_many_lines,
+    assert_lengths_of_rows,
+    assert_line_lengths,
+    assert_size,
+)
 from t2t_keras.symbols import PAD_ID
 
 Outputs = dict[str, tf.Tensor]
@@ -115,13 +121,13 @@ def _translated_tokens(
     inputs = {} if constraints is None else {"constraints": constraints}
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
-    lengths = tf.clip_by_value(source_length, 0, width)
     checks = [
         assert_as_many_lines(source_ids=source_ids, source_length=source_length, **inputs),
-        assert_line_lengths("source_ids", lengths, "translated", limit),
+        assert_lengths_of_rows("source_length", source_length, width),
+        assert_line_lengths("source_ids", source_length, "translated", limit),
     ]
     with tf.control_dependencies(checks):
-        source_ids, lengths = tf.identity(source_ids), tf.identity(lengths)
+        source_ids, lengths = tf.identity(source_ids), tf.identity(source_length)
     ids = tf.where(tf.range(width) < lengths[:, tf.newaxis], source_ids, PAD_ID)
     rows = tf.cast(tf.where(lengths > 0)[:, 0], tf.int32)
     sentences = Sentences(tf.gather(ids, rows), tf.gather(lengths, rows))

@@ -19,6 +19,8 @@ _LICENCES = {
     "gettext": "each package is under its own licence, from BSD to AGPL",
     "gettext_permissive": "each package is under its own licence: BSD, MIT, ISC or Apache",
     "wmt14": "published for research; each of its parts has its own terms",
+    "opus": "see the page of the corpus on opus.nlpl.eu",
+    "tfds": "see the catalogue of TensorFlow Datasets",
 }
 
 
@@ -55,7 +57,7 @@ def _title(steps: FitSteps, version: Path) -> str:
 def _data(steps: FitSteps, licence: str) -> str:
     corpus = steps.data.config.corpus
     counts = steps.data.counts
-    licence_text = licence or _LICENCES.get(corpus, "see the catalogue of TensorFlow Datasets")
+    licence_text = licence or _LICENCES.get(corpus.partition(":")[0], _LICENCES["tfds"])
     origin = ", ".join(f"`{name}`" for name in steps.record["files"] or ()) or f"the corpus `{corpus}`"
     rows = [(split, f"{counts[split]['kept']:,}") for split in steps.data.splits]
     return f"## Data\n\n{origin}. Licence of the text: {licence_text}.\n\n{_table(('part', 'pairs'), rows)}"

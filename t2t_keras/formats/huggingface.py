@@ -1,6 +1,7 @@
 """Reads and writes Marian models of Hugging Face's transformers, such as OPUS-MT.
 
-A folder has config.json, the weights in model.safetensors or pytorch_model.bin, source.spm, target.spm and vocab.json.
+A folder has config.json, the weights in model.safetensors or pytorch_model.bin, possibly in shards, source.spm,
+target.spm and vocab.json.
 
 Reference: https://huggingface.co/docs/transformers/model_doc/marian
 """
@@ -22,16 +23,14 @@ from t2t_keras.formats.files.setting_files import (
     number_setting,
     read_bytes,
     read_json,
-    whole_setting,
 )
 from t2t_keras.formats.files.tensor_files import read_tensors, write_safetensors
+from t2t_keras.formats.huggingface_search import MAX_POSITIONS, read_search
 from t2t_keras.formats.portable_model import (
     NORMALIZATIONS,
     PortableModel,
     assembled,
     check_expressible,
-    normalization,
-    penalty_notes,
     search_notes,
     text_notes,
     weight_shapes,
@@ -85,10 +84,7 @@ _TARGET = "model.decoder.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-# Search settings that are not imported, with the values that need no note.
-_UNSUPPORTED = {"early_stopping": (False, "never"), "do_sample": (False,), "num_beam_groups": (1,)}
-_MAX_POSITIONS = 512
-_ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of the tables of positions
+_ROWS = MAX_POSITIONS + DecodeConfig.max_length_offset  # of the tables of positions
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
@@ -111,7 +107,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     if np.any(start):
         weights |= _positions(start)
     data, knows_languages = _data_config(folder, vocabulary.tokenizer, languages or {})
-    decode, notes = _decode_config(folder, settings)
+    decode, notes = read_search(folder, settings)
     config = Config(model=model, data=data, decode=decode)
     weights = with_states_at(weights, from_halves(model.d_model))
     return PortableModel(config, weights, vocabulary.tokenizer, notes, knows_languages)
@@ -243,32 +239,7 @@ def _data_config(folder: Path, tokenizer: Tokenizer, overrides: Mapping[str, str
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
     codes = {name: language for name, language in languages.items() if language} | dict(overrides)
     sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
-    return DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **codes, **sizes), len(codes) == 2
-
-
-def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, tuple[str, ...]]:
-    """Returns the settings of the search, and notes on settings that are not imported exactly."""
-    path = folder / "generation_config.json"
-    generation = {**settings, **(read_json(path) if path.exists() else {})}
-    path = path if path.exists() else folder / "config.json"
-    exponent = 0.0
-    if generation.get("length_penalty", 1.0) is not None:
-        exponent = float(number_setting(path, generation, "length_penalty", 1.0))
-    values = {name: value for name, value in generation.items() if value is not None}
-    # `min_length` counts the start token, `min_new_tokens` does not.
-    fewest = whole_setting(path, values, "min_length", 0) - 1, whole_setting(path, values, "min_new_tokens", 0)
-    decode = DecodeConfig(
-        beam_size=whole_setting(path, generation, "num_beams", 1),
-        min_length=max(fewest),
-        no_repeat_ngram_size=whole_setting(path, generation, "no_repeat_ngram_size", 0),
-        ends_within_beam=True,
-        **normalization(exponent),
-    )
-    omissions = [
-        f"{name}={values[name]}" for name, usual in _UNSUPPORTED.items() if values.get(name, usual[0]) not in usual
-    ]
-    notes = (f"{path.name} says {', '.join(omissions)}, which is not converted",) if omissions else ()
-    return decode, penalty_notes(exponent) + notes
+    return DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **sizes), len(codes) == 2
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
@@ -352,7 +323,7 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
         "no_repeat_ngram_size": decode.no_repeat_ngram_size,
         "min_new_tokens": decode.min_length,
         "bad_words_ids": [[pad]],
-        "max_length": _MAX_POSITIONS,
+        "max_length": MAX_POSITIONS,
     }
     sizes = {"attention_heads": config.num_heads, "ffn_dim": config.d_ff}
     model_settings = {
@@ -369,7 +340,7 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
         "dropout": config.dropout_rate,
         "attention_dropout": config.attention_dropout_rate,
         "activation_dropout": config.relu_dropout_rate,
-        "max_position_embeddings": _MAX_POSITIONS,
+        "max_position_embeddings": MAX_POSITIONS,
         "scale_embedding": True,
         "share_encoder_decoder_embeddings": config.tie_embeddings and config.source_vocab_size is None,
         "tie_word_embeddings": config.tie_embeddings,

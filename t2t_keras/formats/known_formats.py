@@ -33,4 +33,5 @@ WRITERS: Mapping[str, Writer] = {
     "ctranslate2": functools.partial(_call, "ctranslate2:write"),
     "onnx": functools.partial(_call, "graphs.onnx:write"),
     "litert": functools.partial(_call, "graphs.litert:write"),
+    "argos": functools.partial(_call, "argos:write"),
 }

@@ -44,6 +44,11 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
     "swish": ("swish", 1.0),
     "gelu": ("swish", 1.702),
 }
+# Settings of decoding that change translations and are not converted.
+_UNSUPPORTED = (
+    *("word-penalty", "max-length-factor", "max-length-crop", "output-sampling", "force-decode", "shortlist"),
+    *("output-approx-knn", "n-best", "best-deep"),
+)
 _POSITIONS = "Wpos"
 _HEAD = "decoder_ff_logit_out"
 _OTHER_TENSORS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
@@ -135,7 +140,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     exponent = float(search.get("normalize", 0.0))
     decode = DecodeConfig(beam_size=search.get("beam-size") or 12, ends_within_beam=True, **normalization(exponent))
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
-    for name in ("word-penalty", "max-length-factor"):
+    for name in _UNSUPPORTED:
         if value := search.get(name):
             notes += (f"{name}={value} has no equivalent here: some translations differ",)
     return PortableModel(config, _scale(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)

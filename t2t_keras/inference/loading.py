@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import get_args
 
 from t2t_keras.config import Config
 from t2t_keras.config.decode_config import ComputeType, EngineName
@@ -42,8 +43,16 @@ def engine_of(name: EngineName, compute_type: ComputeType, longest_source: int) 
         longest_source: most tokens of a source, end symbol included.
 
     Raises:
-        InputError: a compute type other than "float32" for the TensorFlow engine.
+        InputError: the name or the compute type is unknown, or a compute type other than "float32" is given for the
+            TensorFlow engine.
     """
+    if name not in get_args(EngineName):
+        raise InputError(
+            f"engine={name!r}: valid: {', '.join(map(repr, get_args(EngineName)))}; an engine object is an argument of "
+            "Translator itself"
+        )
+    if compute_type not in get_args(ComputeType):
+        raise InputError(f"compute_type={compute_type!r}: valid: {', '.join(map(repr, get_args(ComputeType)))}")
     if name == "ctranslate2":
         return CTranslate2Engine(compute_type, longest_source)
     if compute_type != "float32":

@@ -17,8 +17,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from t2t_keras.errors import InputError, explained
 from t2t_keras.serving.refusals import Reason, Refusals, address
 
-# Exempt from the key check, so that probes work without a key: liveness, model status and the gRPC health service.
-_OPEN_PATH = re.compile(r"/healthz|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
+# Exempt from the key check, so that probes work without a key: liveness, model status, the gRPC health service, and the
+# languages, which clients of LibreTranslate query without a key.
+_OPEN_PATH = re.compile(
+    r"/healthz|/health|/languages|/frontend/settings|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII
+)
+# Their handlers check the key, which may be in the body.
+_PATHS_WITH_KEY_IN_BODY = ("/translate", "/detect")
 _OPEN_METHODS = ("/grpc.health.v1.Health/", "/tensorflow.serving.ModelService/GetModelStatus")
 
 _REFUSAL = "a key is needed: Authorization: Bearer KEY"
@@ -50,9 +55,13 @@ class ApiKeys:
     def allow(self, authorization: str) -> bool:
         """Returns whether an `Authorization` header "Bearer KEY" holds one of the keys, in constant time."""
         scheme, _, key = authorization.partition(" ")
-        digest = _digest(key.strip().encode("utf-8", "surrogateescape"))
+        return self.holds(key.strip()) and scheme.lower() == "bearer"
+
+    def holds(self, key: str) -> bool:
+        """Returns whether a key is one of the keys, in constant time."""
+        digest = _digest(key.encode("utf-8", "surrogatepass"))
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return scheme.lower() == "bearer" and any(matches)
+        return any(matches)
 
 
 def _digest(key: bytes) -> bytes:
@@ -60,7 +69,10 @@ def _digest(key: bytes) -> bytes:
 
 
 class KeyCheck:
-    """Middleware that answers 401 to requests without a valid key, except health checks and model status queries."""
+    """Middleware that answers 401 to requests without a valid key.
+
+    It passes requests that need no key, and those whose handlers check the key.
+    """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys, refusals: Refusals) -> None:
         self._app = app
@@ -70,7 +82,8 @@ class KeyCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
         is_open = scope["method"] in ("GET", "HEAD") and _OPEN_PATH.fullmatch(path)
-        if is_open or self._keys.allow(Headers(scope=scope).get("authorization", "")):
+        is_checked_later = scope["method"] == "POST" and path in _PATHS_WITH_KEY_IN_BODY
+        if is_open or is_checked_later or self._keys.allow(Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
         else:
             self._refusals.add("rest", Reason.KEY, address(scope.get("client")))

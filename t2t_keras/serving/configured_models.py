@@ -1,7 +1,5 @@
 """Manages the models listed in a configuration, and reloads the configuration file when it changes."""
 
-import contextlib
-import functools
 import logging
 import pathlib
 import threading
@@ -12,7 +10,7 @@ from t2t_keras.errors import InputError, explained
 from t2t_keras.serving.model_configs import ModelSettings, parse_model_configs
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_models import Model, Substitutes, ready_model
+from t2t_keras.serving.served_models import Loader, Model
 from t2t_keras.serving.versions import Versions
 
 _LOG = logging.getLogger(__name__)
@@ -24,8 +22,7 @@ class ConfiguredModels:
     Args:
         options: settings with the directory of one model, or with a configuration file, which is reloaded when it
             changes.
-        around_load: returns a context manager that is active while a version is loaded.
-        substitutes: see `Substitutes`.
+        loader: loads the versions.
         on_unload: called with each version that is unloaded.
 
     Raises:
@@ -35,13 +32,11 @@ class ConfiguredModels:
     def __init__(
         self,
         options: ServingOptions,
-        around_load: Callable[[], contextlib.AbstractContextManager[None]],
-        substitutes: Substitutes,
+        loader: Loader,
         on_unload: Callable[[Model], None] = lambda model: None,
     ) -> None:
         self._options = options
-        self._load = functools.partial(ready_model, substitutes=substitutes)
-        self._around_load = around_load
+        self._loader = loader
         self._on_unload = on_unload
         self._lock = threading.Lock()
         self._text = ""
@@ -186,8 +181,7 @@ class ConfiguredModels:
             model.name,
             options.max_num_load_retries,
             options.load_retry_seconds,
-            self._load,
-            around_load=self._around_load,
+            self._loader,
             on_unload=self._on_unload,
         )
         versions.choose(model.policy, model.labels)

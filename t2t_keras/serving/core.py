@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 
 import numpy as np
@@ -22,7 +22,7 @@ from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.refusals import Refusals
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
-from t2t_keras.serving.served_models import Model, Substitutes, no_substitutes
+from t2t_keras.serving.served_models import DEFAULT_LOADER, Loader, Model
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
@@ -43,8 +43,7 @@ class Core:
 
     Args:
         options: settings of the server.
-        around_load: returns a context manager that is active while a version is loaded.
-        substitutes: see `Substitutes`.
+        loader: loads the versions of the models.
 
     Attributes:
         metrics: counts requests and batches.
@@ -53,19 +52,12 @@ class Core:
         models: the models and their versions.
     """
 
-    def __init__(
-        self,
-        options: ServingOptions,
-        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        substitutes: Substitutes = no_substitutes,
-    ) -> None:
+    def __init__(self, options: ServingOptions, loader: Loader = DEFAULT_LOADER) -> None:
         self.options = options
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics.refusal)
         self._answers = AnswerCache(options.cache_bytes, self.metrics.cache)
-        self.models = ConfiguredModels(
-            options, around_load, substitutes, lambda model: self._answers.forget(model.signatures.values())
-        )
+        self.models = ConfiguredModels(options, loader, lambda model: self._answers.forget(model.signatures.values()))
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self._may_grow = threading.Semaphore(options.max_growing)
         self._batcher = Batcher(

@@ -28,9 +28,9 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.answers import LARGE_BYTES, memory_of, seconds_to_send
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.http.fields import Calls, QueuedCall, RequestField
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.model_configs import model_settings
-from t2t_keras.serving.protected import Protections, protected_call
 from t2t_keras.serving.refusals import Reason
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
@@ -61,12 +61,12 @@ _Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 
 
-def add_services(server: grpc.aio.Server, core: Core, protections: Protections | None = None) -> None:
+def add_services(server: grpc.aio.Server, core: Core, fields: Sequence[RequestField] = ()) -> None:
     """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet.
 
-    `protections` protects spans of texts; None if this is not supported.
+    Requests are processed by those `fields` that are automatic.
     """
-    service = _Services(core, protections)
+    service = _Services(core, Calls(core, fields))
     server.add_generic_rpc_handlers(
         [
             _handlers("tensorflow.serving.PredictionService", service.prediction_methods()),
@@ -120,8 +120,8 @@ def _wrap_errors(method: _Method) -> _Method:
 class _Services:
     """The methods of both services, which take and return serialized messages."""
 
-    def __init__(self, core: Core, protections: Protections | None) -> None:
-        self._core, self._protections = core, protections
+    def __init__(self, core: Core, calls: Calls) -> None:
+        self._core, self._calls = core, calls
         self._configuring: asyncio.Future[None] | None = None
 
     def prediction_methods(self) -> dict[str, _Method]:
@@ -139,10 +139,10 @@ class _Services:
         with self._core.metrics.request("grpc", "Predict") as call:
             prediction = await off_loop.run(
                 *(len(message), self._begin, call, message, context.time_remaining()),
-                give_up=lambda prediction: prediction.cancel(),
+                give_up=lambda prediction: prediction.queued.give_up(),
             )
             # gRPC cancels this wait, and with it the call, if the client disconnects or its deadline passes.
-            outputs = await prediction.outputs()
+            outputs = await prediction.queued.result()
             size = memory_of(outputs)
             if size > LARGE_BYTES:
                 self._bound(context, size)
@@ -231,12 +231,8 @@ class _Services:
             signature.check_outputs(request.output_filter)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
             spec.version.value = loan.model.version
-            names = list(request.output_filter)
-            rounds = protected_call(self._core, loan, signature, inputs, self._protections, {}, client_seconds)
-            if rounds:
-                return _Prediction(rounds.outputs, rounds.cancel, spec, names)
-            future = self._core.submit(loan, signature, inputs, client_seconds)
-            return _Prediction(lambda: self._core.outputs(future), future.cancel, spec, names)
+            queued = self._calls.begin_signature(loan, signature, inputs, client_seconds)
+            return _Prediction(queued, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
         dtype = signature.inputs[name].dtype
@@ -253,6 +249,8 @@ class _Services:
         if proto.dtype != dtype.as_datatype_enum:
             actual = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
             raise invalid(f"input {name!r} must be of type {dtype.name}, got {actual}")
+        if dtype == tf.string and proto.tensor_content:
+            raise invalid(f"input {name!r} has its strings in tensor_content; give them in string_val")
         try:
             return np.asarray(tf.make_ndarray(proto), object if dtype == tf.string else None)
         except Exception as error:
@@ -264,14 +262,12 @@ class _Prediction:
     """A queued call.
 
     Attributes:
-        outputs: waits for the outputs.
-        cancel: stops the call.
+        queued: the call.
         spec: `ModelSpec` of the response.
         output_names: names of the requested outputs; empty for all.
     """
 
-    outputs: Callable[[], Awaitable[Arrays]]
-    cancel: Callable[[], Any]
+    queued: QueuedCall
     spec: model_pb2.ModelSpec
     output_names: list[str]
 

@@ -56,6 +56,7 @@ def serving_error(error: BaseException) -> ServingError:
     if isinstance(error, tf.errors.OpError):
         # The surrounding text names graph nodes, which mean nothing to a client.
         message = (error.message or "").split("\n\t [[")[0].split("<stack traces unavailable>")[-1].strip()
+        message = message.replace('\\"', '"')  # quotes in the messages of assertions
         code = next(code for code in Code if code.value[0] == error.error_code)
         return ServingError(code, message or type(error).__name__)
     internal = ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")

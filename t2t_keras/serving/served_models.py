@@ -1,6 +1,7 @@
 """Loads a version of a model from a SavedModel and warms it up."""
 
 import contextlib
+import dataclasses
 import json
 import logging
 import pathlib
@@ -161,12 +162,33 @@ class Model:
         signature.run({name: np.asarray(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()})
 
 
-def ready_model(path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> Model:
-    """Loads a version, warms it up and checks an output; may raise any exception."""
-    model = Model(path, version, substitutes)
-    model.warm_up(path)
-    model.check_answer()
-    return model
+@dataclasses.dataclass(frozen=True)
+class Loader:
+    """Loads versions of models.
+
+    Attributes:
+        substitutes: returns replacements for some of a version's signatures; see `Substitutes`.
+        context: returns a context manager that is active while a version is loaded.
+    """
+
+    substitutes: Substitutes = no_substitutes
+    context: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+    def __call__(self, path: pathlib.Path, version: int) -> Model:
+        """Loads a version, warms it up and checks an output; may raise any exception.
+
+        Args:
+            path: directory of the SavedModel.
+            version: version number.
+        """
+        with self.context():
+            model = Model(path, version, self.substitutes)
+            model.warm_up(path)
+            model.check_answer()
+        return model
+
+
+DEFAULT_LOADER = Loader()
 
 
 def _look(path: pathlib.Path) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -19,12 +19,10 @@ from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_health import health_service
 from t2t_keras.serving.grpc_service import UnknownMethods, add_services
-from t2t_keras.serving.http.glossed import Glossaries
-from t2t_keras.serving.http.marked import ReadDocuments
+from t2t_keras.serving.http.fields import RequestField
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.protected import Protections
-from t2t_keras.serving.served_models import Substitutes, no_substitutes
+from t2t_keras.serving.served_models import DEFAULT_LOADER, Loader
 
 # Closes connections that never complete the handshake, idle ones, and those of clients that disappeared.
 _GRPC_CONNECTIONS = {
@@ -46,11 +44,8 @@ class Server:
 
     Args:
         options: settings of the server.
-        around_load: returns a context manager that is active while a version is loaded.
-        substitutes: see `Substitutes`.
-        read: parses documents with markup; None if they are not supported.
-        glossaries: reads the glossaries of requests; None if they are not supported.
-        protections: protects spans of texts; None if this is not supported.
+        loader: loads the versions of the models.
+        fields: the optional fields of REST requests; gRPC requests are processed by the automatic ones.
 
     Attributes:
         core: the server without its front ends.
@@ -64,17 +59,14 @@ class Server:
     def __init__(
         self,
         options: ServingOptions,
-        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        substitutes: Substitutes = no_substitutes,
-        read: ReadDocuments | None = None,
-        glossaries: Glossaries | None = None,
-        protections: Protections | None = None,
+        loader: Loader = DEFAULT_LOADER,
+        fields: Sequence[RequestField] = (),
     ) -> None:
-        self._options, self._read, self._glossaries, self._protections = options, read, glossaries, protections
+        self._options, self._fields = options, fields
         if options.tls_certificate:
             check_certificate(options.tls_certificate, options.tls_key)
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
-        self.core = Core(options, around_load, substitutes)
+        self.core = Core(options, loader)
         self.rest_address = self.grpc_address = ""
         self._stop_request = asyncio.Event()
         self._serves: Future[asyncio.AbstractEventLoop] = Future()
@@ -168,7 +160,7 @@ class Server:
             ],
             maximum_concurrent_rpcs=self._options.max_connections,
         )
-        add_services(server, self.core, self._protections)
+        add_services(server, self.core, self._fields)
         server.add_generic_rpc_handlers([health_service(self.core, self._stop_request), UnknownMethods(self.core)])
         address = _address(self._options.host, self._options.grpc_port)
         try:
@@ -185,7 +177,7 @@ class Server:
 
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            rest_app(self.core, self._keys, self._read, self._glossaries, self._protections),
+            rest_app(self.core, self._keys, self._fields),
             http=cast(
                 Any, functools.partial(BoundedProtocol, refusals=self.core.refusals, gateways=self._options.gateways)
             ),

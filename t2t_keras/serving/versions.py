@@ -16,7 +16,7 @@ from typing import Any
 from t2t_keras.machine.heaps import give_back, made_apart
 from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
-from t2t_keras.serving.served_models import Model, ready_model
+from t2t_keras.serving.served_models import DEFAULT_LOADER, Model
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,6 @@ class Versions:
         max_retries: number of retries after a version fails to load; the count restarts when its files change.
         retry_seconds: time between a failure and the next attempt.
         load: loads a model, given the directory and the number of a version, and returns it ready to serve.
-        around_load: returns a context manager that is active while a version is loaded.
         on_unload: called with each version that is unloaded, from any thread and while a lock is held.
 
     Attributes:
@@ -76,8 +75,7 @@ class Versions:
         name: str,
         max_retries: int = 5,
         retry_seconds: float = 60.0,
-        load: Callable[[pathlib.Path, int], Model] = ready_model,
-        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        load: Callable[[pathlib.Path, int], Model] = DEFAULT_LOADER,
         on_unload: Callable[[Model], None] = lambda model: None,
     ) -> None:
         self.export_dir = pathlib.Path(export_dir)
@@ -86,7 +84,6 @@ class Versions:
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
         self._load = load
-        self._around_load = around_load
         self._lock = threading.Lock()
         self._poll_lock = threading.Lock()
         self._policy = VersionPolicy()
@@ -275,8 +272,7 @@ class Versions:
         with self._lock:
             self._statuses[version] = VersionStatus(version, "LOADING")
         try:
-            with self._around_load():
-                model = made_apart(functools.partial(self._load, path, version))
+            model = made_apart(functools.partial(self._load, path, version))
         except Exception as error:
             cause = serving_error(error)
             if cause.code is Code.FAILED_PRECONDITION:  # this server does not support the version, so do not retry

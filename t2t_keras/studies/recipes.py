@@ -17,7 +17,7 @@ from t2t_keras.studies.rows import Recipe, Row
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
-from t2t_keras.text.languages import language_of_name
+from t2t_keras.text.language_codes import language_of_name
 
 _PRESET, _VOCAB_SIZE = "tiny", 8000
 _CASE = ("data.final_marks=true", "data.lowercase=source", "data.truecase=true")

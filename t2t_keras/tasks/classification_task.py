@@ -7,6 +7,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, label_ids, macro_f1, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
+from t2t_keras.text.spreadsheets import tab_separated_rows
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,15 +36,14 @@ class ClassificationTask(Task):
     reads_beginnings = True
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-        for number, line in enumerate(lines, start=1):
-            text, separator, label = line.rpartition("\t")
-            if not separator:
+        for number, (*texts, label) in tab_separated_rows(lines):
+            if not texts:
                 raise InputError(f"{path}, line {number}: expected a text and its label, separated by a tab")
-            yield text, check_label(label.strip(), f"{path}, line {number}")
+            yield "\t".join(texts), check_label(label.strip(), f"{path}, line {number}")
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
         """Reads the last column of each line; an empty line is the output for an empty text. See `Task.outputs`."""
-        labels = ((number, line.rpartition("\t")[2].strip()) for number, line in enumerate(lines, start=1))
+        labels = ((number, cells[-1].strip()) for number, cells in tab_separated_rows(lines))
         return [label and check_label(label, f"{path}, line {number}") for number, label in labels]
 
     def symbols(self, references: Iterable[str]) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Any
 from t2t_keras.errors import optional_module
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task, two_columns
-from t2t_keras.text.languages import base_language, words_and_characters
+from t2t_keras.text.language_codes import base_language
+from t2t_keras.text.languages import words_and_characters
 
 _NAMES = {"rougeL": "ROUGE-L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}
 _COMPARABLE_TO = "ROUGE (Lin, 2004) of the package rouge-score with the same words"

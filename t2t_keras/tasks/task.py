@@ -5,9 +5,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score
 from t2t_keras.text.splitting import split_text
+from t2t_keras.text.spreadsheets import pairs_of_columns, tab_separated_rows
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # the search imports TensorFlow, which the preparation of data does not need
@@ -15,9 +15,6 @@ if TYPE_CHECKING:  # the search imports TensorFlow, which the preparation of dat
 
 
 Lines = Sequence[str]  # outputs or references
-
-# A column that begins with this many lines of numbers has ids or labels instead of text.
-_NUMBERS_IN_A_ROW = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,25 +34,13 @@ class ScoringSettings:
 
 
 def two_columns(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-    """Yields the first two tab-separated columns of each line.
+    """Yields the first two tab-separated columns of each line, without the quotes of spreadsheets.
 
     Raises:
         InputError: a line has no tab, or one column begins with numbers (perhaps after a header) where the other one
             does not; names `path` and the line.
     """
-    numbers = [0, 0]
-    for number, line in enumerate(lines, start=1):
-        columns = line.split("\t")[:2]
-        if len(columns) < 2:
-            raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
-        are_numbers = [column.strip().isdecimal() for column in columns]
-        for place in (0, 1):
-            numbers[place] += are_numbers[place] > are_numbers[1 - place]
-            if numbers[place] == _NUMBERS_IN_A_ROW and number <= _NUMBERS_IN_A_ROW + 1:
-                expected = "source and target, separated by a tab, in the first two columns (if it is text: two files)"
-                problem = f"column {place + 1} has numbers, such as {columns[place].strip()} in line {number}"
-                raise InputError(f"{path}: {problem}; expected {expected}")
-        yield columns[0], columns[1]
+    return pairs_of_columns(tab_separated_rows(lines), path)
 
 
 class Task(abc.ABC):

@@ -13,7 +13,8 @@ import sacrebleu.metrics
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.text.languages import base_language, east_asian, written_in
+from t2t_keras.text.language_codes import base_language
+from t2t_keras.text.languages import east_asian, written_in
 
 # As in the paper's evaluation: consecutive matches do not overlap, so "a-b-c" keeps its second hyphen.
 _COMPOUND = re.compile(r"(\S)-(\S)")

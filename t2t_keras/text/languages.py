@@ -5,6 +5,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from t2t_keras.text.language_codes import base_language
+
 _KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
 _HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -15,16 +17,11 @@ _CHARACTER_OR_REST = re.compile(rf"{CHARACTER.pattern}|(?:(?!{CHARACTER.pattern}
 _LAST_MARK = 0x1FFFF  # later marks are only variation selectors, which select a glyph and do not change the word
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
-_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
-_EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "jpn": "ja", "ko": "ko", "kor": "ko"}
+_CHINESE = ("zh", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
+_EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "ko": "ko"}
 
 # About half of Japanese text is kana; Chinese text has kana at most in names.
 _SMALLEST_SHARE_OF_KANA = 0.05
-
-
-def base_language(code: str) -> str:
-    """Returns a language code without its region or script: "pt" for "pt_BR"."""
-    return re.split("[-_]", code.lower())[0]
 
 
 def east_asian(language: str) -> str | None:
@@ -75,11 +72,3 @@ def written_in(lines: Iterable[str]) -> str | None:
     if hangul > kana + han:
         return "ko"
     return "ja" if kana > _SMALLEST_SHARE_OF_KANA * (kana + han) else "zh"
-
-
-def language_of_name(name: str) -> str | None:
-    """Returns the language code at the end of a file name such as "train.en", "a.pt_BR.txt" or "a.de.gz", or None."""
-    parts = name.split(".")[1:]
-    while parts and parts[-1].lower() in ("gz", "bz2", "xz", "txt"):
-        parts.pop()
-    return parts[-1] if parts and re.fullmatch(r"[a-z]{2}([-_][A-Za-z]{2,4})?", parts[-1]) else None

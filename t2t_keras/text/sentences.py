@@ -7,6 +7,7 @@ import functools
 import re
 from typing import NamedTuple
 
+from t2t_keras.text.language_codes import base_language
 from t2t_keras.text.repair import UNPRINTABLE
 from t2t_keras.text.sentence_tables import OTHER_LANGUAGES, TABLES, Table
 
@@ -89,7 +90,7 @@ def rules(language: str) -> tuple[Rule, ...]:
     The rules insert a `BOUNDARY` after each sentence, before the white space. The time of each rule is linear in the
     length of the text.
     """
-    table = TABLES.get(_primary(language), OTHER_LANGUAGES)
+    table = TABLES.get(base_language(language), OTHER_LANGUAGES)
     blank, mark = WHITE_SPACE, BOUNDARY
     return (
         # Insert boundaries wherever a sentence may end.
@@ -121,12 +122,7 @@ def blank_between(language: str) -> str:
     Args:
         language: language code of the translations.
     """
-    return "" if _primary(language) in _WITHOUT_SPACES else " "
-
-
-def _primary(language: str) -> str:
-    """Returns the first part of a language code: "de" for "de-AT"."""
-    return language.lower().replace("_", "-").partition("-")[0]
+    return "" if base_language(language) in _WITHOUT_SPACES else " "
 
 
 def _rules_of(table: Table) -> list[Rule]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from t2t_keras.errors import InputError
 from t2t_keras.text.repair import repair
+from t2t_keras.text.spreadsheets import tab_separated_rows
 from t2t_keras.text.words import is_apart, is_of_word
 
 _BETWEEN_FORMS = "|"
@@ -65,13 +66,12 @@ class Glossary:
                 begins with `name` and the line.
         """
         rows = []
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
+        for number, columns in tab_separated_rows(line.rstrip("\r\n") for line in lines):
+            if not "".join(columns).strip():
                 continue
-            columns = line.split("\t")
             if len(columns) != 2:
-                place = f"{name}, line {number}"
-                raise InputError(f"{place}: expected a term, a tab and its forms, got {line.strip()[:60]!r}")
+                place, line = f"{name}, line {number}", "\t".join(columns).strip()
+                raise InputError(f"{place}: expected a term, a tab and its forms, got {line[:60]!r}")
             rows.append((f"line {number}", columns[0], columns[1]))
         return cls.of(rows, name)
 

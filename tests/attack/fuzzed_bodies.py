@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import random
+import urllib.parse
 
 import numpy as np
 import tensorflow as tf
@@ -273,9 +274,41 @@ def odd_path(draw):
     return "".join(draw.choice(pieces) for _ in range(draw.randint(1, 5))).encode()
 
 
+def libretranslate(draw):
+    """All bytes of a request in LibreTranslate's format: JSON or a form, right, damaged or with an odd value."""
+    texts = [draw.choice([*TEXTS, document(draw)]) for _ in range(draw.choice([1, 3]))]
+    fields = {
+        "q": draw.choice([texts, texts[0]]),
+        "source": draw.choice(["en", "en", "auto", "de", "en_US", "x" * 5000, "\ud800"]),
+        "target": draw.choice(["de", "de", "DE", "xx", ""]),
+        "format": draw.choice(["text", "html", "xml"]),
+        "alternatives": draw.choice([0, 3, -1, 10**6]),
+    }
+    if draw.random() < 0.2:
+        del fields[draw.choice(list(fields))]
+    if draw.random() < 0.5:
+        kind, content = "application/json", json.dumps(fields)
+        if draw.random() < 0.3:
+            fields[draw.choice(list(fields))] = mark = "an odd value stands here"
+            content = json.dumps(fields).replace(json.dumps(mark), odd_text(draw))
+        content = content.encode()
+    elif draw.random() < 0.5:
+        kind, content = "application/x-www-form-urlencoded", urllib.parse.urlencode(fields, errors="replace").encode()
+    else:
+        kind = f"multipart/form-data; boundary={draw.choice(['xyz', 'xyz', '', '-'])}"
+        parts = [f'--xyz\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{fields[name]}' for name in fields]
+        content = "\r\n".join([*parts, "--xyz--"]).encode("utf-8", "replace")
+    if draw.random() < 0.3:
+        content = damaged(draw, content)
+    path = draw.choice(["/translate", "/translate", "/detect", "/languages"])
+    return head(len(content), path=path).replace(b"\r\n\r\n", f"\r\nContent-Type: {kind}\r\n\r\n".encode()) + content
+
+
 def rest(seed):
     """All bytes that a client of REST sends, and whether each of them belongs to one whole request."""
     draw = random.Random(seed)
+    if draw.random() < 0.1:
+        return libretranslate(draw), True
     content = body(draw)
     if draw.random() < 0.15:
         content = packed(draw, content)

@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from benchmarks import soak
+from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import page_model
@@ -41,7 +42,7 @@ class Whole:
 def served(tmp_path_factory):
     export_dir = page_model.save(tmp_path_factory.mktemp("export"), grows=True)
     options = ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5)
-    server = Server(options, read=Whole)
+    server = Server(options, fields=[MarkupField(Whole)])
     server.start()
     yield InProcess(server)
     server.stop()

@@ -38,6 +38,23 @@ def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, 
         prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
 
 
+def test_a_training_text_is_told_from_another_of_the_same_lengths(tmp_path):
+    """A run records it, and is not resumed with another."""
+    texts = {}
+    for name, digit in (("one", "1"), ("copy", "1"), ("other", "2")):
+        folder = tmp_path / name
+        folder.mkdir()
+        files = folder / "a.en", folder / "a.de"
+        for path, word in zip(files, ("dog", "Hund"), strict=True):
+            path.write_text("".join(f"{word} {n:03} {digit}\n" for n in range(200)))
+        config = dataclasses.replace(CONFIG, vocab_type="byte", vocab_size=270)
+        data = prepare(corpora.files({"train": files}), config, folder / "data", print)
+        lengths = data.split("train").source_lengths.tolist(), data.split("train").target_lengths.tolist()
+        texts[name] = lengths, data.training_text
+    assert texts["one"] == texts["copy"] and texts["one"][0] == texts["other"][0]
+    assert texts["one"][1] != texts["other"][1]
+
+
 @pytest.mark.parametrize("has_valid", [True, False])
 def test_after_any_number_of_interruptions_only_what_is_missing_is_done(tmp_path, monkeypatch, has_valid):
     """Interrupted after each single step, by whatever: what was done is kept, and the bytes are the same."""

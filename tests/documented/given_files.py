@@ -64,6 +64,13 @@ TEXTS = {
     "questions.txt": "cats of bo? <context> bo has 3 cats.\n",
     "reviews.txt": "".join(f"{line} {number}\n" for number, line in enumerate(ENGLISH.splitlines())),
     "valid.txt": "A dog runs.\n",
+    "memory.tmx": "<tmx><body>{}</body></tmx>\n".format(
+        "".join(
+            f'<tu><tuv xml:lang="en-US"><seg>{source}</seg></tuv>'
+            f'<tuv xml:lang="fr"><seg>Oui: {target}</seg></tuv></tu>\n'
+            for source, target in TRAIN
+        )
+    ),
     "a.tsv": "".join(f"{source}\t{target}\n" for source, target in TRAIN),
 }
 PACKED = ("captions.en.gz", "multi30k/train.en.gz", "tatoeba/en-de.train.en.gz", "tatoeba/en-fr.train.en.gz")

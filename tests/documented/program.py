@@ -25,7 +25,8 @@ def _corpus(*_arguments: object) -> Corpus:
     return Corpus(readers, {"text": "made up"})
 
 
-for name in ("multi30k", "tatoeba_pairs", "gettext", "gettext_permissive", "docstring_pairs", "tensorflow_datasets"):
+NAMES = ("multi30k", "tatoeba_pairs", "gettext", "gettext_permissive", "docstring_pairs", "opus_pairs")
+for name in (*NAMES, "tensorflow_datasets"):
     assert callable(getattr(corpora, name))
     setattr(corpora, name, _corpus)
 

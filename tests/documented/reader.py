@@ -96,6 +96,10 @@ class Reader:
             if asked[1]:
                 return self.servers.ask(command)
             command = sizes.with_words(command, f"--server={self.servers.grpc}")
+        if re.search(r"curl .*:8501/translate", command.text):
+            if not self.servers.has("mine"):
+                self.run(Command(command.page, "python -m launch.serve --export_dir=saved_models/mine"))
+            return self.servers.ask(command)
         if command.words[0] == "tensorboard":
             return self.servers.start_tensorboard(command)
         outputs = made_by(command)

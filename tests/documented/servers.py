@@ -56,7 +56,7 @@ class Servers:
         assert (done.returncode, status) == (0, "200"), f"{command}\n{done.stdout}\n{done.stderr}"
         if "stream" in text:
             return
-        assert {"predictions", "outputs"} & json.loads(body).keys(), f"{command}\n{body}"
+        assert {"predictions", "outputs", "translatedText"} & json.loads(body).keys(), f"{command}\n{body}"
 
     def stop(self) -> None:
         """Ends it; it must end well."""

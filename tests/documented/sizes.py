@@ -82,7 +82,7 @@ NOT_RUN = (
 # Packages of extras that `make venv` does not install.
 PACKAGES = (
     (r"KERAS_BACKEND=jax", "jax"),
-    (r"--(to|engine|engines)=ctranslate2|benchmarks\.(serving|decode) ", "ctranslate2"),
+    (r"--(to|engine|engines)=ctranslate2|--to=argos|benchmarks\.(serving|decode) ", "ctranslate2"),
     (r"--to=onnx|multi30k_onnx/", "onnxruntime"),
     (r"--to=onnx", "tf2onnx"),
     (r"hf://", "huggingface_hub"),

@@ -157,11 +157,18 @@ def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
         "source_too_long": ("tokens", token_request([(3,) * 30_000 + (1,)])),
         "long_padding": ("tokens", {"source_ids": np.full([1, 30_000], 3, np.int32), "source_length": LENGTH}),
         "one_length_for_two": ("tokens", {"source_ids": np.full([2, 4], 3, np.int32), "source_length": LENGTH}),
+        "length_beyond_row": ("tokens", row_of_two(9)),
+        "length_below_zero": ("tokens", row_of_two(-1)),
         "one_more_seed": ("sample", {"text": array([b"A"]), "seed": np.array([1, 2], np.int64)}),
         "one_more_target": ("score", {"text": array([b"A"]), "target": array([b"B", b"C"])}),
         "no_such_token": ("tokens", token_request([(5, 10**6, 1)])),
         "after_errors": ("serving_default", {"text": array(TEXTS[:1])}),
     }
+
+
+def row_of_two(length: int) -> dict[str, np.ndarray]:
+    """Two rows of two tokens, the second with another length than it has."""
+    return {"source_ids": np.full([2, 2], 3, np.int32), "source_length": np.array([2, length], np.int32)}
 
 
 def warmup_requests(version: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:

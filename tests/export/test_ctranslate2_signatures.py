@@ -13,6 +13,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures
 from t2t_keras.inference.translator import Translator
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.served_models import Loader
 from t2t_keras.serving.server import Server
 from tests.export import exporting
 
@@ -50,7 +51,9 @@ def test_the_outputs_are_those_of_the_same_engine_without_a_server(version, func
 @needs_ctranslate2
 @pytest.mark.integration
 def test_a_server_gives_them_over_rest_and_grpc(version, functions, expected):
-    server = Server(ServingOptions(str(version.parent), rest_port=0, grpc_port=0), substitutes=lambda path: functions)
+    server = Server(
+        ServingOptions(str(version.parent), rest_port=0, grpc_port=0), loader=Loader(lambda path: functions)
+    )
     server.start()
     try:
         url = f"http://{server.rest_address}/v1/models/tiny"
@@ -84,7 +87,7 @@ def test_it_answers_for_each_of_several_models(version, expected, tmp_path):
     file = tmp_path / "models.config"
     file.write_text(f"model_config_list {{ {' '.join(models)} }}")
     options = ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0)
-    server = Server(options, substitutes=CTranslate2Signatures("float32"))
+    server = Server(options, loader=Loader(CTranslate2Signatures("float32")))
     server.start()
     try:
         url = f"http://{server.rest_address}/v1/models"

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from t2t_keras.inference.served_markup import ServedDocuments
+from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving.rest_calls import all_events, predict
@@ -20,7 +21,7 @@ MODEL = "/v1/models/tiny"
 @pytest.fixture(scope="module")
 def server(version):
     options = ServingOptions(str(version.parent), rest_port=0, grpc_port=0)
-    server = Server(options, read=ServedDocuments)
+    server = Server(options, fields=[MarkupField(ServedDocuments)])
     server.start()
     yield server
     assert server.stop()

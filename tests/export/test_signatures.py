@@ -156,6 +156,8 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
     assert "too long to be aligned" in served["too_long_to_align"]
     assert "text and target must have equal numbers of lines" in served["one_more_target"]
     assert "source_ids and source_length must have equal numbers of lines" in served["one_length_for_two"]
+    for name, length in (("length_beyond_row", 9), ("length_below_zero", -1)):
+        assert f'"source_length" is {length}, but the row has 2 tokens' in served[name].replace("\\", "")
     assert "text and seed must have equal numbers of lines" in served["one_more_seed"]
     assert "text and target and kind and layer must have equal numbers of lines" in served["one_more_kind"]
     assert "kind must be one of encoder, decoder, cross" in served["no_such_kind"]

@@ -13,6 +13,7 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.tensor_files import read_safetensors, write_safetensors
+from t2t_keras.formats.huggingface_search import read_search
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.models.transformer import Transformer
@@ -21,7 +22,7 @@ from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 from tests.formats import foreign, torch_writer
 from tests.formats.foreign import D_MODEL, HEADS, LAYERS
-from tests.formats.huggingface_folder import make_folder, names, theirs
+from tests.formats.huggingface_folder import SETTINGS, make_folder, names, theirs
 from tests.formats.numpy_transformer import Network, sines_then_cosines, swish, torch_names
 from tests.inference import tiny
 
@@ -383,6 +384,119 @@ def test_a_length_penalty_without_a_name_is_noted(folder):
     assert huggingface.read(folder).notes == ()
     change_json(folder / "config.json", early_stopping=True, num_beam_groups=1)
     assert huggingface.read(folder).notes == ("config.json says early_stopping=True, which is not converted",)
+
+
+PAD = 99
+LOST = {
+    "repetition_penalty": 1.2,
+    "encoder_repetition_penalty": 1.1,
+    "bad_words_ids": [[5, 6]],
+    "forced_bos_token_id": 7,
+    "forced_eos_token_id": 3,
+    "early_stopping": True,
+    "do_sample": True,
+    "num_beam_groups": 2,
+    "diversity_penalty": 0.5,
+    "suppress_tokens": [3],
+    "sequence_bias": [[[3], -1.0]],
+    "exponential_decay_length_penalty": [5, 1.1],
+    "renormalize_logits": True,
+    "guidance_scale": 1.5,
+    "max_time": 2.0,
+    "stop_strings": ["stop"],
+    "max_length": 513,
+    "max_new_tokens": 1000,
+    "num_return_sequences": 2,
+    "eos_token_id": [0, 5],
+    "decoder_start_token_id": 4,
+    "setting_of_a_later_version": 1,
+}
+
+
+def read_notes(folder, **generation):
+    """The search settings and the notes of a model with generation_config.json."""
+    folder.mkdir(exist_ok=True)
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    return read_search(folder, {**SETTINGS, "pad_token_id": PAD, "decoder_start_token_id": PAD})
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_search_setting_that_is_not_converted_is_named(folder, name):
+    _, notes = read_notes(folder, **{name: LOST[name]})
+    assert notes == (f"generation_config.json says {name}={LOST[name]}, which is not converted",)
+
+
+def test_search_settings_of_older_models_are_in_the_configuration(folder):
+    lost = {"repetition_penalty": 1.2, "forced_bos_token_id": 7}
+    make_folder(folder, np.random.default_rng(1), **lost, bad_words_ids=[[len(names()) - 1]], max_length=512)
+    expected = "config.json says repetition_penalty=1.2, forced_bos_token_id=7, which is not converted"
+    assert huggingface.read(folder).notes == (expected,)
+
+
+def test_search_settings_that_are_usual_or_converted_need_no_note(folder):
+    usual = {"bad_words_ids": [[PAD]], "forced_eos_token_id": 0, "eos_token_id": 0, "bos_token_id": 0}
+    usual |= {"pad_token_id": PAD, "decoder_start_token_id": PAD, "repetition_penalty": 1.0, "max_length": 512}
+    usual |= {"temperature": 1.5, "top_k": 50, "use_cache": True, "early_stopping": "never", "max_new_tokens": None}
+    converted = {"num_beams": 3, "no_repeat_ngram_size": 2, "min_length": 4, "length_penalty": 0.0}
+    decode = DecodeConfig(
+        beam_size=3, no_repeat_ngram_size=2, min_length=3, length_normalization="none", ends_within_beam=True
+    )
+    assert read_notes(folder, **usual, **converted, transformers_version="5.1") == (decode, ())
+    for settings, limit in (({"max_length": 20}, 19), ({"max_length": 20, "max_new_tokens": 30}, 30)):
+        decode, notes = read_notes(folder, **settings)
+        assert (decode.max_length_factor, decode.max_length_offset, notes) == (0, limit, ())
+
+
+def in_shards(folder, suffix, count=3, with_index=True):
+    """Divides the weights among files; returns the tensors."""
+    tensors = read_safetensors(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    stem, save = ("model", write_safetensors)
+    if suffix == "bin":
+        stem, save = "pytorch_model", lambda path, arrays: torch_writer.save(arrays, path)
+    files = {}
+    for number in range(count):
+        name = f"{stem}-{number + 1:05}-of-{count:05}.{suffix}"
+        part = dict(list(tensors.items())[number::count])
+        save(folder / name, part)
+        files |= dict.fromkeys(part, name)
+    if with_index:
+        index = {"metadata": {"total_size": 1}, "weight_map": files}
+        (folder / f"{stem}.{suffix}.index.json").write_text(json.dumps(index))
+    return tensors
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+@pytest.mark.parametrize("with_index", [True, False])
+def test_weights_in_shards_are_those_of_one_file(folder, suffix, with_index):
+    make_folder(folder, np.random.default_rng(1))
+    whole = huggingface.read(folder)
+    in_shards(folder, suffix, with_index=with_index)
+    model = huggingface.read(folder)
+    assert model.weights.keys() == whole.weights.keys()
+    for name, array in whole.weights.items():
+        np.testing.assert_array_equal(model.weights[name], array)
+    stem = "model" if suffix == "safetensors" else "pytorch_model"
+    (folder / f"{stem}-00002-of-00003.{suffix}").unlink()
+    with pytest.raises(InputError, match=rf"{stem}-00002-of-00003\.{suffix} is missing: the weights are in 3 files"):
+        huggingface.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a": "../model-00001-of-00003.safetensors"}, "'../model-00001-of-00003.safetensors' is not the name of a"),
+        ({"a": 1}, "must define weight_map"),
+        (None, "must define weight_map"),
+        ({"no.such": "model-00001-of-00003.safetensors"}, "no.such is in none of the 3 files"),
+    ],
+)
+def test_a_damaged_index_of_shards_is_named(folder, files, words):
+    make_folder(folder, np.random.default_rng(1))
+    in_shards(folder, "safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    with pytest.raises(InputError, match=f"model.safetensors.index.json:? {words}"):
+        huggingface.read(folder)
 
 
 def test_languages_may_be_given(folder):

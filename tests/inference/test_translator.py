@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translation, Translator
 from t2t_keras.search.batches import length_batches, padded
+from t2t_keras.search.engines import TensorFlowEngine
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.truecase import Truecaser
@@ -30,6 +32,14 @@ def copier(**arguments) -> Translator:
 
 def texts(translations: list[Translation]) -> list[str]:
     return [translation.text for translation in translations]
+
+
+@pytest.mark.parametrize("engine", ["pytorch", "", None, TensorFlowEngine(), TensorFlowEngine])
+def test_an_engine_without_a_known_name_is_refused(engine):
+    with pytest.raises(InputError, match=rf"^engine={re.escape(repr(engine))}: valid: 'tensorflow', 'ctranslate2'; an"):
+        Translator.load(GOLDEN / "run", engine=engine)
+    with pytest.raises(InputError, match="^compute_type='int4': valid: 'float32', 'int8', 'bfloat16'$"):
+        Translator.load(GOLDEN / "run", engine="ctranslate2", compute_type="int4")
 
 
 def test_every_line_gives_its_translation_in_order():

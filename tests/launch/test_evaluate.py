@@ -24,6 +24,8 @@ def folder(tmp_path_factory):
     (folder / "labels").write_text("O O\n\nO\n", encoding="utf-8")
     (folder / "a.zh").write_text("他在图书馆里看书。\n今天天气很好！\n我不知道。\n", encoding="utf-8")
     pairs = [(f"A man {word}", f"Ein Mann {word}") for word in ("runs", "barks", "plays", "jumps", "stands")]
+    rows = [{"de": sentence, "en": sentence} for sentence in tiny.SENTENCES[:3]]
+    (folder / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     splits = {"train": pairs[2:], "valid": pairs[1:2], "test": pairs[:1]}
     corpus = corpora.Corpus({name: lambda rows=rows: rows for name, rows in splits.items()})
     prepare(corpus, DataConfig(vocab_size=290), folder / "data", report=lambda line: None)
@@ -39,6 +41,7 @@ def results(folder):
         "chinese": [*run, texts[0], f"--reference={folder / 'a.zh'}", f"--output_dir={folder / 'zh'}"],
         "said_to_be_german": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de"],
         "again": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de", "--beam_size=1"],
+        "both_sides": [*run, f"--source={folder / 'a.jsonl'}", "--beam_size=1", f"--output_dir={folder / 'both'}"],
         "no_folder": [*run, "--split=test", f"--output_dir={folder / 'a.en'}"],
         "chinese_paper": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--paper_bleu"],
         "split": [*run, "--split=test"],
@@ -90,6 +93,12 @@ def test_files(results, folder):
     hypotheses = (folder / "out" / "hypotheses.txt").read_text(encoding="utf-8")
     assert hypotheses.count("\n") == scores["num_lines"] == 3
     assert "compare with multi-bleu.perl" in out and "not sacreBLEU" in out
+
+
+def test_a_file_with_both_sides_is_a_test_set(results, folder):
+    assert results["both_sides"][0] == 0
+    written = [(folder / name / "hypotheses.txt").read_text(encoding="utf-8") for name in ("both", "out")]
+    assert written[0] == written[1]
 
 
 def test_chinese_references_are_scored_in_their_own_words(results, folder):

@@ -278,11 +278,13 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--output=mine"], "give --source and --target, two files of text, or --corpus"),
-        (["--source=a.en"], "--source=a.en: give --target, its translation; a file with both sides must be a .tsv"),
-        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: omit --target"),
+        (["--source=a.en"], "--source=a.en: give --target, its translation; files with both sides are .tsv, .csv, "),
+        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: it has both sides; omit --target"),
+        (["--source=a.srt"], "a.srt: subtitles cannot be read; give text whose lines correspond, or a .tsv file"),
         (
             ["--source=a.tsv"],
-            "a.tsv: the name of a .tsv file does not name its languages; give --source_language and --target_language",
+            "a.tsv: the name of a file with both sides does not name its languages; give --source_language and "
+            "--target_language",
         ),
         (
             ["--source=a.src", "--target=a.tgt"],
@@ -312,6 +314,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
     write_text(tmp_path)
+    (tmp_path / "a.src").write_text("text\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/a").touch()
     assert error(tmp_path, "--output=new", *flags).startswith(message)

@@ -107,6 +107,25 @@ def test_tab_separated_files_and_a_flagfile(files):
     assert PreparedData.open(files / "data").counts["train"]["read"] == 200
 
 
+def test_a_file_with_both_sides_needs_no_target(files):
+    """Each split by its own suffix, and text by its own languages."""
+    units = "".join(
+        f'<tu><tuv xml:lang="en-US"><seg>{source}</seg></tuv><tuv xml:lang="de-DE"><seg>{target}</seg></tuv></tu>'
+        for source, target in zip(ENGLISH, GERMAN, strict=True)
+    )
+    (files / "memory.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
+    flags = {"train_source": files / "memory.tmx", "vocab_size": 330, "data_dir": files / "data"}
+    flags |= {"source_language": "de", "target_language": "en"}
+    for name, line in (("v.de", "nur eine"), ("v.en", "only one")):
+        (files / name).write_text(f"{line}\n")
+    flags |= {"valid_source": files / "v.de", "valid_target": files / "v.en"}
+    status, _, errors = run(*(f"--{name}={value}" for name, value in flags.items()))
+    assert (status, errors) == (0, "")
+    prepared = PreparedData.open(files / "data")
+    assert prepared.counts["train"]["read"] == 200
+    assert prepared.text("valid") == (["nur eine"], ["only one"])
+
+
 @pytest.mark.parametrize(
     ("given", "max_length", "entries"),
     [
@@ -133,7 +152,10 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"vocab_type": "char", "vocab_size": 259}, r"vocab_size=259 is too small; the smallest valid size is \d+"),
         ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
-        ({"valid_source": "{}/a.en"}, "without --tsv, give both --valid_source and --valid_target"),
+        (
+            {"valid_source": "{}/a.en"},
+            "give both --valid_source and --valid_target, or only --valid_source with a file that has both sides",
+        ),
         ({"tsv": True}, "with --tsv, give only --train_source"),
         ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would no longer occur in the text"),
         ({"vocab_from": "{}"}, "--vocab_size is determined by --vocab_from"),

@@ -18,6 +18,8 @@ def folder(tmp_path_factory):
     (folder / "a.labels").write_text("good\n" * 3, encoding="utf-8")
     for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2)]:
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
+    lines = [f"{sentence}\t{sentence}\n" for sentence in tiny.SENTENCES[:3]]
+    (folder / "both.tsv").write_text("".join(lines), encoding="utf-8")
     return folder
 
 
@@ -28,6 +30,8 @@ def results(folder):
     cases = {
         "plain": good,
         "json": [*good, "--json", f"--output={folder / 'scores.jsonl'}"],
+        "both_sides": [run[0], f"--source={folder / 'both.tsv'}"],
+        "one_side": run,
         "reference": [*run, f"--reference={folder / 'a.de'}"],
         "without_penalty": [*good, "--length_penalty=0"],
         "help": ["--help"],
@@ -77,7 +81,7 @@ def test_it_lists_the_flags_that_have_an_effect_and_takes_no_others(results):
 
 
 def test_settings_of_scores_and_the_other_name_of_the_translation(results):
-    assert results["reference"] == results["plain"]
+    assert results["reference"] == results["both_sides"] == results["plain"]
     for line in results["without_penalty"][1].splitlines():
         score, log_prob, _ = line.split("\t")
         assert float(score) == pytest.approx(float(log_prob), abs=1e-4)
@@ -88,6 +92,7 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
     [
         ("unequal", ["a.en", "short.de", "3", "2"]),
         ("missing", ["/nowhere/a.de"]),
+        ("one_side", ["a.en: plain text has one side; give its translation too"]),
         ("no_run", ["other"]),
         ("over_itself", ["--output=", "a.de is also the input"]),
         ("into_a_folder", ["Is a directory", "run"]),

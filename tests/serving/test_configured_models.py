@@ -16,6 +16,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc as prediction_pb
 from t2t_keras.errors import InputError
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.served_models import Loader
 from t2t_keras.serving.server import Server
 from tests.waiting import wait_until
 
@@ -75,7 +76,7 @@ def serving(file, poll_seconds):
 
 @contextlib.contextmanager
 def serving_with(options, *substitutes):
-    server = Server(options, contextlib.nullcontext, *substitutes)
+    server = Server(options, Loader(*substitutes))
     server.start()
     with grpc.insecure_channel(server.grpc_address) as channel, httpx.Client(timeout=300) as http:
         yield Calls(server, channel, http)
@@ -267,6 +268,6 @@ def test_another_engine_answers_for_each_model_that_it_can(folder, versions_1_an
         assert (status.status_code, state["state"]) == (503, "END")
         assert "--engine=tensorflow can" in state["status"]["error_message"]
     file.write_text(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
-    server = Server(options, substitutes=substitutes)
+    server = Server(options, loader=Loader(substitutes))
     with pytest.raises(InputError, match="^odd: the engine cannot read it"):
         server.start()

@@ -190,7 +190,10 @@ def shaped(dtype, sizes, **values):
         # The product of so many took seconds, in which nobody was served.
         (shaped(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]), ["'text' has 1000 dimensions"]),
         (shaped(types_pb2.DT_STRING, [1], string_val=[b"a", b"b"]), ["'text'", "valid"]),
-        (shaped(types_pb2.DT_STRING, [1], tensor_content=b"a"), ["'text'"]),
+        (
+            shaped(types_pb2.DT_STRING, [1], tensor_content=b"a"),
+            ["'text' has its strings in tensor_content; give them in string_val"],
+        ),
     ],
 )
 def test_tensors_that_are_none(prediction, proto, words):

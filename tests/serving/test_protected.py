@@ -11,9 +11,11 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_service_pb2_grpc
 
 from t2t_keras.errors import InputError
+from t2t_keras.serving.http.glossed import GlossaryField
+from t2t_keras.serving.http.protected import ProtectionField
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.protected import Protections
 from t2t_keras.serving.server import Server
+from t2t_keras.serving.version_readers import VersionReaders
 
 WHERE = "/v1/models/upper"
 
@@ -67,7 +69,8 @@ def server(tmp_path_factory):
     model = Upper()
     tf.saved_model.save(model, str(folder / "1"), {"serving_default": model.translate, "nbest": model.nbest})
     server = Server(
-        ServingOptions(str(folder), name="upper", rest_port=0, grpc_port=0), protections=Protections(lambda _: find)
+        ServingOptions(str(folder), name="upper", rest_port=0, grpc_port=0),
+        fields=[GlossaryField(lambda _: None), ProtectionField(VersionReaders(lambda _: find))],
     )
     server.start()
     yield server
@@ -117,7 +120,11 @@ def test_grpc_answers_alike(server):
         ({"protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
         ({"protect": ["stars"], "instances": ["a"], "signature_name": "nbest"}, 501, "'protect' is supported only for"),
         ({"case": "fallback", "instances": ["a"], "signature_name": "nbest"}, 501, "'case' is supported only for"),
-        ({"glossary": [], "protect": ["stars"], "instances": ["a"]}, 400, "cannot be combined with a glossary"),
+        (
+            {"glossary": [], "protect": ["stars"], "instances": ["a"]},
+            400,
+            "'protect' cannot be combined with glossaries",
+        ),
         ({"instances": [["a*"]]}, 400, "dimensions"),
     ],
 )
@@ -130,7 +137,7 @@ def test_a_version_whose_files_are_gone_goes_on_without_protection(tmp_path):
     model = Upper()
     tf.saved_model.save(model, str(tmp_path / "1"), {"serving_default": model.translate})
     options = ServingOptions(str(tmp_path), name="upper", rest_port=0, grpc_port=0, poll_seconds=1000)
-    server = Server(options, protections=Protections(lambda _: find))
+    server = Server(options, fields=[ProtectionField(VersionReaders(lambda _: find))])
     server.start()
     try:
         shutil.rmtree(tmp_path / "1")

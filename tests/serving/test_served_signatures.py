@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.export.limits import MAX_ELEMENTS, MAX_LINE_TOKENS
 from t2t_keras.serving.options import Limits
-from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.request_errors import Code, ServingError, serving_error
 from t2t_keras.serving.served_signatures import Signature, check_size
 
 TEXT = {"text": tf.TensorSpec([None], tf.string)}
@@ -117,3 +117,10 @@ def test_outputs_are_arrays_also_of_a_scalar_string():
         **{"one": ("O", ()), "row": ("O", (1,)), "n": ("i", ())}
     }
     assert outputs["one"][()] == b"a"
+
+
+def test_the_message_of_an_assertion_keeps_its_quotes():
+    message = 'assertion failed: [\\"source_length\\" is 9, but the row has 2 tokens]\n\t [[{{node Assert}}]]'
+    error = serving_error(tf.errors.InvalidArgumentError(None, None, message))
+    assert error.code is Code.INVALID_ARGUMENT
+    assert error.message == 'assertion failed: ["source_length" is 9, but the row has 2 tokens]'

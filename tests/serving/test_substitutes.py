@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.served_models import Loader, Model
 from t2t_keras.serving.server import Server
 from tests.waiting import wait_until
 
@@ -50,7 +50,7 @@ def test_a_version_that_it_cannot_answer_for_is_not_loaded(export_dir):
 
 
 def test_at_the_start_that_is_an_error(export_dir, caplog):
-    server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), substitutes=refuse)
+    server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), loader=Loader(refuse))
     with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not support this"):
         server.start()
     assert "to be tried again when its files change" in caplog.text
@@ -63,7 +63,7 @@ def test_later_the_version_before_goes_on(versions_1_and_2, export_dir):
         return shouts(path) if path.name == "1" else refuse(path)
 
     server = Server(
-        ServingOptions(str(export_dir), rest_port=0, grpc_port=0, poll_seconds=0.05), substitutes=substitutes
+        ServingOptions(str(export_dir), rest_port=0, grpc_port=0, poll_seconds=0.05), loader=Loader(substitutes)
     )
     server.start()
     try:

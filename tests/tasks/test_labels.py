@@ -50,6 +50,7 @@ def test_classified_texts_are_read():
     task = ClassificationTask()
     assert list(task.examples(["a\tb\tpositive ", "\tx"], "f")) == [("a\tb", "positive"), ("", "x")]
     assert task.outputs(["a\tb\tpositive", "negative", ""], "f") == ["positive", "negative", ""]
+    assert list(task.examples(['"a ""b"""\tgood'], "f")) == [('a "b"', "good")]
     assert task.symbols(["b", "a", "b"]) == ["<=a>", "<=b>"]
     for line, message in (
         ("a b", "line 1: expected a text and its label"),

@@ -1,6 +1,7 @@
 import pytest
 
-from t2t_keras.text.languages import east_asian, language_of, language_of_name, written_in
+from t2t_keras.text.language_codes import base_language, best_match, language_of_name
+from t2t_keras.text.languages import east_asian, language_of, written_in
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,43 @@ def test_what_is_configured_counts_unless_references_are_east_asian():
             ("a.zh-CN.txt.xz", "zh-CN"),
             ("en-de.fr", "fr"),
         ),
+        *(("train.deu", "deu"), ("dev.eng_Latn", "eng_Latn"), ("a.zho_Hans.gz", "zho_Hans"), ("a.cmn.txt", "cmn")),
+        *(
+            ("eng_Latn.devtest", "eng_Latn"),
+            ("a.sr_Latn_RS", "sr_Latn_RS"),
+            ("newstest-src.en.sgm", "en"),
+            ("a.fr.zst", "fr"),
+        ),
+        *(("train.tok", None), ("train.bpe", None), ("a.new", None), ("a.raw", None), ("a.log", None)),
         *(("train.src", None), ("en", None), ("a.txt", None), ("a.gz", None), ("a.tsv", None), ("", None)),
     ],
 )
 def test_the_language_that_a_name_ends_in(name, expected):
     assert language_of_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("deu", "de"), ("ger", "de"), ("eng_Latn", "en"), ("por-BR", "pt"), ("DE_at", "de"), ("cmn", "cmn"), ("x", "x")],
+)
+def test_a_code_of_three_letters_is_the_same_language(code, expected):
+    assert base_language(code) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "codes", "expected"),
+    [
+        ("en", ["de", "en-US", "EN"], "EN"),
+        ("en", ["de", "en-US", "en-GB"], "en-US"),
+        ("en_gb", ["en", "en-US", "en-GB"], "en-GB"),
+        ("en-GB", ["en-US", "en"], "en"),
+        ("en-GB", ["en-US"], None),
+        ("eng_Latn", ["en-US"], "en-US"),
+        ("srp_Latn", ["sr-Cyrl", "sr-Latn-RS"], "sr-Latn-RS"),
+        ("srp_Latn", ["sr-Cyrl"], None),
+        ("de", ["en", "fr", ""], None),
+        ("de", [], None),
+    ],
+)
+def test_the_code_that_fits_a_language(language, codes, expected):
+    assert best_match(language, codes) == expected

@@ -64,6 +64,13 @@ def test_terms_are_found_by_words_and_the_longest_first(text, terms, expected):
     assert found(text, *terms) == expected
 
 
+def test_a_file_with_the_quotes_of_a_spreadsheet():
+    terms = glossary('"the ""big"" dog"\t"der ""große"" Hund|Hund"', '"Yes"\tJa').terms
+    assert [term.source for term in terms] == ['the "big" dog', '"Yes"']
+    assert terms[0].forms == ('der "große" Hund', "Hund")
+    assert [term.source for term in glossary('"dog"\t"Hund"', '"cat"\t"Katze"').terms] == ["dog", "cat"]
+
+
 def test_sources_can_be_others():
     lowercase = glossary("Apple\tApple", "apple\tApfel").with_sources(["apple", "apple"])
     assert [term.forms for term in lowercase.terms_in("apple")] == [("Apple",)]

@@ -1,7 +1,7 @@
 """Sources of parallel text: files, public data sets, Python packages, tensorflow_datasets.
 
-A `Corpus` reads its text only when a split is called. Multi30k and Tatoeba are downloaded when the `Corpus` is created,
-other data sets when it is read.
+A `Corpus` reads its text only when a split is called. Multi30k, Tatoeba and corpora of OPUS are downloaded when the
+`Corpus` is created, other data sets when it is read.
 """
 
 import dataclasses
@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.config import DataConfig
+from t2t_keras.data import readers
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.data.sources import corpora_files, docstrings, downloads, gettext_catalogues, packages, tatoeba
+from t2t_keras.data.sources import corpora_files, docstrings, downloads, gettext_catalogues, opus, packages, tatoeba
 from t2t_keras.data.sources.parallel_files import ParallelFiles, tagged
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import local_path
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import Task
+from t2t_keras.text.language_codes import Languages
 
 SPLITS = ("train", "valid", "test")
 
@@ -37,7 +39,11 @@ MULTI30K_SHA256 = {
     "val.fr.gz": "db0df8e33e7fc69c9873c985be40f12293fab84868137837caa3aa2b93a8b764",
 }
 
-NAMES = ("files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings", "wmt14", "tfds:NAME")
+NAMES = (
+    *("files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings", "wmt14"),
+    *("opus:NAME/VERSION", "tfds:NAME"),
+)
+_DEFAULT_LANGUAGES = Languages(DataConfig.source_language, DataConfig.target_language)
 Paths = tuple[str | Path, str | Path | None]
 PairSource = Callable[[], Iterable[Pair]]
 
@@ -87,12 +93,13 @@ def of_config(
     """
     names = config.corpus.split(",")
     for name in names:
-        if name not in NAMES and not name.startswith("tfds:"):
+        if name not in NAMES and not name.startswith(("opus:", "tfds:")):
             raise InputError(f"unknown corpus {name!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
         if config.directions:
             raise InputError("directions are for corpora by name; for corpus=files, repeat the files with a tag each")
-        return joined([files(group, config.task) for group in paths or [{}]], config.tags)
+        languages = Languages(config.source_language, config.target_language)
+        return joined([files(group, config.task, languages) for group in paths or [{}]], config.tags)
     if "files" in names:
         raise InputError(f"corpus={config.corpus}: files cannot be combined with corpora by name")
     for name in names:
@@ -122,23 +129,29 @@ def _public_corpus(
         return gettext_permissive(*languages, download_dir, report)
     if name == "docstrings":
         return docstring_pairs(download_dir, report)
+    if name.startswith("opus:"):
+        return opus_pairs(name.removeprefix("opus:"), *languages, download_dir)
     if name == "wmt14":
         other = _foreign_language("wmt14", *languages)
         return tensorflow_datasets(f"wmt14_translate/{other}-en", *languages, download_dir)
     return tensorflow_datasets(name.removeprefix("tfds:"), *languages, download_dir)
 
 
-def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
+def files(
+    paths: Mapping[str, Paths], task_name: str = "translation", languages: Languages = _DEFAULT_LANGUAGES
+) -> Corpus:
     """Returns a corpus of text files.
 
     Args:
         paths: the source file and the target file of "train" and optionally of "valid" and "test". If the target file
-            is None, the source file holds examples in the format of the task. For translation, each line has both
-            sides, separated by a tab.
+            is None, the source file holds examples in the format of the task. For translation and summarisation, it has
+            both sides, in a format of `readers.FORMATS` or else separated by a tab.
         task_name: name of the task.
+        languages: the languages of sources and targets, for formats with texts in several languages.
 
     Raises:
-        InputError: there is no training file, a file cannot be read, or the task is unknown.
+        InputError: there is no training file, a file cannot be read or has a format that is refused, or the task is
+            unknown.
     """
     read = task(task_name)
     if "train" not in paths:
@@ -153,8 +166,8 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
     for path in all_files.values():
         corpora_files.check_readable(path)
     resolved_paths = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
-    readers = {split: _file_reader(read, *sides) for split, sides in paths.items()}
-    return Corpus(readers, files=all_files, provenance=lambda: resolved_paths)
+    splits = {split: _file_reader(read, languages, *sides) for split, sides in paths.items()}
+    return Corpus(splits, files=all_files, provenance=lambda: resolved_paths)
 
 
 def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
@@ -239,6 +252,24 @@ def tatoeba_pairs(source_language: str, target_language: str, download_dir: str 
     if source_language != "en":
         splits = {split: (other, english) for split, (english, other) in splits.items()}
     return files({split: (folder / source, folder / target) for split, (source, target) in splits.items()})
+
+
+def opus_pairs(name: str, source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
+    """Returns a corpus of OPUS in one language pair; its archive is downloaded and identifies the text.
+
+    Args:
+        name: corpus and version, as in "Tatoeba/v2023-04-12".
+        source_language: language code, as OPUS spells it.
+        target_language: language code, as OPUS spells it.
+        download_dir: the archive is stored in its subdirectory `opus`.
+
+    Raises:
+        InputError: the name has no version, or the archive is not available, damaged, or not that of the first
+            download.
+    """
+    languages = Languages(source_language, target_language)
+    archive = opus.fetch(name, languages, local_path(download_dir, "download_dir") / "opus")
+    return files({"train": (archive, None)}, languages=languages)
 
 
 def gettext(
@@ -379,10 +410,10 @@ def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
     return download_dir if (download_dir / file_name).exists() else download_dir / name
 
 
-def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> PairSource:
-    if target is None:
+def _file_reader(read: Task, languages: Languages, source: str | Path, target: str | Path | None) -> PairSource:
+    if target is None and not read.is_parallel:
         return lambda: read.examples(corpora_files.read_lines(source), str(source))
-    return ParallelFiles(Path(source), Path(target))
+    return readers.pair_source(source, target, languages, default=".tsv")
 
 
 def _add_tag(read: PairSource, tag: str) -> PairSource:

@@ -8,16 +8,20 @@ import collections
 import gettext
 import html
 import re
+import struct
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 import polib
 
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
+from t2t_keras.text.language_codes import Languages, best_match
 
+_BINARY_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")  # of .mo files in either byte order
 _DEFAULT_COMMENT = re.compile(r'Default:\s*"(.*)"', re.DOTALL)
 # Symbolic names of messages, such as label_edit, heading.content-rules and msgSaved.
 _SYMBOLIC = re.compile(r"[a-z0-9]+(?:[_.:/-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
@@ -60,7 +64,44 @@ def read_catalogue(path: str | Path) -> Iterator[Pair]:
     Raises:
         OSError: polib cannot parse the file.
     """
-    catalogue = polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
+    return _pairs(_parsed(path))
+
+
+def read_catalogue_file(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the usable pairs of an open .po or .mo file; see `read_catalogue` and `readers.PairReader`.
+
+    The messages are taken to be in the source language, unless the catalogue's translations are.
+
+    Raises:
+        InputError: the file is damaged, or its translations are in neither of the languages.
+    """
+    contents = file.read()
+    suffix = ".mo" if contents[:4] in _BINARY_MAGIC else ".po"
+    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:  # polib reads only named files
+        copy.write(contents)
+        copy.flush()
+        try:
+            catalogue = _parsed(copy.name)
+        except (OSError, UnicodeDecodeError, ValueError, struct.error) as error:
+            reason = " ".join(str(error).split()).replace(f" {copy.name}", "")
+            raise InputError(f"{place}: not a readable catalogue: {reason}") from error
+    code = catalogue.metadata.get("Language", "").strip()
+    is_source, is_target = (code and best_match(language, [code]) for language in languages)
+    if code and not is_source and not is_target:
+        raise InputError(
+            f"{place}: its translations are in {code!r}, which is neither --source_language={languages.source} nor "
+            f"--target_language={languages.target}"
+        )
+    for source, target in _pairs(catalogue):
+        yield (target, source) if is_source and not is_target else (source, target)
+
+
+def _parsed(path: str | Path) -> polib.POFile | polib.MOFile:
+    return polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
+
+
+def _pairs(catalogue: polib.POFile | polib.MOFile) -> Iterator[Pair]:
+    """Yields the usable pairs of a catalogue; see `read_catalogue`."""
     plural_form = _plural_function(catalogue.metadata.get("Plural-Forms", ""))
     for entry in catalogue:
         if entry.obsolete or "fuzzy" in entry.flags:

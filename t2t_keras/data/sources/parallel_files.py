@@ -14,7 +14,7 @@ from typing import Any
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources.corpora_files import (
     decoded_line,
-    is_compressed,
+    has_plain_lines,
     read_pairs,
     unequal,
     without_byte_order_mark,
@@ -136,8 +136,8 @@ def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[l
 
 
 def _splits(path: Path) -> bool:
-    """Returns whether a file is regular, uncompressed, and the same for every process (/dev/stdin is not)."""
-    return path.is_file() and not is_compressed(path) and path.absolute().parts[1] not in ("dev", "proc")
+    """Returns whether a file has plain lines and is the same for every process (/dev/stdin is not)."""
+    return path.is_file() and path.absolute().parts[1] not in ("dev", "proc") and has_plain_lines(path)
 
 
 def count_newlines(number: int, part: tuple[Path, int, int, int]) -> list[list[int]]:

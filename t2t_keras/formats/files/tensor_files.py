@@ -1,5 +1,6 @@
 """Reads files of named tensors in the formats safetensors, .npz and torch; writes safetensors."""
 
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from t2t_keras.errors import InputError, optional_module
-from t2t_keras.formats.files.setting_files import read_bytes
+from t2t_keras.formats.files.setting_files import read_bytes, read_json
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.machine.files import DAMAGED_NPZ, replacing
 
@@ -21,18 +22,65 @@ _TYPES |= {f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)}
 
 
 def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np.ndarray]]:
-    """Reads the first of several files that exists in a folder.
+    """Reads the first of several files that exists in a folder, whole or in shards.
+
+    The shards of model.safetensors are model-00001-of-00002.safetensors and so on. model.safetensors.index.json, if it
+    exists, lists the shard of each tensor.
 
     Returns:
-        The path of the file, and its tensors by name.
+        The path of the file or of the first shard, and the tensors by name.
 
     Raises:
-        InputError: none of the files exists, or the file is damaged or does not hold tensors by name.
+        InputError: none of the files exists, a shard is missing, or a file is damaged or does not hold tensors by name.
     """
     for name in names:
-        if (path := folder / name).exists():
-            return path, read_safetensors(path) if path.suffix == ".safetensors" else _arrays(path)
+        paths = [folder / name] if (folder / name).exists() else _shards(folder, name)
+        if not paths:
+            continue
+        tensors: dict[str, np.ndarray] = {}
+        for path in paths:
+            if not path.exists():
+                raise InputError(f"{path} is missing: the weights are in {len(paths)} files, from {paths[0].name} on")
+            tensors |= read_safetensors(path) if path.suffix == ".safetensors" else _arrays(path)
+        if missing := sorted(_index(folder, name).keys() - tensors.keys()):
+            raise InputError(f"{_index_path(folder, name)}: {missing[0]} is in none of the {len(paths)} files")
+        return paths[0], tensors
     raise InputError(f"{folder} has no weights: none of {', '.join(names)}")
+
+
+def _shards(folder: Path, name: str) -> list[Path]:
+    """Returns the paths of all shards of a file, also missing ones; empty if there are no shards."""
+    stem, suffix = name.rsplit(".", 1)
+    files = dict.fromkeys(_index(folder, name).values())
+    pattern = re.compile(rf"{re.escape(stem)}-\d+-of-(\d{{1,5}})\.{suffix}")
+    matches = [pattern.fullmatch(file) for file in (*files, *sorted(path.name for path in folder.iterdir()))]
+    for count in (match[1] for match in matches if match):
+        numbered = (f"{stem}-{number:0{len(count)}}-of-{count}.{suffix}" for number in range(1, int(count) + 1))
+        files |= dict.fromkeys(numbered)
+        break
+    return [folder / file for file in sorted(files)]
+
+
+def _index(folder: Path, name: str) -> dict[str, str]:
+    """Returns the file of each tensor of a file in shards; empty if there is no index.
+
+    Raises:
+        InputError: the index is damaged, or names files outside of the folder.
+    """
+    path = _index_path(folder, name)
+    if not path.exists():
+        return {}
+    files = read_json(path).get("weight_map")
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+        raise InputError(f"{path} must define weight_map, the name of the file of each tensor")
+    for file in files.values():
+        if Path(file).name != file:
+            raise InputError(f"{path}: {file!r} is not the name of a file beside it")
+    return files
+
+
+def _index_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.index.json"
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:

@@ -1,15 +1,15 @@
 """Translation with a glossary: texts whose translation lacks a required term are translated again with constraints."""
 
+import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+import pathlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
-from t2t_keras.errors import InputError
-from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
-from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.rounds import Rounds, SignatureCall
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
+from t2t_keras.serving.http.fields import FieldCall
+from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import Arrays
 from t2t_keras.serving.version_readers import VersionReaders
 
@@ -47,56 +47,50 @@ class Texts(Protocol):
 ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], Texts]
 
 
-Glossaries = VersionReaders[ReadTexts]
-
-
-class GlossedCall:
-    """A queued translation with a glossary; `outputs` waits for the result.
+class GlossaryField:
+    """The field "glossary": terms that the translations must contain. See `RequestField`.
 
     Args:
-        core: runs the calls on token ids.
-        loan: the model, within the block of `Core.lend`.
-        content: the parsed body.
-        glossaries: applies glossaries; None if they are not supported.
-
-    Raises:
-        ServingError: the glossary or a text is invalid or exceeds a limit, or the model does not support glossaries.
+        reader: creates the function that applies glossaries from the directory of a version; raises an `InputError` if
+            the version does not support glossaries.
     """
 
-    def __init__(self, core: Core, loan: Loan, content: dict[str, Any], glossaries: Glossaries | None) -> None:
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports glossaries; omit 'signature_name'")
-        if "markup" in content:
-            raise invalid("a glossary cannot be combined with markup")
-        default, options = loan.model.signature(DEFAULT_SIGNATURE), core.options
-        has_signatures = {_PLAIN, _CONSTRAINED} <= loan.model.signatures.keys()
-        if glossaries is None or not has_signatures or list(default.inputs) != ["text"]:
-            raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} has no translation with a glossary")
-        pairs = _pairs(content["glossary"], options.limits.max_sentences)
-        inputs = json_tensors.read_inputs(content, default)
-        default.check(inputs, options.limits)
-        texts = [text.decode("utf-8", "replace") for text in inputs["text"]]
+    name, noun, requests = "glossary", "glossaries", "translations with a glossary"
+    missing = "has no translation with a glossary"
+    schema: Mapping[str, Any] = {
+        "type": "array",
+        "items": {
+            "type": "array",
+            "prefixItems": [{"type": "string"}, {"type": "string"}],
+            "items": False,
+            "minItems": 2,
+        },
+        "description": "terms, and their forms, separated by |; a translation must have one form",
+        "examples": [[["dog", "Hund|Hunde"]]],
+    }
+    signatures = frozenset({_PLAIN, _CONSTRAINED})
+    refinements: Mapping[str, Any] = {}
+    is_automatic = False
+
+    def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
+        self._glossaries = VersionReaders(reader)
+
+    def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
+        """Queues the translation without constraints. The outputs are those of `Texts.answer`."""
+        most_rows = call.options.limits.max_sentences
+        pairs, texts = _pairs(call.value, most_rows), call.texts()
         # Limited, because every request encodes all forms again.
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in (*texts, *itertools.chain(*pairs)))
-        if num_bytes > (most := options.max_batch_bytes):
-            raise invalid(f"texts and a glossary of {num_bytes} bytes: the limit is max_batch_bytes={most}")
-        try:
-            self._texts = glossaries.of(loan.model)(texts, pairs, options.limits.max_sentences)
-        except InputError as error:
-            raise invalid(str(error)) from error
-        first = [(_PLAIN, inputs) for inputs in self._texts.first]
-        self._rounds = Rounds(core, loan, first, self._again, self._texts.answer)
+        call.check_bytes(num_bytes, f"texts and a glossary of {num_bytes} bytes")
+        glossed = self._glossaries.of(call.model)(texts, pairs, most_rows)
+        return _translate(call, glossed, call.submit(_PLAIN, glossed.first))
 
-    def _again(self, outputs: Sequence[Arrays]) -> list[SignatureCall]:
-        return [(_CONSTRAINED, inputs) for inputs in self._texts.again(outputs)]
 
-    async def outputs(self) -> Arrays:
-        """Waits for the translations, their scores and the terms that they lack. Cancelling the wait stops all calls.
-
-        Raises:
-            ServingError: a call failed.
-        """
-        return await self._rounds.outputs()
+async def _translate(call: FieldCall, texts: Texts, futures: list[Future[Arrays]]) -> Arrays:
+    """Waits for the translations without constraints, and translates again the texts that lack a term."""
+    calls = await asyncio.to_thread(texts.again, await call.outputs(futures))
+    outputs = await call.outputs(call.submit(_CONSTRAINED, calls))
+    return await asyncio.to_thread(texts.answer, outputs)
 
 
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:

@@ -1,25 +1,40 @@
 """Translation of documents with markup, which are split into sentences, translated and reassembled."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import numpy as np
 
-from t2t_keras.errors import InputError
-from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.http import json_tensors
+from t2t_keras.serving.http.fields import FieldCall
+from t2t_keras.serving.http.protected import (
+    SCHEMAS,
+    ProtectedTexts,
+    Protections,
+    protect,
+    second_outputs,
+    submit,
+)
 from t2t_keras.serving.parts import rows_of
-from t2t_keras.serving.protected import FIELDS, Protections, protected_texts
-from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.rounds import Rounds
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
+from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 
 # The signature that returns translations with word alignments.
 _ALIGN = "align"
 # Maximum number of sentences in a call of this signature, enough for an efficient batch.
 _MOST_SENTENCES = 8
+
+
+_ATTRIBUTES = {
+    "markup_attributes": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "attributes to translate, with html or xml",
+        "examples": [["alt", "title", "placeholder", "aria-label"]],
+    }
+}
 
 
 class Documents(Protocol):
@@ -43,100 +58,75 @@ class Documents(Protocol):
 ReadDocuments = Callable[[str, Sequence[str], Sequence[str]], Documents]
 
 
-class MarkedCall:
-    """A queued translation of documents; `outputs` waits for the result.
+class MarkupField:
+    """The field "markup": the texts are documents. See `RequestField`.
 
     Args:
-        core: runs the calls on the sentences.
-        loan: the model, within the block of `Core.lend`.
-        content: the parsed body.
-        read: parses documents; None if markup is not supported.
-        protections: protects spans of the texts; None if this is not supported.
-
-    Raises:
-        ServingError: the documents cannot be parsed or exceed a limit, or the model does not support markup.
+        read: parses documents.
+        protections: finds protected spans in the texts of the documents; None if this is not supported.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        loan: Loan,
-        content: dict[str, Any],
-        read: ReadDocuments | None,
-        protections: Protections | None = None,
-    ) -> None:
-        self._core = core
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports markup; omit 'signature_name'")
-        if not isinstance(markup := content["markup"], str):
-            raise invalid(f"'markup' must be a string, got {json_tensors.shown(markup)}")
-        attributes = content.get("markup_attributes", [])
+    name, noun, requests, missing = "markup", "markup", "documents with markup", "does not translate markup"
+    schema: Mapping[str, Any] = {
+        "type": "string",
+        "enum": ["html", "xml", "placeholders"],
+        "description": "the texts and the answers are documents",
+    }
+    signatures = frozenset({_ALIGN})
+    is_automatic = False
+
+    def __init__(self, read: ReadDocuments, protections: Protections | None = None) -> None:
+        self._read, self._protections = read, protections
+        self.refinements: Mapping[str, Any] = _ATTRIBUTES if protections is None else {**_ATTRIBUTES, **SCHEMAS}
+
+    def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
+        """Parses the documents and queues the calls on their texts. The output is "translation", one per document."""
+        if not isinstance(call.value, str):
+            raise invalid(f"'markup' must be a string, got {json_tensors.shown(call.value)}")
+        attributes = call.refinement("markup_attributes", [])
         if not isinstance(attributes, list) or not all(isinstance(name, str) for name in attributes):
             raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.shown(attributes)}")
-        default = loan.model.signature(DEFAULT_SIGNATURE)
-        if read is None or _ALIGN not in loan.model.signatures or list(default.inputs) != ["text"]:
-            raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} does not translate markup")
-        raw = json_tensors.read_inputs(content, default)["text"]
+        raw = call.read_texts()["text"]
         if raw.ndim != 1 or not raw.size:
             raise invalid("'text' must be a list of documents")
-        limit = core.options.limits.max_sentences
+        limit = call.options.limits.max_sentences
         if raw.size > limit:
             raise invalid(f"{raw.size} documents in a request: the limit is max_sentences={limit}")
         # Limited, because Python's parser takes quadratic time for some HTML.
-        most_bytes = core.options.max_batch_bytes
-        if (num_bytes := sum(map(len, raw))) > most_bytes:
-            raise invalid(f"documents of {num_bytes} bytes in a request: the limit is max_batch_bytes={most_bytes}")
-        try:
-            self._documents = read(markup, [text.decode("utf-8", "replace") for text in raw], attributes)
-        except InputError as error:
-            raise invalid(str(error)) from error
-        texts = [text.encode() for text in self._documents.texts]
+        num_bytes = sum(map(len, raw))
+        call.check_bytes(num_bytes, f"documents of {num_bytes} bytes in a request")
+        documents = self._read(call.value, [text.decode("utf-8", "replace") for text in raw], attributes)
+        texts = [text.encode() for text in documents.texts]
         if len(texts) > limit:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
-        self._rounds: Rounds | None = None
-        fields = {name: content[name] for name in FIELDS if name in content}
-        if fields and protections is None:
-            raise ServingError(Code.UNIMPLEMENTED, f"{next(iter(fields))!r} is not supported")
-        protected = protections and protected_texts(
-            core, loan, self._documents.texts, protections, fields, aligns_all=True
-        )
+        protected = protect(call, documents.texts, self._protections, aligns_all=True) if self._protections else None
         if protected:
-            read_texts = protected
-
-            def answer(outputs: Sequence[Arrays]) -> Arrays:
-                return _answer(self._documents.filled(read_texts.aligned(outputs)))
-
-            self._rounds = Rounds(core, loan, protected.first, protected.again, answer)
-            return
-        self._groups = _groups(texts, core.options.max_batch_bytes)
-        calls = ({"text": np.array([texts[number] for number in group], object)} for group in self._groups)
-        self._futures = core.submit_all(loan, loan.model.signature(_ALIGN), calls)
-
-    async def outputs(self) -> Arrays:
-        """Waits for the translated documents. Cancelling the wait stops all calls.
-
-        Returns:
-            The output "translation", one string per document.
-
-        Raises:
-            ServingError: a call failed.
-        """
-        if self._rounds:
-            return await self._rounds.outputs()
-        try:
-            results = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
-        finally:
-            for future in self._futures:
-                future.cancel()
-        rows: list[Arrays] = [{}] * len(self._documents.texts)
-        for group, outputs in zip(self._groups, results, strict=True):
-            for row, number in enumerate(group):
-                rows[number] = rows_of(outputs, row, row + 1)
-        documents = await asyncio.to_thread(self._documents.filled, rows)
-        return _answer(documents)
+            return _translate_protected(call, documents, protected, submit(call, protected.first))
+        groups = _groups(texts, call.options.max_batch_bytes)
+        calls = ({"text": np.array([texts[number] for number in group], object)} for group in groups)
+        return _translate(call, documents, groups, call.submit(_ALIGN, calls))
 
 
-def _answer(documents: Sequence[str]) -> Arrays:
+async def _translate(
+    call: FieldCall, documents: Documents, groups: list[list[int]], futures: list[Future[Arrays]]
+) -> Arrays:
+    """Waits for the outputs of each group of texts, and returns the translated documents."""
+    rows: list[Arrays] = [{}] * len(documents.texts)
+    for group, outputs in zip(groups, await call.outputs(futures), strict=True):
+        for row, number in enumerate(group):
+            rows[number] = rows_of(outputs, row, row + 1)
+    return _outputs(await asyncio.to_thread(documents.filled, rows))
+
+
+async def _translate_protected(
+    call: FieldCall, documents: Documents, texts: ProtectedTexts, futures: list[Future[Arrays]]
+) -> Arrays:
+    """Waits for the translations of texts with protected spans, and returns the translated documents."""
+    outputs = await second_outputs(call, texts, futures)
+    return _outputs(await asyncio.to_thread(lambda: documents.filled(texts.aligned(outputs))))
+
+
+def _outputs(documents: Sequence[str]) -> Arrays:
     return {"translation": np.array([text.encode() for text in documents], object)}
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t2t_keras.serving.http.fields import RequestField
+
 Description = dict[str, Any]
 
 # Possible causes of an error, by HTTP status.
@@ -23,8 +25,13 @@ _MODEL_PATHS = {
 }
 
 
-def described(models: Sequence[str]) -> Description:
-    """Returns the OpenAPI document of a server with these models, as JSON-compatible objects."""
+def described(models: Sequence[str], fields: Sequence[RequestField] = ()) -> Description:
+    """Returns the OpenAPI document of a server, as JSON-compatible objects.
+
+    Args:
+        models: names of the models.
+        fields: the optional fields of requests.
+    """
     paths: dict[str, Description] = {}
     for path, owner in _MODEL_PATHS.items():
         names = [name for name in ("model", "version", "label") if f"{{{name}}}" in path]
@@ -46,7 +53,7 @@ def described(models: Sequence[str]) -> Description:
             "description": "TensorFlow Serving's REST interface; names, types and shapes are in a model's metadata.",
         },
         "paths": paths,
-        "components": {"schemas": {"Request": _REQUEST, "Answer": _ANSWER, "Error": _ERROR}},
+        "components": {"schemas": {"Request": _request(fields), "Answer": _ANSWER, "Error": _ERROR}},
     }
 
 
@@ -74,6 +81,16 @@ def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str 
     return {"summary": summary, "responses": responses}
 
 
+def _request(fields: Sequence[RequestField]) -> Description:
+    optional: dict[str, Description] = {}
+    # Automatic fields come last, because other fields may accept theirs.
+    for field in sorted(fields, key=lambda field: field.is_automatic):
+        for name, schema in ((field.name, field.schema), *field.refinements.items()):
+            limit = "" if field.is_automatic else "only for predict: "
+            optional[name] = {**schema, "description": limit + schema["description"]}
+    return {**_REQUEST, "properties": {**_REQUEST["properties"], **optional}}
+
+
 _REQUEST: Description = {
     "type": "object",
     "properties": {
@@ -86,38 +103,6 @@ _REQUEST: Description = {
         "inputs": {
             "description": "an object with a list for each input, or the list of the only one",
             "examples": [{"text": ["A dog runs."]}],
-        },
-        "markup": {
-            "type": "string",
-            "enum": ["html", "xml", "placeholders"],
-            "description": "only for predict: the texts and the answers are documents",
-        },
-        "markup_attributes": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "only with markup html or xml: attributes to translate",
-            "examples": [["alt", "title", "placeholder", "aria-label"]],
-        },
-        "protect": {
-            "type": "array",
-            "items": {"type": "string", "enum": ["urls", "emails", "numbers", "files"]},
-            "description": "kinds of spans that translations repeat unchanged; not with a glossary",
-        },
-        "case": {
-            "type": "string",
-            "enum": ["exact", "fallback"],
-            "description": "fallback: texts in capitals or in title case are translated by their ordinary form",
-        },
-        "glossary": {
-            "type": "array",
-            "items": {
-                "type": "array",
-                "prefixItems": [{"type": "string"}, {"type": "string"}],
-                "items": False,
-                "minItems": 2,
-            },
-            "description": "only for predict: terms, and their forms, separated by |; a translation must have one form",
-            "examples": [[["dog", "Hund|Hunde"]]],
         },
     },
     "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],

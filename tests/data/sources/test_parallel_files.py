@@ -2,7 +2,7 @@ import itertools
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.data.sources import parallel_files
@@ -40,6 +40,7 @@ def test_blocks_of_any_size_are_what_one_reader_reads(folder, lines, mark, ends,
         patched.setattr(parallel_files, "_BLOCK_BYTES", block_bytes)
         patched.setattr(parallel_files, "_COUNTED_BYTES", block_bytes * blocks)
         (found,) = split([files], pairs, run_all)
+    assume(files.splits)  # without a line feed, carriage returns end the lines
     expected = list(read_pairs(files.source, files.target))
     assert [list(block) for block in found] == [expected[at : at + pairs] for at in range(0, len(expected), pairs)]
 

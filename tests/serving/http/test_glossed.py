@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.serving.http.glossed import Glossaries
+from t2t_keras.serving.http.glossed import GlossaryField
+from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.options import Limits, ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import page_model
@@ -98,7 +99,7 @@ def client(tmp_path_factory, versions):
         versions.append(version.name)
         return Numbers
 
-    server = Server(options, glossaries=Glossaries(reader))
+    server = Server(options, fields=[MarkupField(None), GlossaryField(reader)])
     server.start()
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client
@@ -150,12 +151,9 @@ def test_they_do_not_grow(client):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("has_reader", [True, False])
-def test_a_server_or_a_model_that_does_not_have_them(tmp_path, has_reader):
-    export_dir = page_model.save(tmp_path) if has_reader else saved(tmp_path)
-    glossaries = Glossaries(lambda version: Numbers) if has_reader else None
-    options = ServingOptions(str(export_dir), name="adding", rest_port=0, grpc_port=0)
-    server = Server(options, glossaries=glossaries)
+def test_a_model_that_does_not_have_them(tmp_path):
+    options = ServingOptions(str(page_model.save(tmp_path)), name="adding", rest_port=0, grpc_port=0)
+    server = Server(options, fields=[GlossaryField(lambda version: Numbers)])
     server.start()
     try:
         answer = httpx.post(f"http://{server.rest_address}{WHERE}", json={"glossary": [], "inputs": ["1"]})

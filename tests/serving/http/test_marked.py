@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from t2t_keras.errors import InputError
+from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.options import Limits, ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import page_model
@@ -47,7 +48,7 @@ def client(tmp_path_factory):
         limits=Limits(max_sentences=20),
         max_batch_bytes=6000,
     )
-    server = Server(options, read=InBrackets)
+    server = Server(options, fields=[MarkupField(InBrackets)])
     server.start()
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client
@@ -109,10 +110,9 @@ def test_documents_do_not_grow(client):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("without", "read"), [("align", InBrackets), ("nbest", None)])
-def test_a_server_or_a_model_that_does_not_have_it(tmp_path, without, read):
-    export_dir = page_model.save(tmp_path, without)
-    server = Server(ServingOptions(str(export_dir), name="shouting", rest_port=0, grpc_port=0), read=read)
+def test_a_model_that_does_not_have_it(tmp_path):
+    options = ServingOptions(str(page_model.save(tmp_path, "align")), name="shouting", rest_port=0, grpc_port=0)
+    server = Server(options, fields=[MarkupField(InBrackets)])
     server.start()
     try:
         answer = httpx.post(f"http://{server.rest_address}{WHERE}", json={"markup": "brackets", "inputs": ["[a]"]})

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from t2t_keras.serving.http import openapi, rest
+from t2t_keras.serving.http import openapi, responses
 from tests.serving.rest_calls import all_events
 
 VALUES = {"{model}": "toy", "{version}": "1", "{label}": "stable"}
@@ -48,7 +48,7 @@ def test_parameters_are_those_of_the_path(description):
 
 
 def test_errors_are_those_that_the_server_gives():
-    assert {status for status in openapi._ERRORS if status not in (403, 413)} <= set(rest._STATUS.values())
+    assert {status for status in openapi._ERRORS if status not in (403, 413)} <= set(responses.STATUS.values())
 
 
 def test_references_are_resolved(description):

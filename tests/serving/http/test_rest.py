@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from t2t_keras.serving.http import rest
+from t2t_keras.serving.http import responses, rest
 from t2t_keras.serving.server import listen
 from tests.serving.rest_calls import MODEL, metric, predict
 
@@ -367,7 +367,7 @@ def test_who_leaves_as_the_outputs_come_does_not_cancel_what_is_done_with_them()
             return await outputs
 
         async def answer():
-            found = await rest._wait_for_outputs(SimpleNamespace(scope={"state": {"gone": gone}}), wait())
+            found = await responses.wait_for_outputs(SimpleNamespace(scope={"state": {"gone": gone}}), wait())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             return found

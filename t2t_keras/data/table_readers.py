@@ -1,0 +1,134 @@
+"""Reads sentence pairs from tables: separated values, JSON lines and Parquet."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from t2t_keras.data.cleaning import Pair
+from t2t_keras.data.sources.corpora_files import decoded_lines, raw_lines
+from t2t_keras.errors import InputError, optional_module
+from t2t_keras.text.language_codes import Languages, best_match
+from t2t_keras.text.spreadsheets import Row, comma_separated_rows, pairs_of_columns, tab_separated_rows
+
+# Names of columns or fields for sources and targets, besides the codes of their languages.
+_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text"), ("src", "ref"))
+_NESTED = "translation"  # the field of Hugging Face's data sets, which holds texts by language
+_ROWS_AT_ONCE = 10_000
+
+
+def read_tsv(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the pairs of tab-separated values; see `readers.PairReader`."""
+    rows = tab_separated_rows(decoded_lines(raw_lines(file, place), place))
+    return _pairs_of_rows(rows, place, languages)
+
+
+def read_csv(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the pairs of comma-separated values; see `readers.PairReader`."""
+    rows = comma_separated_rows(decoded_lines(raw_lines(file, place), place), place)
+    return _pairs_of_rows(rows, place, languages, most_columns=2)
+
+
+def _pairs_of_rows(
+    rows: Iterator[Row], place: str, languages: Languages, most_columns: int | None = None
+) -> Iterator[Pair]:
+    """Yields the columns that a header names or, without such a header, the first two of at most `most_columns`."""
+    first = next(rows, None)
+    if first is None:
+        return
+    header = [cell.strip() for cell in first[1]]
+    names = _sides(header, languages)
+    if names:
+        yield from pairs_of_columns(rows, place, (header.index(names[0]), header.index(names[1])))
+        return
+    if most_columns and len(header) > most_columns:  # perhaps commas of the text
+        raise InputError(
+            f"{place}: {len(header)} columns; expected two, or a header that names 'source' and 'target', or "
+            f"{languages.source!r} and {languages.target!r}"
+        )
+    yield from pairs_of_columns(_with_first(first, rows), place)
+
+
+def _with_first(first: Row, rows: Iterable[Row]) -> Iterator[Row]:
+    yield first
+    yield from rows
+
+
+def read_jsonl(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the pairs of JSON objects, one a line; see `readers.PairReader`.
+
+    The texts are in the fields "source" and "target", in fields named by language codes, or in an object "translation"
+    with such fields.
+    """
+    for number, line in enumerate(decoded_lines(raw_lines(file, place), place), start=1):
+        if not line.strip():
+            continue
+        here = f"{place}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{here}: expected a JSON object: {error}") from error
+        if isinstance(record, dict) and isinstance(record.get(_NESTED), dict):
+            record = record[_NESTED]
+        if not isinstance(record, dict):
+            raise InputError(f"{here}: expected a JSON object, got {type(record).__name__}")
+        names = _sides(record, languages)
+        if names is None:
+            raise _unnamed(here, "fields", record, languages)
+        yield _texts(here, record, names)
+
+
+def read_parquet(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the pairs of a Parquet file, with columns like the fields of `read_jsonl`; see `readers.PairReader`."""
+    parquet = optional_module(
+        "pyarrow.parquet", f"{place}: reading Parquet needs the package pyarrow: pip install '.[data]'"
+    )
+    arrow = optional_module("pyarrow", "")
+    try:
+        table = parquet.ParquetFile(file)
+        names = _sides(table.schema_arrow.names, languages)
+        columns = [_NESTED] if names is None and _NESTED in table.schema_arrow.names else list(names or ())
+        if not columns:
+            raise _unnamed(place, "columns", table.schema_arrow.names, languages)
+        row = 0
+        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
+            for record in batch.to_pylist():
+                row += 1
+                here = f"{place}, row {row}"
+                texts = record if names else record[_NESTED]
+                sides = names or _sides(texts or {}, languages)
+                if sides is None:
+                    raise _unnamed(here, "fields", texts or {}, languages)
+                yield _texts(here, texts, sides)
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{place}: cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from error
+
+
+def _sides(names: Collection[str], languages: Languages) -> tuple[str, str] | None:
+    """Returns the names of the source and of the target among names of columns or fields, or None."""
+    source, target = (best_match(language, names) for language in languages)
+    if source is not None and target is not None and source != target:
+        return source, target
+    by_lowercase = {name.lower(): name for name in reversed(list(names))}
+    for pair in _NAMES:
+        if all(name in by_lowercase for name in pair):
+            return by_lowercase[pair[0]], by_lowercase[pair[1]]
+    return None
+
+
+def _texts(place: str, record: Mapping[str, Any], names: Sequence[str]) -> Pair:
+    """Returns the texts of a record; a missing value is an empty text."""
+    source, target = (record[name] if record[name] is not None else "" for name in names)
+    for name, text in zip(names, (source, target), strict=True):
+        if not isinstance(text, str):
+            raise InputError(f"{place}: {name!r} must be a text, got {type(text).__name__}")
+    return source, target
+
+
+def _unnamed(place: str, kind: str, names: Collection[str], languages: Languages) -> InputError:
+    present = ", ".join(map(repr, list(names)[:20])) or "none"
+    return InputError(
+        f"{place}: expected {kind} 'source' and 'target', or {languages.source!r} and {languages.target!r} "
+        f"(--source_language, --target_language); got {present}"
+    )

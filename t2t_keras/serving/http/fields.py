@@ -1,0 +1,354 @@
+"""Optional fields of a REST request, such as "markup", each defined by one object."""
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.core import Core, Loan
+from t2t_keras.serving.growing import Growing
+from t2t_keras.serving.http import json_tensors
+from t2t_keras.serving.metrics import Call
+from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
+from t2t_keras.serving.served_signatures import Arrays, Signature
+
+
+class FieldCall:
+    """A request with an optional field: its content, its limits, and the calls that it queues.
+
+    Create it within the block of `Core.lend`. The model stays loaded until `close`.
+
+    Args:
+        core: runs the calls.
+        loan: the model.
+        content: the parsed body; empty over gRPC.
+        name: name of the field.
+        inputs: the inputs of the request, if they were read already.
+        client_seconds: deadline of the client in seconds from now, if it has one.
+
+    Attributes:
+        value: the JSON value of the field; None if the request does not have it.
+        model: the model.
+        options: the settings of the server, with its limits.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        loan: Loan,
+        content: Mapping[str, Any],
+        name: str,
+        inputs: Arrays | None = None,
+        client_seconds: float | None = None,
+    ) -> None:
+        self.value, self.model, self.options = content.get(name), loan.model, core.options
+        self._core, self._loan, self._content, self._inputs = core, loan, content, inputs
+        limit = core.options.request_seconds
+        self._end = time.monotonic() + (limit if client_seconds is None else min(limit, client_seconds))
+        self._futures: list[Future[Arrays]] = []
+        self._ends = contextlib.ExitStack()
+        loan.versions.keep(loan.model)
+        self._ends.callback(loan.versions.release, loan.model)
+
+    def refinement(self, name: str, default: Any) -> Any:
+        """Returns the JSON value of one of the field's `refinements`."""
+        return self._content.get(name, default)
+
+    def present(self, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the JSON values of those fields that the request has."""
+        return {name: self._content[name] for name in names if name in self._content}
+
+    def read_texts(self) -> Arrays:
+        """Returns the input "text" of the default signature; only its type is checked.
+
+        Raises:
+            ServingError: the input is missing or of the wrong type.
+        """
+        if self._inputs is not None:
+            return self._inputs
+        return json_tensors.read_inputs(dict(self._content), self.model.signature(DEFAULT_SIGNATURE))
+
+    def texts(self) -> list[str]:
+        """Returns the texts of the request, checked like a request without the field.
+
+        Raises:
+            ServingError: the texts are missing, of the wrong type, or exceed a limit.
+        """
+        inputs = self.read_texts()
+        self.model.signature(DEFAULT_SIGNATURE).check(inputs, self.options.limits)
+        return [text.decode("utf-8", "replace") for text in inputs["text"]]
+
+    def check_bytes(self, num_bytes: int, description: str) -> None:
+        """Raises a `ServingError` if the request is larger than a batch may be.
+
+        Args:
+            num_bytes: size of the texts and the field.
+            description: names the contents and their size, for the message.
+        """
+        if num_bytes > (most := self.options.max_batch_bytes):
+            raise invalid(f"{description}: the limit is max_batch_bytes={most}")
+
+    def submit(self, signature: str, calls: Iterable[Arrays]) -> list[Future[Arrays]]:
+        """Queues calls of a signature, either all or none; see `Core.submit`."""
+        seconds = self._end - time.monotonic()
+        futures = self._core.submit_all(self._loan, self.model.signature(signature), calls, seconds)
+        self._futures += futures
+        return futures
+
+    async def outputs(self, futures: Sequence[Future[Arrays]]) -> list[Arrays]:
+        """Waits for the outputs of queued calls, at most until the time limit of the request."""
+        seconds = self._end - time.monotonic()
+        return await asyncio.gather(*(self._core.outputs(future, seconds) for future in futures))
+
+    def close(self) -> None:
+        """Cancels all unfinished calls and releases the model."""
+        for future in self._futures:
+            future.cancel()
+        self._ends.close()
+
+
+class RequestField(Protocol):
+    """An optional field in the body of `:predict`, which changes how the texts are processed.
+
+    The server checks that the model has the signatures, that the request uses the default signature with the input
+    "text", and that no two fields are combined. The field is not available for `:stream`. An `InputError` of `begin` or
+    of its coroutine is reported as an invalid request.
+
+    An automatic field also processes requests without it, over REST and gRPC, if they use the default signature with
+    the input "text". It is available for `:stream`, and its refinements are allowed without it. Another field accepts
+    it by naming it among its refinements.
+
+    Attributes:
+        name: name of the field, and the label of its requests in metrics.
+        noun: noun for messages, such as "markup".
+        requests: noun for requests with the field, such as "documents with markup".
+        missing: verb phrase about a model without the signatures, such as "does not translate markup".
+        schema: OpenAPI schema of the value, with a description.
+        signatures: names of the signatures that a model needs for the field.
+        refinements: OpenAPI schemas of further fields, which are allowed only together with this one.
+        is_automatic: whether the field also processes requests without it.
+    """
+
+    name: str
+    noun: str
+    requests: str
+    missing: str
+    schema: Mapping[str, Any]
+    signatures: frozenset[str]
+    refinements: Mapping[str, Any]
+    is_automatic: bool
+
+    def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays] | None:
+        """Checks a request and queues its first calls.
+
+        Runs in a thread. The coroutine waits for the outputs, and runs in the event loop.
+
+        Args:
+            call: the request; the server closes it.
+
+        Returns:
+            Coroutine that returns the outputs, arrays by name with one row per text. None if the field is automatic and
+            the texts are processed like those of a server without the field.
+
+        Raises:
+            InputError: the value of the field or a text is invalid.
+            ServingError: the request exceeds a limit.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class QueuedCall:
+    """A request whose first calls are queued. Either `result` or `give_up` must be called.
+
+    Attributes:
+        outputs: waits for the outputs.
+        cancel: cancels all unfinished calls and releases the model.
+    """
+
+    outputs: Coroutine[Any, Any, Arrays]
+    cancel: Callable[[], object]
+
+    async def result(self) -> Arrays:
+        """Waits for the outputs. Cancelling the wait cancels the calls.
+
+        Raises:
+            ServingError: a call failed or timed out, or the request turned out to be invalid.
+        """
+        try:
+            return await self.outputs
+        except InputError as error:
+            raise invalid(str(error)) from error
+        finally:
+            self.cancel()
+
+    def give_up(self) -> None:
+        """Cancels a request whose outputs nobody waits for."""
+        self.outputs.close()
+        self.cancel()
+
+
+class OneTurn:
+    """A stream whose only turn is the complete answer. Must be closed.
+
+    Args:
+        queued: the request.
+    """
+
+    def __init__(self, queued: QueuedCall) -> None:
+        self._queued = queued
+
+    async def turn(self) -> tuple[Arrays, bool]:
+        """Waits for the outputs, which are final; see `Growing.turn`."""
+        return await self._queued.result(), True
+
+    def close(self) -> None:
+        """Cancels the request if it is unfinished; repeated calls are harmless."""
+        self._queued.give_up()
+
+
+class Calls:
+    """Queues the calls of requests, with or without an optional field.
+
+    Args:
+        core: runs the calls.
+        fields: the optional fields that the server supports.
+    """
+
+    def __init__(self, core: Core, fields: Sequence[RequestField]) -> None:
+        self._core, self.fields = core, tuple(fields)
+        self._automatic = {
+            name: field for field in fields if field.is_automatic for name in (field.name, *field.refinements)
+        }
+        # JSON escapes (\u) may also spell the names.
+        names = [name for field in fields for name in (field.name, *field.refinements)]
+        self._marks = (*(f'"{name}"'.encode() for name in names), *([b"\\u"] if fields else []))
+
+    def may_have_field(self, body: bytes) -> bool:
+        """Returns whether a body may have an optional field; a fast check that errs only on this side."""
+        return any(mark in body for mark in self._marks)
+
+    def begin(self, call: Call, loan: Loan, content: dict[str, Any]) -> QueuedCall:
+        """Queues the first calls of a request. Must be called within the block of `Core.lend`.
+
+        Args:
+            call: the request in the metrics.
+            loan: the model.
+            content: the parsed body.
+
+        Raises:
+            ServingError: the request is invalid or exceeds a limit, or the model does not support it.
+        """
+        if field := self._field_of(content):
+            call.signature = field.name
+            return self._begin_field(field, loan, content)
+        signature = loan.model.signature(content.get("signature_name", ""))
+        call.signature = signature.name
+        return self.begin_signature(loan, signature, json_tensors.read_inputs(content, signature), content=content)
+
+    def begin_signature(
+        self,
+        loan: Loan,
+        signature: Signature,
+        inputs: Arrays,
+        client_seconds: float | None = None,
+        content: Mapping[str, Any] = MappingProxyType({}),
+    ) -> QueuedCall:
+        """Queues the calls for the inputs of a signature, which automatic fields may process; see `begin`.
+
+        Args:
+            loan: the model.
+            signature: one of the model's signatures.
+            inputs: arrays by name.
+            client_seconds: deadline of the client in seconds from now, if it has one.
+            content: the parsed body, if there is one.
+        """
+        if queued := self._begin_automatic(loan, signature, inputs, client_seconds, content):
+            return queued
+        future = self._core.submit(loan, signature, inputs, client_seconds)
+        return QueuedCall(self._core.outputs(future), future.cancel)
+
+    def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> Growing | OneTurn:
+        """Queues the first turn of a streaming request; see `begin` and `Core.grow`."""
+        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
+            raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} can be streamed; omit 'signature_name'")
+        call.signature = "stream"
+        if field := self._field_of(content):
+            raise invalid(f"{field.requests} cannot be streamed; use predict")
+        signature = loan.model.signature(DEFAULT_SIGNATURE)
+        inputs = json_tensors.read_inputs(content, signature)
+        # More than one text is refused below.
+        if len(inputs.get("text", ())) == 1 and (
+            queued := self._begin_automatic(loan, signature, inputs, None, content)
+        ):
+            return OneTurn(queued)
+        return self._core.grow(loan, inputs)
+
+    def _field_of(self, content: Mapping[str, Any]) -> RequestField | None:
+        """Returns the field that a request has, unless it is automatic, or None.
+
+        Raises:
+            ServingError: the request has several fields, or a refinement without its field.
+        """
+        present = [field for field in self.fields if field.name in content and not field.is_automatic]
+        if len(present) > 1:
+            raise invalid(f"{present[1].requests} cannot be combined with {present[0].noun}")
+        for field in self.fields:
+            for name in field.refinements:
+                if name in content and field not in present and name not in self._automatic:
+                    raise invalid(f"'{name}' needs '{field.name}'")
+        for name in self._automatic:
+            if name in content and present and name not in present[0].refinements:
+                raise invalid(f"'{name}' cannot be combined with {present[0].noun}")
+        return present[0] if present else None
+
+    def _begin_automatic(
+        self,
+        loan: Loan,
+        signature: Signature,
+        inputs: Arrays,
+        client_seconds: float | None,
+        content: Mapping[str, Any],
+    ) -> QueuedCall | None:
+        """Queues the first calls of an automatic field; returns None if no such field processes the request."""
+        is_default = signature.name == DEFAULT_SIGNATURE and list(signature.inputs) == ["text"]
+        if not is_default or "text" not in inputs:
+            for name in self._automatic:
+                if name in content:
+                    raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {DEFAULT_SIGNATURE!r}")
+            return None
+        for field in self.fields:
+            if field.is_automatic:
+                field_call = FieldCall(self._core, loan, content, field.name, inputs, client_seconds)
+                if queued := _queue(field, field_call):
+                    return queued
+        return None
+
+    def _begin_field(self, field: RequestField, loan: Loan, content: dict[str, Any]) -> QueuedCall:
+        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
+            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports {field.noun}; omit 'signature_name'")
+        has_signatures = field.signatures <= loan.model.signatures.keys()
+        if not has_signatures or list(loan.model.signature(DEFAULT_SIGNATURE).inputs) != ["text"]:
+            raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} {field.missing}")
+        queued = _queue(field, FieldCall(self._core, loan, content, field.name))
+        assert queued, f"{field.name} is not automatic, so it must process every request"
+        return queued
+
+
+def _queue(field: RequestField, call: FieldCall) -> QueuedCall | None:
+    """Queues the first calls of a field; closes `call` and returns None if the field does not process the request."""
+    with contextlib.ExitStack() as ends:
+        ends.callback(call.close)
+        try:
+            outputs = field.begin(call)
+        except InputError as error:
+            raise invalid(str(error)) from error
+        if outputs is None:
+            return None
+        ends.pop_all()
+    return QueuedCall(outputs, call.close)

@@ -1,0 +1,48 @@
+"""Recognised languages: with the package, and without it."""
+
+import importlib.util
+
+import pytest
+
+from t2t_keras.serving.libretranslate.detection import LanguageDetector
+from t2t_keras.serving.request_errors import ServingError
+
+needs_package = pytest.mark.skipif(not importlib.util.find_spec("py3langid"), reason="py3langid is missing")
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return LanguageDetector()
+
+
+@needs_package
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Where is the station?", "en"),
+        ("Wo ist der Bahnhof?", "de"),
+        ("Onde fica a estação?", "pt-BR"),
+        ("駅はどこですか。", "ja"),
+        ("x" * 10_000_000, None),
+    ],
+)
+def test_languages_of_sentences(detector, text, language):
+    (best, confidence), *others = detector.rank(text, ["de", "en", "ja", "pt-BR"])
+    assert 0 <= confidence <= 100 and all(1 <= other <= confidence for _, other in others)
+    assert language is None or (best == language and confidence > 50)
+
+
+@needs_package
+@pytest.mark.integration
+def test_what_is_no_text_or_no_such_language(detector):
+    assert detector.rank("", ["fr", "de"])[0][1] == 0
+    assert detector.rank("Hello.", ["tlh"]) == [("tlh", 0.0)]
+    (only,) = detector.rank("Wo ist der Bahnhof?", ["en"])
+    assert only[0] == "en" and only[1] < 50
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
+    with pytest.raises(ServingError, match="py3langid: pip install"):
+        LanguageDetector().rank("Hello.", ["en"])

@@ -1,0 +1,49 @@
+"""Which models translate between which languages, and what codes mean."""
+
+import pytest
+
+from t2t_keras.language_names import language_name
+from t2t_keras.serving.libretranslate.language_pairs import LanguagePair, LanguagePairs
+
+
+def pairs(*names):
+    """Pairs such as "en-de", whose models have these names."""
+    return LanguagePairs([LanguagePair(name, *name.split("-")) for name in names])
+
+
+def test_routes():
+    found = pairs("en-de", "de-fr", "fr-it", "en-fr")
+    assert found.languages == ("en", "de", "fr", "it")
+    assert found.route("en", "de") == ("en-de",)
+    assert found.route("en", "fr") == ("en-fr",)  # directly, although there are two models that reach it
+    assert found.route("en", "it") == ("en-fr", "fr-it")
+    assert found.route("de", "it") == ("de-fr", "fr-it")
+    assert found.route("en", "en") == ()
+    assert found.route("it", "en") is None and found.route("xx", "en") is None
+    assert found.targets("en") == ["de", "en", "fr", "it"] and found.targets("it") == ["it"]
+
+
+def test_the_first_of_two_models_is_used():
+    first, second = LanguagePair("first", "en", "de"), LanguagePair("second", "en", "de")
+    assert LanguagePairs([first, second]).route("en", "de") == ("first",)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("pt_BR", "pt-BR"),
+        ("PT-br", "pt-BR"),
+        ("pt", "pt-BR"),
+        ("de-AT", "de"),
+        ("zh_Hans", "zh"),
+        ("pt-PT", None),
+        ("fr", None),
+    ],
+)
+def test_codes(code, expected):
+    codes = [LanguagePair("one", "de", "pt-BR"), LanguagePair("two", "de", "zh")]
+    assert LanguagePairs(codes).find(code) == expected
+
+
+def test_names():
+    assert [language_name(code) for code in ("de", "pt_BR", "tlh")] == ["German", "Portuguese (br)", "tlh"]

@@ -1,0 +1,241 @@
+"""LibreTranslate's API over real sockets, for two models and a third that does not translate."""
+
+import contextlib
+import importlib.util
+import json
+import urllib.error
+
+import httpx
+import pytest
+import tensorflow as tf
+
+from t2t_keras.serving.http.marked import MarkupField
+from t2t_keras.serving.options import Limits, ServingOptions
+from t2t_keras.serving.server import Server
+from tests.serving import page_model
+from tests.serving.rest_calls import metric
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+needs_detection = pytest.mark.skipif(not importlib.util.find_spec("py3langid"), reason="py3langid is missing")
+TEXT = [tf.TensorSpec([None], tf.string, "text")]
+LIMITS = Limits(max_body_bytes=20_000, max_sentences=8, max_sentence_bytes=300)
+
+
+class French(tf.Module):
+    """Marks each text; one with "ENDLESS" takes forever."""
+
+    @tf.function(input_signature=TEXT)
+    def translate(self, text):
+        endless = tf.reduce_any(tf.strings.regex_full_match(text, ".*ENDLESS.*"))
+        rounds = tf.while_loop(lambda n: endless, lambda n: [tf.maximum(n, 1)], [tf.size(text)])[0]
+        with tf.control_dependencies([rounds]):
+            return {"translation": tf.strings.join(["<", text, ">"]), "score": tf.zeros(tf.shape(text))}
+
+
+class Documents:
+    """Documents whose only mark is a vertical bar."""
+
+    def __init__(self, markup, documents):
+        assert markup == "html"
+        self._parts = [document.split("|") for document in documents]
+        self.texts = [part for parts in self._parts for part in parts]
+
+    def filled(self, outputs):
+        texts = iter([some["translation"][0].decode() for some in outputs])
+        return ["|".join(next(texts) for _ in parts) for parts in self._parts]
+
+
+@pytest.fixture(scope="module")
+def config_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    page_model.save(folder / "german")
+    page_model.save(folder / "summary", "nbest", "align", "attention", "alternatives", task="summarisation")
+    french = French()
+    tf.saved_model.save(french, str(folder / "french" / "1"), signatures={"serving_default": french.translate})
+    config = folder / "french" / "1" / "assets.extra" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"data": {"source_language": "de", "target_language": "fr", "task": "translation"}}))
+    file = folder / "models.config"
+    models = [f'config {{ name: "{name}" base_path: "{folder}/{name}" }}' for name in ("summary", "german", "french")]
+    file.write_text(f"model_config_list {{ {' '.join(models)} }}")
+    return file
+
+
+@contextlib.contextmanager
+def serving(config_file, fields=(), **options):
+    options = ServingOptions(
+        model_config_file=str(config_file), rest_port=0, grpc_port=0, limits=LIMITS, grace_seconds=5, **options
+    )
+    server = Server(options, fields=fields)
+    server.start()
+    try:
+        with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+            yield client
+    finally:
+        assert server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(config_file):
+    with serving(config_file, [MarkupField(Documents)]) as client:
+        yield client
+
+
+def translate(client, **fields):
+    return client.post("/translate", json={"source": "en", "target": "de", **fields})
+
+
+def test_texts_and_lists(client):
+    assert translate(client, q="a dog").json() == {"translatedText": "A DOG"}
+    assert translate(client, q=["a", "b", ""]).json() == {"translatedText": ["A", "B", ""]}
+    form = {"q": "a\nb", "source": "en", "target": "de", "format": "text", "api_key": "", "alternatives": "0"}
+    for sent in ({"data": form}, {"files": {name: (None, text) for name, text in form.items()}}, {"params": form}):
+        answer = client.post("/translate", **sent)
+        assert (answer.status_code, answer.json()) == (200, {"translatedText": "A\nB"})
+    assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="serving_default"}')
+
+
+def test_alternatives_are_those_of_the_search(client):
+    assert translate(client, q="a", alternatives=3).json() == {"translatedText": "A", "alternatives": ["A TOO"]}
+    assert translate(client, q=["a", "b"], alternatives="1").json()["alternatives"] == [["A TOO"], ["B TOO"]]
+    french = translate(client, q="a", target="fr", alternatives=1).json()
+    assert french == {"translatedText": "<A>", "alternatives": []}  # the model has no n-best lists
+
+
+def test_documents(client):
+    assert translate(client, q="one|two", format="html").json() == {"translatedText": "ONE|TWO"}
+    answer = translate(client, q="one", format="html", target="fr")
+    assert (answer.status_code, answer.json()) == (501, {"error": "version 1 does not translate markup"})
+    long = "|".join(["word"] * 8)
+    assert translate(client, q=[long], format="html").json() == {"translatedText": [long.upper()]}
+
+
+def test_through_a_third_language(client):
+    assert translate(client, q=["a", "b"], target="fr").json() == {"translatedText": ["<A>", "<B>"]}
+    assert translate(client, q="a", source="de", target="fr_CA").json() == {"translatedText": "<a>"}
+    assert translate(client, q="a", source="fr", target="fr").json() == {"translatedText": "a"}
+
+
+def test_what_the_server_says_of_itself(client):
+    assert client.get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["de", "en", "fr"]},
+        {"code": "de", "name": "German", "targets": ["de", "fr"]},
+        {"code": "fr", "name": "French", "targets": ["fr"]},
+    ]
+    assert client.get("/health").json() == {"status": "ok"}
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == 300 and not settings["keyRequired"]
+    assert settings["language"]["source"]["code"] == "auto"
+
+
+@needs_detection
+def test_detection(client):
+    (best, *_) = client.post("/detect", data={"q": "Wo ist der Bahnhof?"}).json()
+    assert best["language"] == "de" and 50 < best["confidence"] <= 100
+    answer = translate(client, q="Wo ist der Bahnhof?", source="auto", target="fr").json()
+    assert answer == {"translatedText": "<Wo ist der Bahnhof?>", "detectedLanguage": best}
+    answer = translate(client, q=["Where is it?", "Good morning."], source="auto").json()
+    assert answer["translatedText"] == ["WHERE IS IT?", "GOOD MORNING."]
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
+    marked = "<p class='the of and'>Wo ist der Bahnhof?</p>"
+    answer = translate(client, q=marked, source="auto", format="html").json()
+    assert (answer["translatedText"], answer["detectedLanguage"]["language"]) == (marked, "de")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"q": ""}, 400, "Invalid request: missing q parameter"),
+        ({"q": "a", "source": ""}, 400, "Invalid request: missing source parameter"),
+        ({"q": "a", "target": None}, 400, "Invalid request: missing target parameter"),
+        ({"q": "a", "target": ["de"]}, 400, "target must be a string"),
+        ({"q": ["a", 1]}, 400, "q must be a string or a list of strings"),
+        ({"q": {"a": 1}}, 400, "q must be a string or a list of strings"),
+        ({"q": "\ud800"}, 400, "q is not valid Unicode"),
+        ({"q": "a", "source": "\ud800"}, 400, "is not supported"),
+        ({"q": "a", "format": "xml"}, 400, "xml format is not supported"),
+        ({"q": "a", "format": ["html"]}, 400, "format must be a string"),
+        ({"q": "a", "alternatives": "many"}, 400, "alternatives parameter is not a number"),
+        ({"q": "a", "alternatives": float("inf")}, 400, "alternatives parameter is not a number"),
+        ({"q": "a", "source": "xx"}, 400, "xx is not supported"),
+        ({"q": "a", "target": "x" * 5000}, 400, "xxx..."),
+        ({"q": "a", "source": "fr"}, 400, "German (de) is not available as a target language from French (fr)"),
+        ({"q": "bad"}, 400, "no such word"),
+        ({"q": ["a"] * 9}, 400, "max_sentences=8"),
+        ({"q": "a" * 301}, 400, "max_sentence_bytes=300"),
+        ({"q": "a" * 30_000}, 413, "max_body_bytes=20000"),
+        ({"q": "a|" * 20, "format": "html"}, 400, "max_sentences=8"),
+    ],
+)
+def test_errors(client, fields, status, words):
+    body = json.dumps({"source": "en", "target": "de", **fields}).encode()
+    answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert words in answer.json()["error"]
+
+
+def test_methods(client):
+    for method, path, status in (("GET", "/translate", 404), ("POST", "/languages", 405), ("PUT", "/detect", 405)):
+        answer = client.request(method, path)
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert client.post("/detect", json={}).json() == {"error": "Invalid request: missing q parameter"}
+
+
+def test_time_limit_and_clients_that_leave(config_file):
+    with serving(config_file, request_seconds=2.0) as client:
+        answer = translate(client, q="endless", target="fr")
+        assert (answer.status_code, answer.json()) == (504, {"error": "no answer within request_seconds=2"})
+    with serving(config_file) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/translate", json={"q": "endless", "source": "en", "target": "fr"}, timeout=1)
+        name = 't2t_serving_requests_total{interface="rest",outcome="CANCELLED"'
+        wait_until(lambda: sum(metric(client, name).values()) == 1)
+        assert translate(client, q="a", target="fr").json() == {"translatedText": "<A>"}  # its stream is free again
+        assert translate(client, q="a", format="html").status_code == 501
+
+
+def test_keys(config_file, tmp_path):
+    (tmp_path / "keys").write_text("secret\n")
+    body = {"q": "a", "source": "en", "target": "de"}
+    with serving(config_file, api_key_file=str(tmp_path / "keys")) as client:
+        for sent in ({"json": {**body, "api_key": "secret"}}, {"data": {**body, "api_key": "secret"}}):
+            assert client.post("/translate", **sent).json() == {"translatedText": "A"}
+        bearer = {"Authorization": "Bearer secret"}
+        assert client.post("/translate", json=body, headers=bearer).json() == {"translatedText": "A"}
+        for key, status, words in (
+            ("wrong", 403, "Invalid API key"),
+            ("", 400, "a key is needed"),
+            (7, 403, "Invalid"),
+        ):
+            for path in ("/translate", "/detect"):
+                answer = client.post(path, json={**body, "api_key": key})
+                assert answer.status_code == status and words in answer.json()["error"]
+        assert len(client.get("/languages").json()) == 3 and client.get("/health").status_code == 200
+        assert client.get("/frontend/settings").json()["keyRequired"]
+        assert client.post("/v1/models/german:predict", json={"instances": ["a"]}).status_code == 401
+
+
+@needs_detection
+def test_the_client_libretranslatepy(config_file, tmp_path):
+    libretranslatepy = pytest.importorskip("libretranslatepy")
+    (tmp_path / "keys").write_text("secret\n")
+    with serving(config_file, api_key_file=str(tmp_path / "keys")) as client:
+        api = libretranslatepy.LibreTranslateAPI(str(client.base_url), "secret")
+        assert api.translate("a dog & a cat: 100 %\nä", "en", "de") == "A DOG & A CAT: 100 %\nÄ"
+        assert api.translate("a", "en", "fr") == "<A>"
+        assert api.detect("Wo ist der Bahnhof?")[0]["language"] == "de"
+        assert [each["code"] for each in api.languages()] == ["en", "de", "fr"]
+        stranger = libretranslatepy.LibreTranslateAPI(str(client.base_url), "wrong")
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            stranger.translate("a", "en", "de")
+
+
+def test_what_weblate_sends(client):
+    """It asks for the languages without a key, then sends messages as a list, with its key even if it is empty."""
+    codes = [each["code"] for each in client.get("/languages").json()]
+    assert "en" in codes and "de" in codes
+    messages = ["Save %s files?", "one\ntwo", "{name}"]
+    body = {"api_key": "", "q": messages, "source": "en", "target": "de"}
+    payload = client.post("/translate", json=body).json()
+    assert payload["translatedText"] == [message.upper() for message in messages]
