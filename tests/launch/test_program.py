@@ -155,6 +155,12 @@ def test_of_every_flag_it_is_known_whether_it_is_a_path():
         "symbols",
         "beam_runner",
         "beam_pipeline_options",
+        "directions",
+        "markup_attributes",
+        "averages",
+        "beam_sizes",
+        "length_penalties",
+        "winner",
     }
     names = set()
     for file in (*(ROOT / "launch").glob("*.py"), *(ROOT / "launch" / "flag_groups").glob("*.py")):
