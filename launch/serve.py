@@ -253,8 +253,8 @@ def _server(options: ServingOptions) -> "Server":
     protections: VersionReaders[Protection] = VersionReaders(
         lambda version: ServedProtection(version, _PROTECT.value, _CASE.value)
     )
-    fields = [MarkupField(_documents, protections), GlossaryField(_glossary_reader), ProtectionField(protections)]
-    return Server(options, loader, fields)
+    glossaries = GlossaryField(_glossary_reader)
+    return Server(options, loader, [MarkupField(_documents, protections), glossaries, ProtectionField(protections)])
 
 
 def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":
