@@ -12,10 +12,12 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_service_p
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving.http.glossed import GlossaryField
+from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.http.protected import ProtectionField
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.version_readers import VersionReaders
+from t2t_keras.text.protection.spans import KINDS
 
 WHERE = "/v1/models/upper"
 
@@ -29,13 +31,17 @@ class Upper(tf.Module):
     def nbest(self, text):
         return {"translations": tf.strings.upper(text)[:, tf.newaxis]}
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def align(self, text):
+        return {"translation": tf.strings.upper(text)}
+
 
 class Stars:
     """Texts whose stars are put back at the end; texts with a plus are called for a second time."""
 
-    def __init__(self, texts, mark):
-        self._texts, self._mark = texts, mark
-        self.first = [("serving_default", self._inputs(texts))]
+    def __init__(self, texts, mark, signature):
+        self._texts, self._mark, self._signature = texts, mark, signature
+        self.first = [(signature, self._inputs(texts))]
 
     def _inputs(self, texts):
         return {"text": np.array([text.replace("*", "").encode() for text in texts], object)}
@@ -43,7 +49,7 @@ class Stars:
     def again(self, outputs):
         self._outputs = list(outputs)
         again = [text for text in self._texts if "+" in text]
-        return [("serving_default", self._inputs([text.replace("+", "p") for text in again]))] if again else []
+        return [(self._signature, self._inputs([text.replace("+", "p") for text in again]))] if again else []
 
     def answer(self, outputs):
         rows = [row.decode() for row in self._outputs[0]["translation"]]
@@ -56,21 +62,42 @@ class Stars:
             "unknown_characters": np.array([[b"*" * text.count("*")] for text in self._texts], object),
         }
 
+    def aligned(self, outputs):
+        return [text.decode() for text in self.answer(outputs)["translation"]]
+
+
+class Documents:
+    """Documents whose only mark is a vertical bar."""
+
+    def __init__(self, markup, documents, attributes):
+        self._parts = [document.split("|") for document in documents]
+        self.texts = [part for parts in self._parts for part in parts]
+
+    def filled(self, outputs):
+        texts = iter([each if isinstance(each, str) else each["translation"][0].decode() for each in outputs])
+        return ["|".join(next(texts) for _ in parts) for parts in self._parts]
+
 
 def find(texts, fields, aligning, most_rows, *, aligns_all=False):
     if "protect" in fields and fields["protect"] != ["stars"]:
         raise InputError("'protect' must be stars")
-    return Stars(texts, "#" if fields else "*") if any("*" in text for text in texts) else None
+    signature = aligning if aligns_all else "serving_default"
+    return Stars(texts, "#" if fields else "*", signature) if any("*" in text for text in texts) else None
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("upper")
     model = Upper()
-    tf.saved_model.save(model, str(folder / "1"), {"serving_default": model.translate, "nbest": model.nbest})
+    signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
+    tf.saved_model.save(model, str(folder / "1"), signatures)
+    config = {"data": {"source_language": "en", "target_language": "de", "task": "translation"}}
+    (folder / "1" / "assets.extra").mkdir()
+    (folder / "1" / "assets.extra" / "config.json").write_text(json.dumps(config))
+    protections = VersionReaders(lambda _: find)
     server = Server(
         ServingOptions(str(folder), name="upper", rest_port=0, grpc_port=0),
-        fields=[GlossaryField(lambda _: None), ProtectionField(VersionReaders(lambda _: find))],
+        fields=[MarkupField(Documents, protections), GlossaryField(lambda _: None), ProtectionField(protections)],
     )
     server.start()
     yield server
@@ -105,6 +132,34 @@ def test_a_stream_has_one_event_for_a_text_with_spans(client):
     assert json.loads(data.removeprefix("data: "))["predictions"][0]["translation"] == "A*"
 
 
+def test_a_stream_of_several_texts_is_refused(client):
+    answer = client.post(f"{WHERE}:stream", json={"instances": ["a*", "b"]})
+    assert answer.status_code == 501  # as without spans: the model cannot be streamed
+
+
+def test_spans_of_documents_are_put_back(client):
+    content = {"markup": "html", "instances": ["a|b", "c"]}
+    for text, fields, expected in [("a*", {}, "A*"), ("+*", {}, "P*"), ("a*", {"protect": ["stars"]}, "A#")]:
+        content["instances"][0] = f"{text}|b"
+        answer = client.post(f"{WHERE}:predict", json={**content, **fields})
+        assert answer.json() == {"predictions": [f"{expected}|B", "C"]}
+    assert client.post(f"{WHERE}:predict", json={**content, "instances": ["a|b"]}).json() == {"predictions": ["A|B"]}
+
+
+def test_libretranslate_answers_alike(client):
+    content = {"q": ["a*", "b+*", "c"], "source": "en", "target": "de"}
+    assert client.post("/translate", json=content).json() == {"translatedText": ["A*", "BP*", "C"]}
+    content |= {"q": "a*|b", "format": "html"}
+    assert client.post("/translate", json=content).json() == {"translatedText": "A*|B"}
+
+
+def test_openapi_has_the_fields(client):
+    properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
+    assert properties["protect"]["items"]["enum"] == list(KINDS)
+    assert not any("only for predict" in properties[name]["description"] for name in ("protect", "case"))
+    assert "only for predict" in properties["markup_attributes"]["description"]
+
+
 def test_grpc_answers_alike(server):
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="upper"))
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a*", "b"]))
@@ -125,6 +180,8 @@ def test_grpc_answers_alike(server):
             400,
             "'protect' cannot be combined with glossaries",
         ),
+        ({"markup": "html", "protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
+        ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "needs 'markup'"),
         ({"instances": [["a*"]]}, 400, "dimensions"),
     ],
 )
