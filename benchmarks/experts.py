@@ -73,7 +73,7 @@ def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
     from t2t_keras.layers.collectors import AuxiliaryLosses
     from t2t_keras.layers.experts import feed_forward_layer
 
-    layer = feed_forward_layer(config, "float32")
+    layer = feed_forward_layer(config, dtype="float32")
     layer.build((None, None, config.d_model))
     rows = tf.range(tokens // LENGTH * LENGTH)
     inputs = tf.random.stateless_normal([tokens // LENGTH, LENGTH, config.d_model], [1, 2])

@@ -11,6 +11,7 @@ Examples:
     python -m launch.translate --model_dir=runs/mine --target_language=fr < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --glossary=terms.tsv < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --markup=html < page.en.html > page.de.html
+    python -m launch.translate --model_dir=runs/mine --input=messages.po --output=translated.po
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
@@ -18,27 +19,32 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, get_args
 
 import tqdm
 from absl import flags
 
 from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_raw_lines, without_byte_order_mark
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 from t2t_keras.inference import json_lines
 from t2t_keras.inference.translation import Translation
+from t2t_keras.localization.formats import Options, TranslatableFile
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, setting_flags, split_flags
+from .flag_groups import decoding_flags, file_flags, setting_flags, split_flags
 from .marked_input import write_marked
 from .term_report import TermReport
+from .translated_file import translated
 
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
-_INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
+_INPUT = flags.DEFINE_string(
+    "input", None, "UTF-8 text, also .gz .bz2 .xz, or a file such as .po or .md; default: standard input."
+)
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
 _JSON_INPUT = flags.DEFINE_bool("json_input", False, "Whether the lines of input are JSON objects.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with scores.")
@@ -79,6 +85,7 @@ _CHUNK_LINES = flags.DEFINE_integer(
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.adopt_module_key_flags(split_flags)
+flags.adopt_module_key_flags(file_flags)
 flags.mark_flag_as_required("model_dir")
 program.REMOTE |= {"model_dir": remote_paths.model, "ensemble": remote_paths.member}
 
@@ -90,7 +97,13 @@ def main(argv: list[str]) -> None:
             raise InputError(f"--{name} needs --json")
     if _MARKUP_ATTRIBUTES.value and _MARKUP.value not in ("html", "xml"):
         raise InputError("--markup_attributes needs --markup=html or --markup=xml")
+    suffix = None if _MARKUP.value in ("html", "xml") or _JSON_INPUT.value else file_flags.input_suffix(_INPUT.value)
+    if file_flags.IN_PLACE.value and not (suffix and _INPUT.value and _OUTPUT.value is None):
+        raise InputError("--in_place needs an --input with units, such as a .po file, and no --output")
     program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
+    if suffix:
+        _translate_file(suffix)
+        return
     if _MARKUP.value:
         _translate_marked()
         return
@@ -110,11 +123,37 @@ def main(argv: list[str]) -> None:
         report.print()
 
 
-def _translate_marked() -> None:
+def _refuse_options_of_lines(what: str) -> None:
     formats = {"json": _JSON, "json_input": _JSON_INPUT}
     names = [name for name, flag in formats.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if names or _ON_ERROR.value == "skip":
-        raise InputError(f"--markup cannot be combined with --{(names or ['on_error=skip'])[0]}")
+        raise InputError(f"{what} cannot be combined with --{(names or ['on_error=skip'])[0]}")
+
+
+def _translate_file(suffix: str) -> None:
+    """Translates a file of units; the output is in the same format."""
+    name = _INPUT.value or "standard input"
+    _refuse_options_of_lines(f"{suffix} files")
+    if _OUTPUT.value and file_flags.input_suffix(_OUTPUT.value) not in (suffix, None):
+        raise InputError(f"--output={_OUTPUT.value}: the output has the format of the input, {suffix}")
+    if _INPUT.value is None:
+        content = sys.stdin.buffer.read()
+    else:
+        with explained(f"{name}: cannot be read"):
+            content = Path(_INPUT.value).read_bytes()
+    target = _INPUT.value if file_flags.IN_PLACE.value else _OUTPUT.value
+    with program.output(target) as output:
+        translator = _load_translator()
+        languages = translator.data.source_language, translator.data.target_language
+        options = Options(*languages, file_flags.COLUMN.value, file_flags.TARGET_COLUMN.value)
+        file = TranslatableFile(content, name, suffix, options, all_units=file_flags.ALL.value)
+        translation, num_cut = translated(translator, file, name, _CHUNK_LINES.value)
+        output.write(translation)
+    decoding_flags.warn_of_cut(num_cut, translator.config)
+
+
+def _translate_marked() -> None:
+    _refuse_options_of_lines("--markup")
     lines = _raw_lines()
     with program.output(_OUTPUT.value) as output:
         translator = _load_translator()

@@ -18,7 +18,7 @@ from t2t_keras.search.batches import Progress
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 # Sources and references are truncated to this many tokens: attention over more would need too much memory.
 MAX_CROSS_ENTROPY_LENGTH = 1024
@@ -98,7 +98,7 @@ def evaluate(
 
 
 def corpus_cross_entropy(
-    model: Any, tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str], tokens_per_batch: int = 2048
+    model: Any, tokenizer: TextTokenizer, sources: Sequence[str], targets: Sequence[str], tokens_per_batch: int = 2048
 ) -> tuple[float, int]:
     """Computes the cross-entropy of the targets under the model, without label smoothing.
 
@@ -185,6 +185,6 @@ def write_evaluation(
     return hypotheses_path, scores_path
 
 
-def _cut_ids(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
+def _cut_ids(tokenizer: TextTokenizer, lines: Sequence[str]) -> list[list[int]]:
     """Token ids of each line with an end symbol, truncated to `MAX_CROSS_ENTROPY_LENGTH`."""
     return [[*ids, EOS_ID][:MAX_CROSS_ENTROPY_LENGTH] for ids in tokenizer.encode_batch(list(lines))]

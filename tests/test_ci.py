@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TOOLS = ("chromium", "chromedriver", "wrk", "shellcheck", "curl", "cc", "ip", "unshare")
+TOOLS = ("chromium", "chromedriver", "wrk", "shellcheck", "curl", "cc", "ip", "unshare", "msgfmt")
 
 
 @pytest.fixture

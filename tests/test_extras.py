@@ -21,7 +21,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 TENSORFLOWS = ("2.20", "2.21")
 PYTHONS = ("3.11", "3.12", "3.13")
 GROUPS = {
-    "users": ("serve", "tasks", "jax", "fast", "detect", "data", "convert", "remote", "bfloat16"),
+    "users": ("serve", "tasks", "jax", "fast", "detect", "data", "convert", "localization", "remote", "bfloat16"),
     "beam": ("beam",),
 }
 # Gigabytes of CUDA, and what only the project's own developers install.

@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.config.arguments import check_sizes
+from t2t_keras.layers.layer import Layer
 from t2t_keras.tensor import Tensor
 
 
@@ -48,7 +49,7 @@ class Convolution(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(filters=filters, kernel_size=kernel_size, dilation_rate=dilation_rate)
+        check_sizes(filters=filters, kernel_size=kernel_size, dilation_rate=dilation_rate)
         if not causal and kernel_size % 2 == 0:
             raise ValueError(f"`kernel_size` must be odd for a convolution that is not causal, got {kernel_size}")
         self.filters = filters
@@ -83,7 +84,7 @@ class Convolution(Layer):
 
     def call(self, inputs: Tensor, token_mask: Tensor | None = None) -> Tensor:
         if token_mask is not None:
-            inputs = inputs * ops.cast(token_mask, inputs.dtype)[..., None]
+            inputs = inputs * ops.expand_dims(ops.cast(token_mask, inputs.dtype), -1)
         reach = (self.kernel_size - 1) * self.dilation_rate
         before = reach if self.causal else reach // 2
         return kernels.convolution(inputs, self.weight(), self.bias, self.dilation_rate, before)

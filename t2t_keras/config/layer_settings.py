@@ -1,12 +1,25 @@
 """Settings of an encoder or decoder layer (Figure 1)."""
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from t2t_keras.config.arguments import (
+    check_choices,
+    check_counts,
+    check_flags,
+    check_numbers,
+    check_optional_sizes,
+    check_positive_numbers,
+    check_rates,
+    check_sizes,
+)
 
 # Any other activation of `keras.activations` can be added by its name.
 Activation = Literal["relu", "swish", "gelu"]
 AttentionScore = Literal["scaled_dot", "dot", "additive"]
 NormPosition = Literal["post", "pre"]
+QueryKeyInitializer = Literal["glorot_uniform", "lecun_uniform"]
 # Maximum number of positions in a block of windowed attention, unless the window needs larger blocks. A short sentence
 # is a single block. Several blocks have equal sizes of more than half of this: smaller products would waste more time
 # than they save.
@@ -32,10 +45,12 @@ class LayerSettings:
         attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)) or "additive" (section 3.2.1).
         attention_window: number of positions that self-attention reaches on either side, or in the decoder only
             backwards (section 4, "restricted"); None or 0 means all positions.
-        query_key_initializer: initializer of the query and key kernels: "glorot_uniform" or "lecun_uniform"; with the
-            latter, queries and keys initially have unit variance, as section 3.2.1 assumes.
+        query_key_initializer: initializer of the query and key kernels: "glorot_uniform", like that of the other
+            kernels, or "lecun_uniform", with which queries and keys initially have unit variance, as section 3.2.1
+            assumes.
         attention_gain: factor on the initial query, key and value kernels; fairseq uses 1 / sqrt(2).
-        activation: activation of the feed-forward sub-layer: "relu" (equation 2), "swish" or "gelu".
+        activation: activation of the feed-forward sub-layer: the name of a Keras activation, such as "relu" (equation
+            2), or a function.
         num_experts: number of experts that replace the feed-forward network (Shazeer et al., 2017); 0 means none.
         experts_per_token: number of experts that process each token.
         d_expert: inner width of an expert; None means d_ff.
@@ -55,14 +70,30 @@ class LayerSettings:
     use_attention_bias: bool = True
     attention_score: AttentionScore = "scaled_dot"
     attention_window: int | None = None
-    query_key_initializer: Literal["glorot_uniform", "lecun_uniform"] = "glorot_uniform"
+    query_key_initializer: QueryKeyInitializer = "glorot_uniform"
     attention_gain: float = 1.0
-    activation: Activation = "relu"
+    activation: str | Callable[..., Any] = "relu"
     num_experts: int = 0
     experts_per_token: int = 4
     d_expert: int | None = None
     gate_noise: bool = True
     balance_weight: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_sizes(num_heads=self.num_heads, d_ff=self.d_ff, experts_per_token=self.experts_per_token)
+        check_optional_sizes(d_key=self.d_key, d_value=self.d_value, d_expert=self.d_expert)
+        check_counts(num_experts=self.num_experts, attention_window=self.attention_window or 0)
+        check_rates(
+            dropout_rate=self.dropout_rate,
+            attention_dropout_rate=self.attention_dropout_rate,
+            relu_dropout_rate=self.relu_dropout_rate,
+        )
+        check_positive_numbers(layer_norm_epsilon=self.layer_norm_epsilon, attention_gain=self.attention_gain)
+        check_numbers(balance_weight=self.balance_weight)
+        check_flags(use_attention_bias=self.use_attention_bias, gate_noise=self.gate_noise)
+        check_choices(get_args(NormPosition), norm_position=self.norm_position)
+        check_choices(get_args(AttentionScore), attention_score=self.attention_score)
+        check_choices(get_args(QueryKeyInitializer), query_key_initializer=self.query_key_initializer)
 
     @classmethod
     def of(cls, settings: "LayerSettings | None", **changes: Any) -> "LayerSettings":
@@ -77,12 +108,17 @@ class LayerSettings:
         """
         if settings is not None and not isinstance(settings, LayerSettings):
             raise ValueError(f"`settings` must be a LayerSettings, got {settings!r}; pass fields as keyword arguments")
-        values = {} if settings is None else {name: getattr(settings, name) for name in FIELDS}
-        return LayerSettings(**{**values, **changes})
+        return LayerSettings(**{**({} if settings is None else settings.fields), **changes})
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The settings of a layer by name, without other fields of a configuration that inherits them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(LayerSettings)}
 
     @property
     def attention(self) -> dict[str, Any]:
         """Arguments for each `MultiHeadAttention`."""
+        initializer = self.query_key_initializer  # None leaves the choice to `kernel_initializer`
         return {
             "num_heads": self.num_heads,
             "d_key": self.d_key,
@@ -90,7 +126,7 @@ class LayerSettings:
             "dropout_rate": self.attention_dropout_rate,
             "use_bias": self.use_attention_bias,
             "score": self.attention_score,
-            "query_key_initializer": self.query_key_initializer,
+            "query_key_initializer": None if initializer == "glorot_uniform" else initializer,
             "gain": self.attention_gain,
         }
 

@@ -5,7 +5,7 @@ import math
 from typing import ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
-from t2t_keras.config.layer_settings import WINDOW_BLOCK, LayerSettings
+from t2t_keras.config.layer_settings import WINDOW_BLOCK, Activation, LayerSettings
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
@@ -19,6 +19,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
     embeddings and positions (section 5.4).
 
     Attributes:
+        activation: activation of the feed-forward sub-layer: "relu" (equation 2), "swish" or "gelu".
         num_encoder_layers: number of encoder layers, the paper's N.
         num_decoder_layers: number of decoder layers, the paper's N.
         position_encoding: "sinusoidal" (interleaved, section 3.5), "sinusoidal_halves" (T2T) or "learned" (row E of
@@ -30,6 +31,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
 
     family: ClassVar[str] = "transformer"
 
+    activation: Activation = "relu"
     num_encoder_layers: int = 6
     num_decoder_layers: int = 6
     position_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = "sinusoidal"
@@ -38,7 +40,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
     use_output_bias: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        ModelConfig.__post_init__(self)  # names the fields as in a configuration, unlike `LayerSettings`
         check_positive(
             self,
             *("num_encoder_layers", "num_decoder_layers", "d_ff", "num_heads", "d_key", "d_value"),

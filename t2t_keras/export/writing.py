@@ -13,6 +13,7 @@ from typing import Any, get_args
 import tensorflow as tf
 
 from t2t_keras.config import Config
+from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
@@ -21,6 +22,7 @@ from t2t_keras.export.warmup import records_of_text, warmup_records
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
 from t2t_keras.models.contract import ATTENTION
+from t2t_keras.text.tokenizer import Tokenizer
 
 _VOCABULARY = "vocab.model"
 
@@ -88,6 +90,10 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
     module = tf.Module()
     module.weights = weights.variables
     tokenizer = translator.tokenizer
+    if not isinstance(tokenizer, Tokenizer):
+        raise InputError(
+            f"only a vocabulary of this package can be exported: a Tokenizer, not a {type(tokenizer).__name__}"
+        )
     module.tokenizer = tokenizer.graph_tokenizer()
     module.source_tokenizer = module.tokenizer
     if tokenizer.source is not tokenizer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translation import TermUse, Translation
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from t2t_keras.inference.explain import WordAlignment
@@ -160,5 +160,5 @@ def _term(term: TermUse) -> dict[str, Any]:
     return {"source": term.source, "form": term.form or None, "forced": term.is_forced}
 
 
-def _pieces(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> list[str]:
+def _pieces(tokenizer: TextTokenizer, parts: Sequence[Sequence[int]]) -> list[str]:
     return tokenizer.pieces([id for ids in parts for id in ids])

@@ -5,10 +5,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.protection.preparation import Preparation
 from t2t_keras.text.protection.spans import NOTHING, SpanFinder
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 
-def preparation(tokenizer: Tokenizer, config: DecodeConfig, data: DataConfig) -> Preparation:
+def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig) -> Preparation:
     """Returns the preparation of lines for a model.
 
     Args:

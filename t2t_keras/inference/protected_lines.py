@@ -12,7 +12,7 @@ from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.protection.preparation import Preparation, Prepared
 from t2t_keras.text.protection.removal import Sentence, diagonal
 from t2t_keras.text.repair import repair
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 Translate = Callable[[Sequence[str | Request]], list[list[Translation]]]
 # Returns the links (source position, target position) of pairs of token sequences.
@@ -32,7 +32,7 @@ class ProtectedLines:
         link_tokens: aligns tokens; raises an `InputError` if the model offers no attention.
     """
 
-    def __init__(self, prepare: Preparation, tokenizer: Tokenizer, link_tokens: LinkTokens) -> None:
+    def __init__(self, prepare: Preparation, tokenizer: TextTokenizer, link_tokens: LinkTokens) -> None:
         self._prepare, self._tokenizer, self._link_tokens = prepare, tokenizer, link_tokens
 
     def prepared(self, line: str | Request, *, keeps_spans: bool = True) -> Prepared | None:

@@ -19,7 +19,7 @@ from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.sentences import Sentence, blank_between, find_sentences
 from t2t_keras.text.splitting import split_context, split_text
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 _FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown token
 
@@ -88,7 +88,7 @@ class EncodedRequest:
         ]
 
 
-def head_end(task: Task, tokenizer: Tokenizer) -> str:
+def head_end(task: Task, tokenizer: TextTokenizer) -> str:
     """Returns a regular expression that matches the end of a text's head, or "" if the task's texts have no head.
 
     The head is the beginning of a text that is repeated in front of each of its parts. It extends to the task's
@@ -124,7 +124,7 @@ class RequestEncoder:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: TextTokenizer,
         config: DecodeConfig,
         data: DataConfig,
         excluded: Sequence[str],
@@ -295,7 +295,7 @@ class RequestEncoder:
     def _spellings_of(self, phrases: Sequence[str]) -> tuple[Ids, ...]:
         if phrases and not self._tokenizer.marks_words:
             raise InputError(
-                "excluded: tensor2tensor's subwords do not mark the beginnings of words, so words cannot be excluded"
+                "excluded: the vocabulary's entries do not mark the beginnings of words, so words cannot be excluded"
             )
         spellings: dict[Ids, None] = {}  # an ordered set
         for phrase in phrases:

@@ -8,14 +8,16 @@ from t2t_keras.errors import InputError, named
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder
 from t2t_keras.inference.translation import TermUse, Translation
 from t2t_keras.text.terms import Glossary, Term, spellings
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 from t2t_keras.text.words import word_places
 
 # Returns the translations of each request, best first; every request has exactly one part.
 Search = Callable[[Sequence[EncodedRequest]], list[list[Translation]]]
 
 
-def check_combination(config: DecodeConfig, tokenizer: Tokenizer, options: frozenset[str], writes_labels: bool) -> None:
+def check_combination(
+    config: DecodeConfig, tokenizer: TextTokenizer, options: frozenset[str], writes_labels: bool
+) -> None:
     """Raises an `InputError` if these settings, or an engine with these `options`, do not allow a glossary."""
     if "constraints" not in options:
         raise InputError("a glossary: not supported by this engine; use --engine=tensorflow")
@@ -24,7 +26,7 @@ def check_combination(config: DecodeConfig, tokenizer: Tokenizer, options: froze
             raise InputError(f"a glossary cannot be combined with decode.{name}={str(value).lower()}")
     if not tokenizer.marks_words:
         raise InputError(
-            "a glossary: tensor2tensor's subwords do not mark the beginnings of words, so words cannot be required"
+            "a glossary: the vocabulary's entries do not mark the beginnings of words, so words cannot be required"
         )
     if writes_labels:
         raise InputError("a glossary: the outputs of this model are labels")

@@ -11,7 +11,7 @@ from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.repair import repair
 from t2t_keras.text.sentences import BREAK
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 from t2t_keras.text.truecase import capitalised
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class TranslatedSentence(NamedTuple):
 
 
 def translations_of_result(
-    result: "SearchResult", sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
+    result: "SearchResult", sources: Sequence[Sequence[int]], tokenizer: TextTokenizer, num_best: int
 ) -> list[list[Translation]]:
     """Converts a search's result to translations.
 

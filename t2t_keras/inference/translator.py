@@ -45,7 +45,7 @@ from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.terms import Glossary
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer, check_tokenizer
 
 _Result = TypeVar("_Result")
 
@@ -70,8 +70,9 @@ class Translator:
     trace. The CTranslate2 engine copies the weights once, when the translator is made.
 
     Args:
-        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources. If it has
-            a `truecaser`, the translation of each sentence gets a capital first letter.
+        tokenizer: the tokenizer with the model's vocabulary, possibly with a separate vocabulary for sources: a
+            `Tokenizer` of this package or any other `TextTokenizer`. If it has a `truecaser`, the translation of each
+            sentence gets a capital first letter.
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
         data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
@@ -84,13 +85,14 @@ class Translator:
             as far as the length limit allows. None means no glossary.
 
     Raises:
+        ValueError: the tokenizer lacks a member of `TextTokenizer`.
         InputError: the beam is larger than the vocabulary, an excluded phrase or a form of the glossary cannot be
             spelled, the task is unknown, or the engine does not support a setting.
     """
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: TextTokenizer,
         model: SearchedModel,
         config: DecodeConfig | None = None,
         data: DataConfig | None = None,
@@ -98,6 +100,7 @@ class Translator:
         engine: Engine | None = None,
         glossary: Glossary | None = None,
     ) -> None:
+        check_tokenizer(tokenizer)
         data = data or DataConfig()
         self.tokenizer = tokenizer
         self.model = model
@@ -357,7 +360,7 @@ class Translator:
         attention_views(self.model)  # raises if the model does not offer it
         if not self.tokenizer.marks_words:
             raise InputError(
-                "word alignment is not available: tensor2tensor's subwords do not mark the beginnings of words"
+                "word alignment is not available: the vocabulary's entries do not mark the beginnings of words"
             )
 
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:

@@ -9,9 +9,11 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.multi_head import KeysAndValues, MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import ConfiguredLayer, input_spec_of
+from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.stack import Stack
+from t2t_keras.layers.trainable_parts import part_arguments
+from t2t_keras.layers.weight_options import ConfiguredLayer
 from t2t_keras.tensor import Tensor
 
 
@@ -24,19 +26,23 @@ class DecoderLayer(ConfiguredLayer):
     Args:
         settings: a `LayerSettings`; None means its defaults, the paper's base model.
         kwargs: individual fields of `LayerSettings`, such as `num_heads`, `d_ff` or `dropout_rate`, which override
-            `settings`; and the arguments of `keras.layers.Layer`.
+            `settings`; `kernel_initializer` and the other options of all kernels and biases inside, as in
+            `WeightedLayer`; and the arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float [batch, target_len, d_model].
         memory: float [batch, source_len, d_model], the encoder's output, or its projection by the `keys_and_values`
             method of `cross_attention`.
         self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`, or
-            None if the layer has a window, which is causal by itself.
+            None with `use_causal_mask` or a window, which is causal by itself.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
         past: keys and values of `self_attention` at earlier positions. `self_attention_mask` then covers past and
             current positions, [batch, heads, target_len, past_len + target_len], and a window is ignored.
+        use_causal_mask: whether self-attention also hides later positions.
+
+    If `inputs` or `memory` have a Keras mask, the attention to them applies it too, except to `inputs` with a `past`.
 
     Returns:
         float [batch, target_len, d_model]. If `past` is given, a tuple of that and the extended past.
@@ -44,18 +50,20 @@ class DecoderLayer(ConfiguredLayer):
 
     def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
         super().__init__(settings, **kwargs)
-        settings, dtype = self.settings, self.dtype_policy
+        settings, shared = self.settings, part_arguments(self)
+        options = {**shared, **self.weight_options}
         self.self_attention = MultiHeadAttention(
-            **settings.attention, window=settings.window(causal=True), name="self_attention", dtype=dtype
+            **settings.attention, window=settings.window(causal=True), name="self_attention", **options
         )
-        self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
-        self.cross_attention = MultiHeadAttention(**settings.attention, name="cross_attention", dtype=dtype)
-        self.cross_attention_residual = Residual(**settings.residual, name="cross_attention_residual", dtype=dtype)
-        self.feed_forward = feed_forward_layer(settings, dtype)
-        self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
+        self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", **shared)
+        self.cross_attention = MultiHeadAttention(**settings.attention, name="cross_attention", **options)
+        self.cross_attention_residual = Residual(**settings.residual, name="cross_attention_residual", **shared)
+        self.feed_forward = feed_forward_layer(settings, **options)
+        self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", **shared)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
         self.input_spec = input_spec_of(3, inputs_shape)
+        input_spec_of(3, memory_shape, name="memory")
         self.self_attention.build(inputs_shape, inputs_shape)
         self.self_attention_residual.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape)
@@ -72,12 +80,15 @@ class DecoderLayer(ConfiguredLayer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
         past: KeysAndValues | None = None,
+        use_causal_mask: bool = False,
     ) -> Any:
+        causal = {"use_causal_mask": use_causal_mask}
+
         def attend_to_targets(x: Tensor) -> Tensor:
             nonlocal past
             if past is None:
-                return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
-            x, past = self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), past=past)
+                return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), **causal)
+            x, past = self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), past=past, **causal)
             return x
 
         x = self.self_attention_residual(inputs, sublayer=attend_to_targets, seed=fold_in(seed, 0))
@@ -102,7 +113,7 @@ class Decoder(Stack):
         inputs: float [batch, target_len, d_model], embedded target tokens with position encodings,
             shifted right by one.
         memory: float [batch, source_len, d_model], the encoder's output, or its projection by `keys_and_values`.
-        self_attention_mask, cross_attention_mask, seed, token_rows: as in `DecoderLayer`.
+        self_attention_mask, cross_attention_mask, seed, token_rows, use_causal_mask: as in `DecoderLayer`.
         past: one per layer, as in `DecoderLayer`.
 
     Returns:
@@ -128,6 +139,7 @@ class Decoder(Stack):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
         past: Sequence[KeysAndValues] | None = None,
+        use_causal_mask: bool = False,
     ) -> Any:
         for name, value in (("memory", memory), ("past", past)):
             if isinstance(value, tuple | list) and (isinstance(value, KeysAndValues) or len(value) != len(self.layers)):
@@ -135,7 +147,7 @@ class Decoder(Stack):
         x, masks, new_past = inputs, (self_attention_mask, cross_attention_mask), []
         for index, layer in enumerate(self.layers):
             layer_memory = memory[index] if isinstance(memory, tuple | list) else memory
-            arguments = {"seed": fold_in(seed, index), "token_rows": token_rows}
+            arguments = {"seed": fold_in(seed, index), "token_rows": token_rows, "use_causal_mask": use_causal_mask}
             if past is None:
                 x = layer(x, layer_memory, *masks, **arguments)
             else:

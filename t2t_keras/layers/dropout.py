@@ -3,9 +3,11 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_rates
 from t2t_keras.layers.layer import Layer
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tensor import Tensor
@@ -16,7 +18,17 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
     if seed is None:
         return None
     # One step of a linear congruential generator per level; 32-bit integers wrap on every backend.
-    return ops.convert_to_tensor(seed, "int32") * 1664525 + (2 * index + 1) * 69069
+    return seed_tensor(seed) * 1664525 + (2 * index + 1) * 69069
+
+
+def seed_tensor(seed: Any) -> Tensor:
+    """Returns a seed, or several, as int32 [..., 2]; raises a ValueError if it is not two whole numbers."""
+    if isinstance(seed, list | tuple):
+        seed = np.array(seed)
+    shape, dtype = tuple(getattr(seed, "shape", ())), str(getattr(seed, "dtype", ""))
+    if shape[-1:] not in ((2,), (None,)) or "int" not in dtype:
+        raise ValueError(f"`seed` must be two whole numbers, int32 [2], got {seed!r}")
+    return ops.convert_to_tensor(seed, "int32")
 
 
 def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
@@ -65,13 +77,12 @@ class Dropout(Layer):
         The same shape as the inputs, in the compute dtype.
 
     Raises:
-        ValueError: `rate` is outside [0, 1).
+        ValueError: `rate` is not a number in [0, 1), or `seed` is not two whole numbers.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if rate is None or not 0 <= rate < 1:
-            raise ValueError(f"`rate` must be in [0, 1), got {rate}")
+        check_rates(rate=rate)
         self.rate = rate
         self.seed_generator = keras.random.SeedGenerator() if rate > 0 else None
         self.built = True
@@ -81,4 +92,4 @@ class Dropout(Layer):
             return inputs
         if seed is None:
             seed = drawn_seed(self.seed_generator)
-        return kernels.dropout(inputs, self.rate, ops.convert_to_tensor(seed, "int32"))
+        return kernels.dropout(inputs, self.rate, seed_tensor(seed))

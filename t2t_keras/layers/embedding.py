@@ -6,8 +6,10 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_flags, check_optional_numbers, check_sizes
 from t2t_keras.kernels.plain import check_float
-from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.layers.layer import Layer
+from t2t_keras.layers.weight_options import weight_option
 from t2t_keras.tensor import Tensor
 
 
@@ -24,6 +26,10 @@ class TiedEmbedding(Layer):
         use_bias: whether the logits have a bias.
         scale: factor on the embeddings; None means sqrt(d_model), as in the paper.
         initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model), as in T2T.
+        embeddings_initializer: Keras initializer of the matrix, its name or a function; None means the normal
+            distribution.
+        embeddings_regularizer: Keras regularizer of the matrix; None means none.
+        embeddings_constraint: Keras constraint on the matrix; None means none.
 
     Call arguments:
         inputs: token ids, int [...], below vocab_size; or hidden states, float [..., d_model], if `reverse`.
@@ -48,23 +54,36 @@ class TiedEmbedding(Layer):
         use_bias: bool = False,
         scale: float | None = None,
         initial_stddev: float | None = None,
+        embeddings_initializer: Any = None,
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(vocab_size=vocab_size, d_model=d_model)
+        check_sizes(vocab_size=vocab_size, d_model=d_model)
+        check_flags(use_bias=use_bias)
+        check_optional_numbers(scale=scale, initial_stddev=initial_stddev)
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.use_bias = use_bias
         self.scale = scale
         self.initial_stddev = initial_stddev
+        self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
+        self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)
+        self.embeddings_constraint = weight_option("embeddings_constraint", embeddings_constraint)
         self.bias = None  # of the logits
         self.autocast = False  # it would round ids that are passed as floats
 
     def build(self, input_shape: tuple | None = None) -> None:
-        stddev = self.d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
+        initializer = self.embeddings_initializer
+        if initializer is None:
+            stddev = self.d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
+            initializer = keras.initializers.RandomNormal(stddev=stddev)
         self.table = self.add_weight(
             shape=(self.vocab_size, self.d_model),
-            initializer=keras.initializers.RandomNormal(stddev=stddev),
+            initializer=initializer,
+            regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
             name="table",
             autocast=False,  # rows are cast, not the whole matrix
         )

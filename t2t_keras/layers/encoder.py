@@ -8,9 +8,11 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.layer import ConfiguredLayer, input_spec_of
+from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.stack import Stack
+from t2t_keras.layers.trainable_parts import part_arguments
+from t2t_keras.layers.weight_options import ConfiguredLayer
 from t2t_keras.tensor import Tensor
 
 
@@ -23,7 +25,8 @@ class EncoderLayer(ConfiguredLayer):
     Args:
         settings: a `LayerSettings`; None means its defaults, the paper's base model.
         kwargs: individual fields of `LayerSettings`, such as `num_heads`, `d_ff` or `dropout_rate`, which override
-            `settings`; and the arguments of `keras.layers.Layer`.
+            `settings`; `kernel_initializer` and the other options of all kernels and biases inside, as in
+            `WeightedLayer`; and the arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float [batch, source_len, d_model].
@@ -31,6 +34,9 @@ class EncoderLayer(ConfiguredLayer):
             With a window, it must be the same for all queries.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
+        use_causal_mask: whether self-attention also hides later positions.
+
+    If `inputs` have a Keras mask, self-attention applies it too.
 
     Returns:
         float [batch, source_len, d_model].
@@ -38,13 +44,14 @@ class EncoderLayer(ConfiguredLayer):
 
     def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
         super().__init__(settings, **kwargs)
-        settings, dtype = self.settings, self.dtype_policy
+        settings, shared = self.settings, part_arguments(self)
+        options = {**shared, **self.weight_options}
         self.self_attention = MultiHeadAttention(
-            **settings.attention, window=settings.window(causal=False), name="self_attention", dtype=dtype
+            **settings.attention, window=settings.window(causal=False), name="self_attention", **options
         )
-        self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
-        self.feed_forward = feed_forward_layer(settings, dtype)
-        self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
+        self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", **shared)
+        self.feed_forward = feed_forward_layer(settings, **options)
+        self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", **shared)
 
     def build(self, input_shape: tuple) -> None:
         self.input_spec = input_spec_of(3, input_shape)
@@ -59,12 +66,14 @@ class EncoderLayer(ConfiguredLayer):
         self_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
+        use_causal_mask: bool = False,
     ) -> Tensor:
-        x = self.self_attention_residual(
-            inputs,
-            sublayer=lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
-            seed=fold_in(seed, 0),
-        )
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attention(
+                x, x, self_attention_mask, seed=fold_in(seed, 1), use_causal_mask=use_causal_mask
+            )
+
+        x = self.self_attention_residual(inputs, sublayer=attend, seed=fold_in(seed, 0))
         return self.feed_forward_residual(
             x,
             sublayer=lambda x: self.feed_forward(x, seed=fold_in(seed, 3), token_rows=token_rows),
@@ -78,7 +87,7 @@ class Encoder(Stack):
 
     Call arguments:
         inputs: float [batch, source_len, d_model], embedded source tokens with position encodings.
-        self_attention_mask, seed, token_rows: as in `EncoderLayer`.
+        self_attention_mask, seed, token_rows, use_causal_mask: as in `EncoderLayer`.
 
     Returns:
         The memory, float [batch, source_len, d_model].
@@ -100,8 +109,9 @@ class Encoder(Stack):
         self_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
+        use_causal_mask: bool = False,
     ) -> Tensor:
-        x = inputs
+        x, arguments = inputs, {"token_rows": token_rows, "use_causal_mask": use_causal_mask}
         for index, layer in enumerate(self.layers):
-            x = layer(x, self_attention_mask, seed=fold_in(seed, index), token_rows=token_rows)
+            x = layer(x, self_attention_mask, seed=fold_in(seed, index), **arguments)
         return self.normalised(x)

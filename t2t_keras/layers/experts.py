@@ -8,13 +8,16 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_flags, check_numbers, check_rates, check_sizes
 from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.kernels import plain
 from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
+from t2t_keras.layers.layer import input_spec_of
+from t2t_keras.layers.trainable_parts import part_arguments
+from t2t_keras.layers.weight_options import WeightedLayer, copied
 from t2t_keras.tensor import Tensor
 
 # Minimum standard deviation of the noise, which keeps the gradient of the load finite.
@@ -97,7 +100,7 @@ def mixture(
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class MixtureOfExperts(Layer):
+class MixtureOfExperts(WeightedLayer):
     """The sum over experts i of G(x)_i E_i(x), where the gating network G selects k experts at each position.
 
     An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest entries of H(x) = x W_g +
@@ -117,6 +120,8 @@ class MixtureOfExperts(Layer):
         gate_noise: whether the gates are noisy in training; without noise the load has no gradient.
         balance_weight: factor on both parts of the balance loss.
         dropout_rate: dropout on the experts' inner activations.
+        kwargs: the options of the experts' kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and
+            the arguments of `keras.layers.Layer`. An initializer makes the kernel of each expert separately.
 
     Call arguments:
         inputs: float [batch, length, d_model].
@@ -142,8 +147,11 @@ class MixtureOfExperts(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(num_experts=num_experts, d_expert=d_expert)
-        if not 1 <= experts_per_token <= num_experts:
+        check_sizes(num_experts=num_experts, experts_per_token=experts_per_token, d_expert=d_expert)
+        check_rates(dropout_rate=dropout_rate)
+        check_numbers(balance_weight=balance_weight)
+        check_flags(gate_noise=gate_noise)
+        if experts_per_token > num_experts:
             raise ValueError(f"`experts_per_token` must be in [1, num_experts={num_experts}], got {experts_per_token}")
         self.num_experts = num_experts
         self.experts_per_token = experts_per_token
@@ -151,7 +159,7 @@ class MixtureOfExperts(Layer):
         self.gate_noise = gate_noise
         self.balance_weight = balance_weight
         self.dropout_rate = dropout_rate
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout_rate, name="dropout", **part_arguments(self))
         self.seed_generator = keras.random.SeedGenerator() if gate_noise else None
 
     def build(self, inputs_shape: tuple) -> None:
@@ -161,16 +169,21 @@ class MixtureOfExperts(Layer):
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
         if self.gate_noise:
             self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
-        limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot uniform, for each expert separately
-        self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert, limit)
-        self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model, limit)
+        self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert)
+        self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model)
 
-    def _weights(self, name: str, d_in: int, d_out: int, limit: float) -> tuple[Any, Any]:
+    def _weights(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:
         """Adds one kernel and one bias per expert."""
-        start = keras.initializers.RandomUniform(-limit, limit)  # if shared, two kernels would be equal
-        kernels = self.add_weight(shape=(self.num_experts, d_in, d_out), initializer=start, name=f"{name}_kernels")
-        biases = self.add_weight(shape=(self.num_experts, d_out), initializer="zeros", name=f"{name}_biases")
-        return kernels, biases
+
+        def initialise(shape: tuple, dtype: Any = None) -> Tensor:
+            each = (keras.initializers.get(copied(self.kernel_initializer)) for _ in range(shape[0]))
+            return ops.stack([initializer(shape[1:], dtype=dtype) for initializer in each])
+
+        limit = math.sqrt(6.0 / (d_in + d_out))
+        is_glorot = self.kernel_initializer == "glorot_uniform"  # then one draw suffices for all experts
+        initializer = keras.initializers.RandomUniform(-limit, limit) if is_glorot else initialise
+        kernels = self.add_kernel(f"{name}_kernels", (self.num_experts, d_in, d_out), initializer)
+        return kernels, self.add_bias(f"{name}_biases", (self.num_experts, d_out))
 
     def call(
         self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None, training: bool | None = None
@@ -225,10 +238,10 @@ class MixtureOfExperts(Layer):
         return self.balance_weight * ops.sum(variation, axis=-1)
 
 
-def feed_forward_layer(settings: LayerSettings, dtype: Any) -> FeedForward | MixtureOfExperts:
-    """Makes the position-wise sub-layer that a layer's settings choose."""
+def feed_forward_layer(settings: LayerSettings, **arguments: Any) -> FeedForward | MixtureOfExperts:
+    """Makes the position-wise sub-layer that a layer's settings choose, with these other arguments."""
     if settings.num_experts:
         if settings.activation != "relu":
-            raise ValueError(f"`activation` must be 'relu' beside experts, got {settings.activation!r}")
-        return MixtureOfExperts(**settings.experts, name="feed_forward", dtype=dtype)
-    return FeedForward(**settings.feed_forward, name="feed_forward", dtype=dtype)
+            raise ValueError(f"`activation` must be 'relu' with experts, got {settings.activation!r}")
+        return MixtureOfExperts(**settings.experts, name="feed_forward", **arguments)
+    return FeedForward(**settings.feed_forward, name="feed_forward", **arguments)

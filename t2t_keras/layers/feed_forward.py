@@ -1,23 +1,29 @@
 """The position-wise feed-forward network."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_rates, check_sizes
 from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
+from t2t_keras.layers.layer import input_spec_of
+from t2t_keras.layers.trainable_parts import part_arguments
+from t2t_keras.layers.weight_options import WeightedLayer
 from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class FeedForward(Layer):
+class FeedForward(WeightedLayer):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 at each position (section 3.3, equation 2).
 
     Args:
         d_ff: inner width.
         dropout_rate: dropout on the inner activations; not used in the paper, 0.1 in T2T.
-        activation: name of a Keras activation; "relu" is the paper's max(0, x).
+        activation: name of a Keras activation, or a function; "relu" is the paper's max(0, x).
+        kwargs: the options of the kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and the
+            arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float [batch, length, d_model].
@@ -32,26 +38,34 @@ class FeedForward(Layer):
         TensorShape([2, 5, 8])
     """
 
-    def __init__(self, d_ff: int, dropout_rate: float = 0.0, activation: str = "relu", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        d_ff: int,
+        dropout_rate: float = 0.0,
+        activation: str | Callable[..., Any] = "relu",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(d_ff=d_ff)
+        check_sizes(d_ff=d_ff)
+        check_rates(dropout_rate=dropout_rate)
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
         self.activation = activation
-        self.activate = keras.activations.get(activation)
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        try:
+            self.activate = keras.activations.get(activation)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"`activation` must be a function or the name of a Keras activation, got {activation!r}"
+            ) from error
+        self.dropout = Dropout(dropout_rate, name="dropout", **part_arguments(self))
 
     def build(self, input_shape: tuple) -> None:
         self.input_spec = input_spec_of(2, input_shape, more=True)
         d_model = input_shape[-1]
-        self.inner_kernel = self.add_weight(
-            shape=(d_model, self.d_ff), initializer="glorot_uniform", name="inner_kernel"
-        )
-        self.inner_bias = self.add_weight(shape=(self.d_ff,), initializer="zeros", name="inner_bias")
-        self.outer_kernel = self.add_weight(
-            shape=(self.d_ff, d_model), initializer="glorot_uniform", name="outer_kernel"
-        )
-        self.outer_bias = self.add_weight(shape=(d_model,), initializer="zeros", name="outer_bias")
+        self.inner_kernel = self.add_kernel("inner_kernel", (d_model, self.d_ff))
+        self.inner_bias = self.add_bias("inner_bias", (self.d_ff,))
+        self.outer_kernel = self.add_kernel("outer_kernel", (self.d_ff, d_model))
+        self.outer_bias = self.add_bias("outer_bias", (d_model,))
 
     def call(self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None) -> Tensor:
         x = inputs if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [tokens, d_model]

@@ -1,14 +1,15 @@
 """Base classes of the layers, and checks of their arguments and inputs."""
 
-import dataclasses
 import inspect
-import numbers
+import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import keras
+import numpy as np
 
-from t2t_keras.config.layer_settings import FIELDS, LayerSettings
+from t2t_keras.config.layer_settings import LayerSettings
+from t2t_keras.layers.trainable_parts import ENTRY, restore_trainable, trainable_parts
 
 # Arguments that `__init__` passes on to Keras, whose `get_config` includes them.
 _OF_KERAS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
@@ -20,12 +21,19 @@ class Layer(keras.layers.Layer):
     A subclass that overrides `get_config` adds the arguments for which there is no such attribute.
 
     The output has the shape of the first input, unless a subclass defines `compute_output_shape`. The first input's
-    Keras mask, if any, is passed on.
+    Keras mask, if any, is passed on. The configuration includes which parts of the layer are frozen.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the layer as Keras does; raises a ValueError that names an input given as a list of numbers."""
+        for name, value in zip(self.call_signature_parameters, args, strict=False):
+            if isinstance(value, list | tuple) and _is_of_numbers(value):
+                raise ValueError(f"`{name}` must be a tensor or an array, got a {type(value).__name__}")
+        return super().__call__(*args, **kwargs)
 
     def _shape_of_first(self, inputs_shape: Any = None, *_: Any, **named_shapes: Any) -> Any:
         # Keras's `summary` passes the shapes by name, in the order of `build`'s arguments.
@@ -62,23 +70,30 @@ class Layer(keras.layers.Layer):
         config = super().get_config()
         for name in sorted(names):
             value = getattr(self, name)
-            config |= dataclasses.asdict(value) if isinstance(value, LayerSettings) else {name: value}
-        return config
+            values = value.fields if isinstance(value, LayerSettings) else {name: value}
+            config |= {name: _serialized(value) for name, value in values.items()}
+        return {**config, **trainable_parts(self)}
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        layer = super().from_config({name: value for name, value in config.items() if name != ENTRY})
+        restore_trainable(layer, config.get(ENTRY, {}))
+        return layer
 
-class ConfiguredLayer(Layer):
-    """A layer or a stack of Figure 1, configured by a `LayerSettings`.
+    @property
+    def enable_lora(self) -> NoReturn:
+        """Not available. As an attribute that does not exist, it is skipped where Keras enables LoRA in all layers."""
+        raise AttributeError(
+            f"{type(self).__name__} has no `enable_lora`: Keras has LoRA only in its own layers; freeze parts instead, "
+            "by `layer.trainable = False`"
+        )
 
-    Args:
-        settings: a `LayerSettings`, or a configuration that inherits its fields; None means its defaults.
-        kwargs: individual fields of `LayerSettings`, which override `settings`; and the arguments of
-            `keras.layers.Layer`.
-    """
-
-    def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
-        changes = {name: kwargs.pop(name) for name in FIELDS & kwargs.keys()}
-        super().__init__(**kwargs)
-        self.settings = LayerSettings.of(settings, **changes)
+    def quantize(self, *_: Any, **__: Any) -> None:
+        """Raises a NotImplementedError, because Keras quantizes only its own layers."""
+        raise NotImplementedError(
+            f"Keras has no quantized version of {type(self).__name__}; to translate in 8 bits, use "
+            "launch.translate --engine=ctranslate2 --compute_type=int8"
+        )
 
 
 def _arguments(kind: type) -> Iterator[str]:
@@ -93,26 +108,34 @@ def _arguments(kind: type) -> Iterator[str]:
             return
 
 
-def input_spec_of(ndim: int, input_shape: tuple, *, more: bool = False) -> keras.layers.InputSpec:
+def input_spec_of(ndim: int, input_shape: tuple, *, more: bool = False, name: str = "inputs") -> keras.layers.InputSpec:
     """Specifies the inputs of a layer that is built for a shape: the number of axes and the width of the last one.
 
     Args:
         ndim: number of axes.
         input_shape: shape of the input for which the layer is built.
         more: whether inputs may have more axes than `ndim`.
+        name: name of the argument, for messages.
 
     Raises:
         ValueError: `input_shape` itself has a different number of axes.
     """
     if len(input_shape) < ndim or (len(input_shape) > ndim and not more):
-        raise ValueError(f"inputs must have {ndim} axes{' or more' if more else ''}, got the shape {input_shape}")
+        raise ValueError(f"`{name}` must have {ndim} axes{' or more' if more else ''}, got the shape {input_shape}")
     return keras.layers.InputSpec(**{"min_ndim" if more else "ndim": ndim}, axes={-1: input_shape[-1]})
 
 
-def check_at_least_one(**arguments: int | None) -> None:
-    """Raises a ValueError that names the first argument that is not an integer or is below 1; None passes."""
-    for name, value in arguments.items():
-        if value is not None and not isinstance(value, numbers.Integral):
-            raise ValueError(f"`{name}` must be a whole number, got {value!r}")
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}")
+def _serialized(value: Any) -> Any:
+    """Returns a value of a configuration as JSON has it; objects and functions as Keras serializes them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, types.FunctionType):
+        return keras.activations.serialize(value)  # the name of one of Keras's functions
+    return keras.saving.serialize_keras_object(value) if callable(value) else value
+
+
+def _is_of_numbers(value: Any) -> bool:
+    """Returns whether a nested list holds numbers, not tensors, judged by its first item."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, bool | int | float)

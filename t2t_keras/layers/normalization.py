@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_positive_numbers
 from t2t_keras.layers.layer import Layer, input_spec_of
 from t2t_keras.tensor import Tensor
 
@@ -25,6 +26,7 @@ class LayerNormalization(Layer):
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_positive_numbers(epsilon=epsilon)
         self.epsilon = epsilon
 
     def build(self, input_shape: tuple) -> None:

@@ -6,8 +6,9 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_choices, check_optional_numbers, check_sizes
 from t2t_keras.kernels.plain import check_float
-from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
+from t2t_keras.layers.layer import Layer, input_spec_of
 from t2t_keras.tensor import Tensor
 
 
@@ -56,8 +57,7 @@ class SinusoidalPositions(Layer):
 
     def __init__(self, layout: Literal["interleaved", "halves"] = "interleaved", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if layout not in ("interleaved", "halves"):
-            raise ValueError(f"`layout` must be 'interleaved' or 'halves', got {layout!r}")
+        check_choices(("interleaved", "halves"), layout=layout)
         self.layout = layout
 
     def build(self, input_shape: tuple) -> None:
@@ -90,7 +90,8 @@ class LearnedPositions(Layer):
 
     def __init__(self, max_positions: int, initial_stddev: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(max_positions=max_positions)
+        check_sizes(max_positions=max_positions)
+        check_optional_numbers(initial_stddev=initial_stddev)
         self.max_positions = max_positions
         self.initial_stddev = initial_stddev
 

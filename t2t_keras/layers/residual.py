@@ -6,10 +6,12 @@ from typing import Any, get_args
 import keras
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import check_choices, check_rates
 from t2t_keras.config.layer_settings import NormPosition
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.tensor import Tensor
 
 
@@ -40,13 +42,13 @@ class Residual(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if norm_position not in get_args(NormPosition):
-            raise ValueError(f"`norm_position` must be one of {get_args(NormPosition)}, got {norm_position!r}")
+        check_choices(get_args(NormPosition), norm_position=norm_position)
+        check_rates(dropout_rate=dropout_rate)
         self.norm_position = norm_position
         self.dropout_rate = dropout_rate
         self.epsilon = epsilon
-        self.norm = LayerNormalization(epsilon, name="norm", dtype=self.dtype_policy)
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.norm = LayerNormalization(epsilon, name="norm", **part_arguments(self))
+        self.dropout = Dropout(dropout_rate, name="dropout", **part_arguments(self))
 
     def build(self, input_shape: tuple) -> None:
         self.norm.build(input_shape)

@@ -2,9 +2,12 @@
 
 from typing import Any, ClassVar
 
+from t2t_keras.config.arguments import check_sizes
 from t2t_keras.config.layer_settings import LayerSettings
-from t2t_keras.layers.layer import ConfiguredLayer, check_at_least_one, input_spec_of
+from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.trainable_parts import part_arguments
+from t2t_keras.layers.weight_options import ConfiguredLayer
 from t2t_keras.tensor import Tensor
 
 
@@ -20,13 +23,14 @@ class Stack(ConfiguredLayer):
 
     def __init__(self, num_layers: int, settings: LayerSettings | None = None, **kwargs: Any) -> None:
         super().__init__(settings, **kwargs)
-        check_at_least_one(num_layers=num_layers)
+        check_sizes(num_layers=num_layers)
         self.num_layers = num_layers
-        settings, dtype = self.settings, self.dtype_policy
-        self.layers = [self.layer_class(settings, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
+        settings, shared = self.settings, part_arguments(self)
+        options = {**shared, **self.weight_options}
+        self.layers = [self.layer_class(settings, name=f"layer_{i}", **options) for i in range(num_layers)]
         self.final_norm = None
         if settings.norm_position == "pre":
-            self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
+            self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", **shared)
 
     def build_all(self, inputs_shape: tuple, *shapes: tuple) -> None:
         """Builds the layers for inputs of these shapes, and the final normalisation if there is one."""

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -15,7 +16,9 @@ from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
 from t2t_keras.kernels.made_ready import made_ready
 from t2t_keras.layers import TiedEmbedding
+from t2t_keras.layers.attention.masks import check_token_ids
 from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.layers.trainable_parts import ENTRY, part_arguments, restore_trainable, trainable_parts
 from t2t_keras.models import presets
 from t2t_keras.models.contract import BFLOAT16, States
 from t2t_keras.symbols import PAD_ID
@@ -48,6 +51,7 @@ class EncoderDecoder(keras.Model):
     states: Callable[..., States]  # `ScoringModel.states`
 
     def __init__(self, config: Any, *, output_bias: bool = False, **kwargs: Any) -> None:
+        self.check_config(config)
         super().__init__(**kwargs)
         self.autocast = False  # it would round ids that are passed as floats
         self.config = config
@@ -59,10 +63,17 @@ class EncoderDecoder(keras.Model):
         if not tied:
             self.output_embedding = self.make_embedding("output_embedding", use_bias=output_bias)
 
+    @classmethod
+    def check_config(cls, config: Any) -> None:
+        """Raises a ValueError if `config` is not the settings of this family."""
+        name = cls.config_class.__name__
+        if not isinstance(config, cls.config_class):
+            raise ValueError(f"`config` must be a {name}, such as {name}(vocab_size=8000), got {config!r}")
+
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
         """Makes the embedding of that name: "target_embedding", "source_embedding" or "output_embedding"."""
         sizes = (self.entries_of(name), self.config.d_model)
-        return TiedEmbedding(*sizes, use_bias=use_bias, name=name, dtype=self.dtype_policy)
+        return TiedEmbedding(*sizes, use_bias=use_bias, name=name, **part_arguments(self))
 
     def entries_of(self, name: str) -> int:
         """The number of rows of the embedding of that name; see `make_embedding`."""
@@ -139,13 +150,18 @@ class EncoderDecoder(keras.Model):
         return self.logits(states.hidden)
 
     def check_inputs(self, inputs: Any) -> None:
-        """Raises a ValueError if the inputs of a call are not a dict with "source" and "target"."""
+        """Raises a ValueError if the inputs of a call are not a dict with token ids "source" and "target"."""
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
             kind = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
             raise ValueError(
                 f'`inputs` must be a dict with token ids "source" and "target", got {kind}; to translate a source '
                 "alone, use t2t_keras.Translator"
             )
+        for name in ("source", "target"):
+            check_token_ids(inputs[name], f'inputs["{name}"]')
+        sizes = [inputs[name].shape[0] for name in ("source", "target")]
+        if None not in sizes and sizes[0] != sizes[1]:
+            raise ValueError(f'`inputs["source"]` has {sizes[0]} sentences, `inputs["target"]` has {sizes[1]}')
 
     @property
     def output_head(self) -> TiedEmbedding:
@@ -174,7 +190,8 @@ class EncoderDecoder(keras.Model):
 
     def embedded_targets(self, target: Tensor) -> Tensor:
         """Shifts targets right and embeds them: int [batch, target_len] --> float [batch, target_len, d_model]."""
-        return self.target_embedding(ops.pad(target, ((0, 0), (1, 0)))[:, :-1])  # the start symbol is id 0
+        start = ops.zeros_like(target[:, :1])  # the start symbol is id 0
+        return self.target_embedding(ops.concatenate([start, target[:, :-1]], axis=1))
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)
@@ -185,11 +202,14 @@ class EncoderDecoder(keras.Model):
         return keras.KerasTensor(self.compute_output_shape(shapes), "float32")  # whatever the compute dtype
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+        return {**super().get_config(), "config": dataclasses.asdict(self.config), **trainable_parts(self)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        return cls(**{**config, "config": cls.config_class(**config["config"])})
+        arguments = {name: value for name, value in config.items() if name != ENTRY}
+        model = cls(**{**arguments, "config": cls.config_class(**config["config"])})
+        restore_trainable(model, config.get(ENTRY, {}))
+        return model
 
     def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Builds the model and saves it as Keras does; raises a ValueError for HDF5, which Keras could not load."""
@@ -202,21 +222,35 @@ class EncoderDecoder(keras.Model):
         """Exports the call as Keras does, from token ids to logits; `launch.export` exports translation of text.
 
         Raises:
-            ValueError: the format is "litert", for which Keras's export uses operations that LiteRT lacks; or it is
-                "onnx", and ONNX lacks an operation of the model.
+            ValueError: the format is "litert" or "onnx", and it lacks an operation of the model.
         """
-        if format == "litert":
-            raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
         ids = {name: keras.InputSpec(shape=(None, None), dtype="int32", name=name) for name in ("source", "target")}
         super().export(filepath, format, **{"input_signature": [ids], **kwargs})
         if format == "onnx":
             _check_onnx(filepath)
+        if format == "litert" and "target_spec" not in kwargs:
+            _check_litert(filepath)
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
-        """Raises a ValueError, because Keras would skip every layer of this model."""
+        """Raises a ValueError, because Keras quantizes only its own layers."""
         raise ValueError(
             "Keras has no quantized versions of these layers; translate with --engine=ctranslate2 --compute_type=int8 "
             "or export with launch.export --weights=bfloat16"
+        )
+
+
+def _check_litert(path: str | os.PathLike[str]) -> None:
+    """Checks a LiteRT file for operations of TensorFlow, which LiteRT's interpreter cannot load.
+
+    If there are any, deletes the file and raises a ValueError.
+    """
+    file = pathlib.Path(path)
+    operations = sorted({name.decode() for name in re.findall(rb"Flex(\w+)", file.read_bytes())})
+    if operations:
+        file.unlink()
+        raise ValueError(
+            f"{path}: LiteRT lacks operations of this model, {', '.join(operations)}; export to a SavedModel or, with "
+            "TensorFlow's operations, set `target_spec`"
         )
 
 

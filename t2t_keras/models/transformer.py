@@ -12,6 +12,7 @@ from t2t_keras.layers.attention.multi_head import KeysAndValues
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -79,13 +80,14 @@ class Transformer(EncoderDecoder):
     offers = frozenset({ATTENTION, BFLOAT16, COVERAGE})
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
+        self.check_config(config)
         super().__init__(config, output_bias=config.use_output_bias, **kwargs)
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
-        self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", dtype=self.dtype_policy)
-        self.target_dropout = Dropout(config.dropout_rate, name="target_dropout", dtype=self.dtype_policy)
-        self.encoder = Encoder(config.num_encoder_layers, config, name="encoder", dtype=self.dtype_policy)
-        self.decoder = Decoder(config.num_decoder_layers, config, name="decoder", dtype=self.dtype_policy)
+        self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", **part_arguments(self))
+        self.target_dropout = Dropout(config.dropout_rate, name="target_dropout", **part_arguments(self))
+        self.encoder = Encoder(config.num_encoder_layers, config, name="encoder", **part_arguments(self))
+        self.decoder = Decoder(config.num_decoder_layers, config, name="decoder", **part_arguments(self))
 
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
@@ -122,7 +124,7 @@ class Transformer(EncoderDecoder):
 
         target_seed, target_rows = fold_in(seed, 1), token_rows(target) if skip_padding else None
         # Padding comes after the tokens, so the causal mask is enough to hide it from them. A window is causal itself.
-        target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
+        target_mask = None if self.config.attention_window else causal_mask(target)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
             x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
             x = self.target_dropout(x, seed=fold_in(target_seed, 0), **mode)
@@ -161,7 +163,7 @@ class Transformer(EncoderDecoder):
         self.ensure_built()
         source, target = inputs["source"], inputs["target"]
         x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
-        target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
+        target_mask = None if self.config.attention_window else causal_mask(target)
         memory, masks = self.encode(source), (target_mask, padding_mask(source))
         *lower_layers, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
         for lower in lower_layers:
@@ -212,6 +214,6 @@ class Transformer(EncoderDecoder):
 
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":
-            return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
+            return LearnedPositions(self.config.max_positions, name=name, **part_arguments(self))
         halves = self.config.position_encoding == "sinusoidal_halves"
-        return SinusoidalPositions("halves" if halves else "interleaved", name=name, dtype=self.dtype_policy)
+        return SinusoidalPositions("halves" if halves else "interleaved", name=name, **part_arguments(self))

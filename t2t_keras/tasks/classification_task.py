@@ -8,7 +8,7 @@ from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions,
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.spreadsheets import tab_separated_rows
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from t2t_keras.search.restrictions.form import Form
@@ -49,7 +49,7 @@ class ClassificationTask(Task):
     def symbols(self, references: Iterable[str]) -> list[str]:
         return sorted({as_symbol(label) for label in references})
 
-    def form(self, tokenizer: Tokenizer) -> "Form | None":
+    def form(self, tokenizer: TextTokenizer) -> "Form | None":
         from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
 
         return Form(label_ids(tokenizer))

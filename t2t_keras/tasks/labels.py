@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from t2t_keras.errors import InputError
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 _SYMBOL = re.compile(r"<=(.*)>")
 
@@ -26,12 +26,12 @@ def of_symbol(symbol: str) -> str:
     return match[1] if match else symbol
 
 
-def label_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+def label_ids(tokenizer: TextTokenizer) -> tuple[int, ...]:
     """Returns the ids of the tokens that are symbols of labels."""
     return tuple(id for symbol, id in tokenizer.symbols.items() if _SYMBOL.fullmatch(symbol))
 
 
-def check_known(symbols: Iterable[str], tokenizer: Tokenizer) -> None:
+def check_known(symbols: Iterable[str], tokenizer: TextTokenizer) -> None:
     """Raises an `InputError`, which names the label, if a symbol is not in the vocabulary."""
     for symbol in symbols:
         if symbol not in tokenizer.symbols:

@@ -12,7 +12,7 @@ from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from t2t_keras.search.restrictions.form import Form
@@ -77,7 +77,7 @@ class TaggingTask(Task):
     def symbols(self, references: Iterable[str]) -> list[str]:
         return sorted({as_symbol(label) for reference in references for label in reference.split(" ") if label})
 
-    def form(self, tokenizer: Tokenizer) -> "Form | None":
+    def form(self, tokenizer: TextTokenizer) -> "Form | None":
         from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
 
         pieces = tokenizer.source.pieces(range(tokenizer.source.vocab_size))

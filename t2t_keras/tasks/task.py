@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from t2t_keras.tasks.score import Score
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.spreadsheets import pairs_of_columns, tab_separated_rows
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.text_tokenizer import TextTokenizer
 
 if TYPE_CHECKING:  # the search imports TensorFlow, which the preparation of data does not need
     from t2t_keras.search.restrictions.form import Form
@@ -110,7 +110,7 @@ class Task(abc.ABC):
         """Raises an `InputError` if a text that is not blank is not a valid source of this task."""
         del source
 
-    def form(self, tokenizer: Tokenizer) -> "Form | None":
+    def form(self, tokenizer: TextTokenizer) -> "Form | None":
         """Returns the form that the search must give to all outputs; None allows any text."""
         return None
 

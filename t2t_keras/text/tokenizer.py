@@ -21,6 +21,7 @@ from t2t_keras.text.characters import Characters
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
+from t2t_keras.text.text_tokenizer import content_ids
 from t2t_keras.text.truecase import Truecaser
 from t2t_keras.text.words import continues_word
 
@@ -170,10 +171,7 @@ class Tokenizer:
         Raises:
             ValueError: an id is not in the vocabulary.
         """
-        content = self._check_ids(ids)
-        if EOS_ID in content:
-            content = content[: content.index(EOS_ID)]
-        return self._processor.decode([token for token in content if token != PAD_ID])
+        return self._processor.decode(content_ids(self._check_ids(ids)))
 
     def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Decodes each row as `decode` does; the rows may be padded or have different lengths."""

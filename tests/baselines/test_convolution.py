@@ -98,9 +98,9 @@ def test_the_gate(rng):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"filters": 0}, "`filters` must be at least 1, got 0"),
-        ({"kernel_size": 0}, "`kernel_size` must be at least 1, got 0"),
-        ({"dilation_rate": 0}, "`dilation_rate` must be at least 1, got 0"),
+        ({"filters": 0}, "`filters` must be a whole number of at least 1, got 0"),
+        ({"kernel_size": 0}, "`kernel_size` must be a whole number of at least 1, got 0"),
+        ({"dilation_rate": 0}, "`dilation_rate` must be a whole number of at least 1, got 0"),
         ({"kernel_size": 2}, "`kernel_size` must be odd for a convolution that is not causal, got 2"),
     ],
 )

@@ -57,6 +57,8 @@ def made_by(command: Command) -> list[str]:
         return []
     if command.module.startswith("benchmarks."):
         return command.values("plot", "output")
+    if "--in_place" in command.words:
+        return command.values("input")
     return command.values(*MAKES.get(command.program, ()))
 
 

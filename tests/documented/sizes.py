@@ -88,6 +88,7 @@ PACKAGES = (
     (r"hf://", "huggingface_hub"),
     (r"s3://", "s3fs"),
     (r"benchmarks\.text_classifier", "sklearn"),
+    (r"--input=\S+\.md ", "markdown_it"),
 )
 
 

@@ -66,9 +66,9 @@ def test_words_that_no_entry_begins_cannot_be_excluded():
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
     ours = encoder_of(subwords)
     assert ours.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
-    with pytest.raises(InputError, match="excluded: tensor2tensor's subwords do not mark the beginnings of words"):
+    with pytest.raises(InputError, match="excluded: the vocabulary's entries do not mark the beginnings of words"):
         ours.encode(Request("a b", excluded=("a",)))
-    with pytest.raises(InputError, match="word alignment is not available: tensor2tensor's subwords"):
+    with pytest.raises(InputError, match="word alignment is not available: the vocabulary's entries"):
         Translator(subwords, tiny.transformer()).align_tokens([], [])
 
 

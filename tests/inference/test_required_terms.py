@@ -111,7 +111,7 @@ def test_an_engine_without_constraints_and_subwords_are_refused():
         glossary = Glossary.parsed(["dog\tHund"], "terms.tsv")
         Translator(tiny.tokenizer(), tiny.transformer(), engine=CTranslate2Engine(), glossary=glossary)
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
-    with pytest.raises(InputError, match="^a glossary: tensor2tensor's subwords"):
+    with pytest.raises(InputError, match="^a glossary: the vocabulary's entries"):
         Translator(subwords, tiny.CopyModel(subwords.vocab_size), glossary=glossary)
 
 

@@ -23,6 +23,15 @@ ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
 PARAGRAPH = "A man.  Two dogs play! A\nman"
+CATALOGUE = """msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "A man in a <b>blue</b> shirt."
+msgstr ""
+
+msgid "dog"
+msgstr "Hund"
+"""
 JSON_LINES = "\n".join(
     [
         '{"text": "A man", "id": 7}',
@@ -67,6 +76,11 @@ def folder(tmp_path_factory):
         file.write(ODD_LINES)
     (folder / "terms.tsv").write_text(f"man\tMann|Hemd\ndog\t{'Leiter ' * 9}\n")
     (folder / "bad.tsv").write_text("man\tMann\ndog Hund\n")
+    for name in ("in.po", "in_place.po"):
+        (folder / name).write_text(CATALOGUE)
+    (folder / "bad.po").write_text(CATALOGUE.replace('"dog"', '"dog'))
+    (folder / "in.csv").write_text("english,german\nA man,\n")
+    (folder / "in.html").write_text("<p>A man</p>\n")
     return folder
 
 
@@ -103,6 +117,19 @@ def results(folder):
         "placeholders_of_windows": ([*run, "--markup=placeholders"], b"\xef\xbb\xbfA {x} man\r\n\r\nA man\r\n"),
         "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
         "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
+        "catalogue": ([*run, f"--input={folder / 'in.po'}", f"--output={folder / 'out.po'}"], b""),
+        "catalogue_in_place": ([*run, f"--input={folder / 'in_place.po'}", "--in_place", "--all"], b""),
+        "catalogue_over_itself": ([*run, *(f"--{name}={folder / 'in.po'}" for name in ("input", "output"))], b""),
+        "catalogue_of_pipe": ([*run, "--input_format=po"], CATALOGUE.encode()),
+        "catalogue_as_lines": ([*run, f"--input={folder / 'in.po'}", "--input_format=text"], b""),
+        "bad_catalogue": ([*run, f"--input={folder / 'bad.po'}"], b""),
+        "json_catalogue": ([*run, f"--input={folder / 'in.po'}", "--json"], b""),
+        "catalogue_to_table": ([*run, f"--input={folder / 'in.po'}", "--output=out.csv"], b""),
+        "lines_in_place": ([*run, f"--input={folder / 'in.gz'}", "--in_place"], b""),
+        "table": ([*run, f"--input={folder / 'in.csv'}", "--column=english", "--target_column=german"], b""),
+        "no_column": ([*run, f"--input={folder / 'in.csv'}"], b""),
+        "page_without_markup": ([*run, f"--input={folder / 'in.html'}"], b""),
+        "page": ([*run, f"--input={folder / 'in.html'}", "--markup=html"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
         "empty": (run, b""),
         "paragraph": ([*run, "--json", "--json_input"], json.dumps({"text": PARAGRAPH}).encode()),
@@ -223,6 +250,13 @@ def test_nothing_in_nothing_out(results):
         ("bad_xml", ["standard input, line 2", "not well-formed XML"]),
         ("json_markup", ["--markup", "--json"]),
         ("attributes_without_tags", ["--markup_attributes", "--markup=html"]),
+        ("catalogue_over_itself", ["--output", "is also the input"]),
+        ("bad_catalogue", ["bad.po, line 7", "not a line of a .po file"]),
+        ("json_catalogue", [".po", "--json"]),
+        ("catalogue_to_table", ["--output=out.csv", ".po"]),
+        ("lines_in_place", ["--in_place"]),
+        ("no_column", ["in.csv, line 1: --column=source", "'english', 'german'"]),
+        ("page_without_markup", ["in.html", "--markup=html", ".po", ".md"]),
         ("no_compute_type", ["--compute_type=int8", "--engine=ctranslate2"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
@@ -230,6 +264,25 @@ def test_nothing_in_nothing_out(results):
 def test_bad_input_is_one_line(results, name, words, folder):
     assert_refused(results[name], *words)
     assert not (folder / "never.txt").exists()
+
+
+def test_units_of_a_catalogue_are_translated(folder, results):
+    status, out, err = results["catalogue"]
+    assert (status, out) == (0, "") and "in.po: translated 1 of 2 units" in err
+    catalogue = (folder / "out.po").read_text()
+    translation = re.search(r'#, fuzzy\n.*\nmsgstr "(.+)"', catalogue)
+    assert translation and re.search("<b>.*</b>", translation[1])
+    assert catalogue.replace(translation[1], "").replace("#, fuzzy\n", "") == CATALOGUE
+    assert (folder / "in.po").read_text() == CATALOGUE
+    assert results["catalogue_of_pipe"][1] == catalogue
+    assert (folder / "in_place.po").read_text().count("#, fuzzy") == 2
+    assert results["catalogue_in_place"][1] == ""
+    assert results["catalogue_as_lines"][1].count("\n") == CATALOGUE.count("\n")
+
+
+def test_columns_of_a_table_are_named(results):
+    assert re.fullmatch("english,german\nA man,.+\n", results["table"][1])
+    assert results["page"][1].startswith("<p>")
 
 
 def test_markup_stays(results):

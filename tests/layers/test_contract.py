@@ -318,24 +318,6 @@ def test_a_stateless_call_says_which_variables_it_wants():
         layer.stateless_call([layer.inner_kernel.value], [], x)
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "words"),
-    [
-        (layers.MultiHeadAttention, {"num_heads": 2.0, "d_key": 4}, "`num_heads` must be a whole number, got 2.0"),
-        (layers.FeedForward, {"d_ff": "16"}, "`d_ff` must be a whole number, got '16'"),
-        (
-            layers.MultiHeadAttention,
-            {"num_heads": 2, "d_key": 4, "window": 3},
-            "`window` must be two whole numbers .*, got 3",
-        ),
-        (layers.Dropout, {"rate": None}, r"`rate` must be in \[0, 1\), got None"),
-    ],
-)
-def test_a_message_names_the_argument(kind: Any, arguments, words):
-    with pytest.raises(ValueError, match=words):
-        kind(**arguments)
-
-
 def test_positions_need_a_known_width():
     with pytest.raises(ValueError, match="need an even d_model"):
         layers.SinusoidalPositions()(keras.Input((None, None)))

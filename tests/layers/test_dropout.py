@@ -81,7 +81,7 @@ def test_the_type_stays_and_the_gradient_has_the_same_mask():
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 2])
 def test_a_rate_outside_0_to_1_is_refused(rate):
-    with pytest.raises(ValueError, match=rf"`rate` must be in \[0, 1\), got {rate}"):
+    with pytest.raises(ValueError, match=rf"`rate` must be a number in \[0, 1\), got {rate}"):
         Dropout(rate)
 
 

@@ -119,5 +119,5 @@ def test_the_matrix_begins_with_a_deviation_of_one_over_the_root_of_d_model():
 
 @pytest.mark.parametrize("argument", ["vocab_size", "d_model"])
 def test_sizes_below_one_are_refused(argument):
-    with pytest.raises(ValueError, match=rf"`{argument}` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=rf"`{argument}` must be a whole number of at least 1, got 0"):
         TiedEmbedding(**{"vocab_size": 3, "d_model": 4, argument: 0})

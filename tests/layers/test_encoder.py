@@ -74,5 +74,5 @@ def test_padding_changes_no_real_position(rng):
 
 
 def test_a_stack_without_layers_is_refused():
-    with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`num_layers` must be a whole number of at least 1, got 0"):
         Encoder(0, **SIZES)

@@ -255,10 +255,10 @@ def test_stacks_of_layers_with_experts(rng, stack):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 1, 3), "`num_experts` must be at least 1, got 0"),
-        ((3, 1, 0), "`d_expert` must be at least 1, got 0"),
+        ((0, 1, 3), "`num_experts` must be a whole number of at least 1, got 0"),
+        ((3, 1, 0), "`d_expert` must be a whole number of at least 1, got 0"),
         ((3, 4, 5), r"`experts_per_token` must be in \[1, num_experts=3\], got 4"),
-        ((3, 0, 5), r"`experts_per_token` must be in \[1, num_experts=3\], got 0"),
+        ((3, 0, 5), "`experts_per_token` must be a whole number of at least 1, got 0"),
     ],
 )
 def test_bad_sizes_are_named(arguments, message):

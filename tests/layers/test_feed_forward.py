@@ -49,10 +49,10 @@ def test_positions_left_out_are_zeros(rng):
 
 
 def test_a_width_below_one_is_refused():
-    with pytest.raises(ValueError, match="`d_ff` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`d_ff` must be a whole number of at least 1, got 0"):
         FeedForward(0)
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="activation function identifier: tanhh"):
+    with pytest.raises(ValueError, match="`activation` must be a function or the name of .* got 'tanhh'"):
         FeedForward(12, activation="tanhh")

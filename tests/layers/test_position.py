@@ -68,7 +68,7 @@ def test_positions_are_computed_in_float32_under_mixed_precision(mixed_bfloat16)
 
 
 def test_an_unknown_layout_and_an_odd_width_are_refused():
-    with pytest.raises(ValueError, match="`layout` must be 'interleaved' or 'halves', got 'spiral'"):
+    with pytest.raises(ValueError, match="`layout` must be one of 'interleaved', 'halves', got 'spiral'"):
         SinusoidalPositions("spiral")
     with pytest.raises(ValueError, match=r"even d_model, got inputs of shape \(1, 2, 5\)"):
         SinusoidalPositions()(np.zeros((1, 2, 5), "float32"))
@@ -77,7 +77,7 @@ def test_an_unknown_layout_and_an_odd_width_are_refused():
 @pytest.mark.parametrize("make", [SinusoidalPositions, lambda: LearnedPositions(8)])
 @pytest.mark.parametrize("shape", [(4, 8), (1, 2, 4, 8)])
 def test_inputs_of_another_rank_are_refused_at_the_first_call(make, shape):
-    with pytest.raises(ValueError, match="inputs must have 3 axes, got the shape"):
+    with pytest.raises(ValueError, match="`inputs` must have 3 axes, got the shape"):
         make()(np.zeros(shape, "float32"))
 
 
@@ -98,7 +98,7 @@ def test_beyond_the_learned_table_its_last_row_stays(rng):
 
 
 def test_a_table_without_rows_is_refused():
-    with pytest.raises(ValueError, match="`max_positions` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`max_positions` must be a whole number of at least 1, got 0"):
         LearnedPositions(0)
 
 

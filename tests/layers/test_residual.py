@@ -44,5 +44,5 @@ def test_a_functional_model_is_refused():
 
 
 def test_an_unknown_position_of_the_norm_is_refused():
-    with pytest.raises(ValueError, match="`norm_position` must be one of \('post', 'pre'\), got 'middle'"):
+    with pytest.raises(ValueError, match="`norm_position` must be one of 'post', 'pre', got 'middle'"):
         Residual("middle")

@@ -83,24 +83,7 @@ def test_a_call_says_what_it_takes(model, inputs, given):
         model(inputs)
 
 
-def test_onnx_without_all_operations_is_refused(tmp_path):
-    pytest.importorskip("tf2onnx", reason="tf2onnx comes with the extra convert")
-    sizes = {**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    for activation in ("relu", "gelu"):
-        model = Transformer(TransformerConfig(vocab_size=13, **sizes, activation=activation))
-        model.build()
-        path = tmp_path / f"{activation}.onnx"
-        if activation == "relu":
-            model.export(path, format="onnx", verbose=False)
-        else:
-            with pytest.raises(ValueError, match=r"gelu.onnx: .*Erfc.*; use launch.convert --to=onnx"):
-                model.export(path, format="onnx", verbose=False)
-        assert path.exists() == (activation == "relu")
-
-
-def test_quantizing_and_litert_are_refused(model, tmp_path):
-    with pytest.raises(ValueError, match="launch.convert --to=litert"):
-        model.export(tmp_path / "model.tflite", format="litert")
+def test_quantizing_is_refused(model):
     with pytest.raises(ValueError, match="--engine=ctranslate2 --compute_type=int8"):
         model.quantize("int8")
 

@@ -11,6 +11,7 @@ from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock, DilatedBlock
 from t2t_keras.baselines.convolution import Convolution, LinearStep
 from t2t_keras.layers import Dropout, LayerNormalization, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -39,21 +40,21 @@ class ByteNet(EncoderDecoder):
         super().__init__(config, output_bias=True, **kwargs)
         if self.source_embedding is self.target_embedding:  # the source's is twice as wide, so never tied
             self.source_embedding = self.make_embedding("source_embedding")
-        self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout = Dropout(config.dropout_rate, name="dropout", **part_arguments(self))
         self.encoder_layers = self._blocks("encoder", config.num_encoder_layers, causal=False)
         self.decoder_layers = self._blocks("decoder", config.num_decoder_layers, causal=True)
         self.encoder_norm, self.decoder_norm = (
-            LayerNormalization(config.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
+            LayerNormalization(config.layer_norm_epsilon, name=name, **part_arguments(self))
             for name in ("encoder_norm", "decoder_norm")
         )
         self.encoder_readout, self.decoder_readout = (
-            Convolution(config.d_model, 1, name=name, dtype=self.dtype_policy)
+            Convolution(config.d_model, 1, name=name, **part_arguments(self))
             for name in ("encoder_readout", "decoder_readout")
         )
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
         width = self.config.d_model * (2 if name == "source_embedding" else 1)
-        return TiedEmbedding(self.entries_of(name), width, use_bias=use_bias, name=name, dtype=self.dtype_policy)
+        return TiedEmbedding(self.entries_of(name), width, use_bias=use_bias, name=name, **part_arguments(self))
 
     def _blocks(self, stack: str, num_layers: int, *, causal: bool) -> list[DilatedBlock]:
         config = self.config
@@ -66,7 +67,7 @@ class ByteNet(EncoderDecoder):
                 config.dropout_rate,
                 config.layer_norm_epsilon,
                 name=f"{stack}_{number}",
-                dtype=self.dtype_policy,
+                **part_arguments(self),
             )
             for number in range(num_layers)
         ]
@@ -111,10 +112,11 @@ class ByteNet(EncoderDecoder):
         is_position = ops.arange(unfolded_len, dtype="int32") < self.config.unfolded_length(tokens)[:, None]
         source = ops.concatenate([source, ops.zeros((batch, unfolded_len - length), source.dtype)], axis=1)
         x = self.source_embedding(source)  # --> [batch, unfolded_len, 2 d_model]
-        x = ops.where(ops.equal(source, 0)[..., None], ops.cast(self.unfolding, x.dtype), x)
+        x = ops.where(ops.expand_dims(ops.equal(source, 0), -1), ops.cast(self.unfolding, x.dtype), x)
         x = self._apply_blocks(self.encoder_layers, x, is_position, seed, training)
         memory = self.encoder_readout(ops.relu(self.encoder_norm(x)))
-        return memory * ops.cast(is_position, memory.dtype)[..., None]  # --> [batch, unfolded_len, d_model]
+        is_position = ops.expand_dims(ops.cast(is_position, memory.dtype), -1)  # --> [batch, unfolded_len, 1]
+        return memory * is_position  # --> [batch, unfolded_len, d_model]
 
     def _apply_blocks(
         self,

@@ -11,6 +11,7 @@ from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, Linear
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.tensor import Tensor
 
 
@@ -58,17 +59,17 @@ class DilatedBlock(Layer):
         self.causal = causal
         self.dropout_rate = dropout_rate
         self.epsilon = epsilon
-        dtype = self.dtype_policy
+        shared = part_arguments(self)
         self.input_norm, self.inner_norm, self.output_norm = (
-            LayerNormalization(epsilon, name=name, dtype=dtype) for name in ("input_norm", "inner_norm", "output_norm")
+            LayerNormalization(epsilon, name=name, **shared) for name in ("input_norm", "inner_norm", "output_norm")
         )
-        self.narrowing = Convolution(d_inner, 1, name="narrowing", dtype=dtype)
-        self.dilated = Convolution(d_inner, kernel_size, dilation_rate, causal, name="dilated", dtype=dtype)
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=dtype)
+        self.narrowing = Convolution(d_inner, 1, name="narrowing", **shared)
+        self.dilated = Convolution(d_inner, kernel_size, dilation_rate, causal, name="dilated", **shared)
+        self.dropout = Dropout(dropout_rate, name="dropout", **shared)
 
     def build(self, inputs_shape: tuple) -> None:
         inner = (*inputs_shape[:-1], self.d_inner)
-        self.widening = Convolution(inputs_shape[-1], 1, name="widening", dtype=self.dtype_policy)
+        self.widening = Convolution(inputs_shape[-1], 1, name="widening", **part_arguments(self))
         for layer in (self.input_norm, self.narrowing):
             layer.build(inputs_shape)
         for layer in (self.inner_norm, self.dilated, self.output_norm, self.widening):

@@ -18,6 +18,7 @@ from t2t_keras.baselines.conv_s2s.convolution_block import (
 from t2t_keras.baselines.convolution import LinearStep
 from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.symbols import PAD_ID
@@ -45,27 +46,27 @@ class ConvS2S(EncoderDecoder):
 
     def __init__(self, config: ConvS2SConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        dtype, rate = self.dtype_policy, config.dropout_rate
+        shared, rate = part_arguments(self), config.dropout_rate
         self.source_positions, self.target_positions = (
-            LearnedPositions(config.max_positions, _EMBEDDING_STDDEV, name=name, dtype=dtype)
+            LearnedPositions(config.max_positions, _EMBEDDING_STDDEV, name=name, **shared)
             for name in ("source_positions", "target_positions")
         )
         encoder, decoder = config.encoder_blocks(), config.decoder_blocks()
-        self.encoder_inputs = normalised_linear(encoder[0].d_in, dropout_rate=rate, name="encoder_inputs", dtype=dtype)
+        self.encoder_inputs = normalised_linear(encoder[0].d_in, dropout_rate=rate, name="encoder_inputs", **shared)
         self.encoder_layers = [
-            ConvolutionBlock(block.width, block.kernel_size, dropout_rate=rate, name=f"encoder_{number}", dtype=dtype)
+            ConvolutionBlock(block.width, block.kernel_size, dropout_rate=rate, name=f"encoder_{number}", **shared)
             for number, block in enumerate(encoder, start=1)
         ]
-        self.encoder_outputs = normalised_linear(config.d_model, name="encoder_outputs", dtype=dtype)
-        self.decoder_inputs = normalised_linear(decoder[0].d_in, dropout_rate=rate, name="decoder_inputs", dtype=dtype)
+        self.encoder_outputs = normalised_linear(config.d_model, name="encoder_outputs", **shared)
+        self.decoder_inputs = normalised_linear(decoder[0].d_in, dropout_rate=rate, name="decoder_inputs", **shared)
         self.decoder_layers = [
             AttentiveConvolutionBlock(
-                block.width, block.kernel_size, config.d_model, rate, name=f"decoder_{number}", dtype=dtype
+                block.width, block.kernel_size, config.d_model, rate, name=f"decoder_{number}", **shared
             )
             for number, block in enumerate(decoder, start=1)
         ]
-        self.decoder_outputs = normalised_linear(config.output_width(), name="decoder_outputs", dtype=dtype)
-        self.dropout = Dropout(rate, name="dropout", dtype=dtype)
+        self.decoder_outputs = normalised_linear(config.output_width(), name="decoder_outputs", **shared)
+        self.dropout = Dropout(rate, name="dropout", **shared)
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
         """Makes the layer of one matrix, initialised as in section 3.5 of Gehring et al.; embeddings are not scaled."""
@@ -73,7 +74,7 @@ class ConvS2S(EncoderDecoder):
         if name == "output_embedding":
             width = config.output_width()
             stddev = math.sqrt((1 - config.dropout_rate) / width)
-        return TiedEmbedding(self.entries_of(name), width, use_bias, 1.0, stddev, name=name, dtype=self.dtype_policy)
+        return TiedEmbedding(self.entries_of(name), width, use_bias, 1.0, stddev, name=name, **part_arguments(self))
 
     def build_layers(self) -> None:
         config = self.config

@@ -10,6 +10,7 @@ from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, Linear
 from t2t_keras.layers.attention.scores import dot_product_attention
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.tensor import Tensor
 
 ROOT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
@@ -56,7 +57,7 @@ class _Block(Layer):
         self.width = width
         self.kernel_size = kernel_size
         self.dropout_rate = dropout_rate
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout_rate, name="dropout", **part_arguments(self))
         self.convolution = Convolution(
             2 * width,  # both halves of the gated linear unit
             kernel_size,
@@ -64,14 +65,14 @@ class _Block(Layer):
             weight_normalization=True,
             kernel_initializer=_normal(4 * (1 - dropout_rate)),
             name="convolution",
-            dtype=self.dtype_policy,
+            **part_arguments(self),
         )
         self.projection: Convolution | None = None
 
     def build(self, inputs_shape: tuple) -> None:
         self.convolution.build(inputs_shape)
         if inputs_shape[-1] != self.width:
-            self.projection = normalised_linear(self.width, name="projection", dtype=self.dtype_policy)
+            self.projection = normalised_linear(self.width, name="projection", **part_arguments(self))
             self.projection.build(inputs_shape)
 
 
@@ -146,8 +147,8 @@ class AttentiveConvolutionBlock(_Block):
     def __init__(self, width: int, kernel_size: int, d_model: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
         super().__init__(width, kernel_size, dropout_rate, **kwargs)
         self.d_model = d_model
-        self.query = normalised_linear(d_model, name="query", dtype=self.dtype_policy)
-        self.output_linear = normalised_linear(width, name="output", dtype=self.dtype_policy)
+        self.query = normalised_linear(d_model, name="query", **part_arguments(self))
+        self.output_linear = normalised_linear(width, name="output", **part_arguments(self))
 
     def build(self, inputs_shape: tuple) -> None:
         super().build(inputs_shape)

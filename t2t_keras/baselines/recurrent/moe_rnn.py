@@ -12,6 +12,7 @@ from t2t_keras.kernels.made_ready import ProductDtype
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -39,27 +40,27 @@ class MoERNN(EncoderDecoder):
 
     def __init__(self, config: MoERNNConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        dtype, units, width = self.dtype_policy, config.num_units, config.d_model
+        shared, units, width = part_arguments(self), config.num_units, config.d_model
 
         def layer(name: str, reverse: bool = False) -> LSTM:
-            return LSTM(units, reverse, width, name=name, dtype=dtype)
+            return LSTM(units, reverse, width, name=name, **shared)
 
         self.forward_layer = layer("encoder_1")
         self.backward_layer = layer("encoder_2", reverse=True)
         self.encoder_layers = [layer(f"encoder_{number}") for number in range(3, config.num_encoder_layers + 1)]
         self.bottom = AttentiveLSTM(
-            units, config.d_attention, width, score="multiplicative", name="decoder_1", dtype=dtype
+            units, config.d_attention, width, score="multiplicative", name="decoder_1", **shared
         )
         self.decoder_layers = [layer(f"decoder_{number}") for number in range(2, config.num_decoder_layers + 1)]
         self.encoder_experts, self.decoder_experts = self._experts("encoder_experts"), self._experts("decoder_experts")
-        self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
+        self.dropout = Dropout(config.dropout_rate, name="dropout", **shared)
 
     def _experts(self, name: str) -> MixtureOfExperts | None:
         config = self.config
         if not config.num_experts:
             return None
         sizes = config.num_experts, config.experts_per_token, config.d_expert
-        return MixtureOfExperts(*sizes, config.gate_noise, config.balance_weight, name=name, dtype=self.dtype_policy)
+        return MixtureOfExperts(*sizes, config.gate_noise, config.balance_weight, name=name, **part_arguments(self))
 
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)

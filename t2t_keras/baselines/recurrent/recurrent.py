@@ -7,8 +7,10 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.baselines.recurrent.hidden_attention import AdditiveAttention, MultiplicativeAttention
+from t2t_keras.config.arguments import check_optional_sizes, check_sizes
 from t2t_keras.kernels.plain import lstm_step
-from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.layers.layer import Layer
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.tensor import Tensor
 
 _ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}
@@ -52,7 +54,8 @@ class LSTM(Layer):
 
     def __init__(self, units: int, reverse: bool = False, projection: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(units=units, projection=projection)
+        check_sizes(units=units)
+        check_optional_sizes(projection=projection)
         self.units = units
         self.reverse = reverse
         self.projection = projection
@@ -64,9 +67,13 @@ class LSTM(Layer):
             is_forget = ops.equal(ops.arange(shape[0]) // self.units, 1)
             return ops.cast(is_forget, dtype)
 
+        def initialise_recurrent_kernel(shape: tuple, dtype: Any = None) -> Tensor:
+            """Initialises an orthogonal matrix in float32, because TensorFlow has no QR decomposition in bfloat16."""
+            return ops.cast(keras.initializers.Orthogonal()(shape, "float32"), dtype)
+
         self.kernel = self.add_weight(shape=(inputs_shape[-1], 4 * self.units), name="kernel")
         self.recurrent_kernel = self.add_weight(
-            shape=(self.width, 4 * self.units), initializer="orthogonal", name="recurrent_kernel"
+            shape=(self.width, 4 * self.units), initializer=initialise_recurrent_kernel, name="recurrent_kernel"
         )
         self.bias = self.add_weight(shape=(4 * self.units,), initializer=initialise_bias, name="bias")
         self.projection_kernel = None
@@ -134,8 +141,8 @@ class AttentiveLSTM(Layer):
         self.d_attention = d_attention
         self.projection = projection
         self.score = score
-        self.attention = _ATTENTIONS[score](d_attention, name="attention", dtype=self.dtype_policy)
-        self.lstm = LSTM(units, projection=projection, name="lstm", dtype=self.dtype_policy)
+        self.attention = _ATTENTIONS[score](d_attention, name="attention", **part_arguments(self))
+        self.lstm = LSTM(units, projection=projection, name="lstm", **part_arguments(self))
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
         self.d_in = inputs_shape[-1]

@@ -9,6 +9,7 @@ from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMSta
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.layers import Dropout
 from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -60,10 +61,10 @@ class RNNAttention(EncoderDecoder):
 
     def __init__(self, config: RNNAttentionConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        dtype, (columns, encoder, decoder) = self.dtype_policy, config.layer_inputs()
+        shared, (columns, encoder, decoder) = part_arguments(self), config.layer_inputs()
 
         def layer(name: str, reverse: bool = False) -> LSTM:
-            return LSTM(config.num_units, reverse=reverse, name=name, dtype=dtype)
+            return LSTM(config.num_units, reverse=reverse, name=name, **shared)
 
         self.columns = [
             [layer(f"encoder_{name}_{index + 1}", reverse=index % 2 == first) for index in range(len(column))]
@@ -71,10 +72,10 @@ class RNNAttention(EncoderDecoder):
         ]
         self.encoder_layers = [layer(f"encoder_{index + 2}") for index in range(len(encoder))]
         self.memory_projection = self._projection("memory_projection", config.d_memory) if config.d_memory else None
-        self.bottom = AttentiveLSTM(config.num_units, config.d_attention, name="decoder_1", dtype=dtype)
+        self.bottom = AttentiveLSTM(config.num_units, config.d_attention, name="decoder_1", **shared)
         self.decoder_layers = [layer(f"decoder_{index + 2}") for index in range(len(decoder) - 1)]
         self.readout = self._projection("readout", config.d_model) if config.has_readout() else None
-        self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
+        self.dropout = Dropout(config.dropout_rate, name="dropout", **shared)
 
     def build_layers(self) -> None:
         config = self.config
@@ -224,4 +225,4 @@ class RNNAttention(EncoderDecoder):
         return outputs if self.readout is None else self.readout(outputs)
 
     def _projection(self, name: str, width: int) -> keras.layers.Dense:
-        return keras.layers.Dense(width, use_bias=False, name=name, dtype=self.dtype_policy)
+        return keras.layers.Dense(width, use_bias=False, name=name, **part_arguments(self))

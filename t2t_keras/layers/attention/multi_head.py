@@ -1,7 +1,6 @@
 """Multi-head attention (Figure 2)."""
 
 import functools
-import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
@@ -9,10 +8,25 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.config.arguments import (
+    check_choices,
+    check_flags,
+    check_optional_sizes,
+    check_positive_numbers,
+    check_rates,
+    check_sizes,
+)
 from t2t_keras.config.layer_settings import AttentionScore
 from t2t_keras.kernels.made_ready import ReadyWeights, made_ready
 from t2t_keras.kernels.plain import product_dtype
-from t2t_keras.layers.attention.masks import window_mask, with_heads
+from t2t_keras.layers.attention.masks import (
+    all_masks,
+    causal_mask,
+    causal_step_mask,
+    check_window,
+    window_mask,
+    with_heads,
+)
 from t2t_keras.layers.attention.scores import (
     additive_attention,
     dot_product_attention,
@@ -21,7 +35,9 @@ from t2t_keras.layers.attention.scores import (
 from t2t_keras.layers.attention.window import window_attention
 from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.layer import Layer, check_at_least_one, input_spec_of
+from t2t_keras.layers.layer import input_spec_of
+from t2t_keras.layers.trainable_parts import part_arguments
+from t2t_keras.layers.weight_options import WeightedLayer, copied, weight_option
 from t2t_keras.tensor import Tensor
 
 # Maximum number of kernel elements to concatenate for one wider product: copying more costs more than it saves.
@@ -49,7 +65,7 @@ class KeysAndValues(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(WeightedLayer):
     """Attention in several representation subspaces at once (section 3.2.2, Figure 2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). Keys and
@@ -66,10 +82,12 @@ class MultiHeadAttention(Layer):
         window: restricts self-attention to this many positions before and after each one (section 4). (r, r) is the
             paper's neighbourhood of size 2 r + 1, and (r, 0) its causal form. The cost is O(window * length). None
             means all positions.
-        query_key_initializer: Keras initializer of the query and key kernels, or its name. With "lecun_uniform",
-            queries and keys initially have unit variance, as section 3.2.1 assumes. With Glorot initializers, their
-            variance falls as their width grows.
+        query_key_initializer: Keras initializer of the query and key kernels, or its name; None means
+            `kernel_initializer`. With "lecun_uniform", queries and keys initially have unit variance, as section 3.2.1
+            assumes. With Glorot initializers, their variance falls as their width grows.
         gain: factor on the initial query, key and value kernels. fairseq uses 1 / sqrt(2).
+        kwargs: the options of the kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and the
+            arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: float [batch, query_len, d_model].
@@ -78,10 +96,16 @@ class MultiHeadAttention(Layer):
             axes is [batch, query_len, key_len]. With a window, it must be the same for all queries, as `padding_mask`
             is: its query_len axis must have length 1.
         seed: int32 [2], for dropout; None draws a seed.
-        past: in self-attention, the keys and values of earlier positions; a window is then ignored.
+        past: in self-attention, the keys and values of earlier positions; a window and `memory_mask` are then ignored.
+        memory_mask: bool [batch, key_len], True = may be attended to; by default the Keras mask of `memory`. It applies
+            in addition to `attention_mask`. The Keras mask of `query` is only passed on.
+        use_causal_mask: whether to hide later positions too.
+        return_attention_scores: whether to return the attention weights too. A layer with a window then computes
+            weights for all positions, 0 outside the window.
 
     Returns:
-        float [batch, query_len, d_model]. If `past` is given, a tuple of that and the past extended by these positions.
+        float [batch, query_len, d_model]. A tuple of that and, if `past` is given, the past extended by these positions
+        and, if `return_attention_scores`, the weights before dropout, float [batch, heads, query_len, key_len].
 
     Raises:
         ValueError: an invalid argument, inputs of the wrong shape, or a mask that does not fit.
@@ -101,18 +125,19 @@ class MultiHeadAttention(Layer):
         use_bias: bool = True,
         score: AttentionScore = "scaled_dot",
         window: tuple[int, int] | None = None,
-        query_key_initializer: str | keras.initializers.Initializer = "glorot_uniform",
+        query_key_initializer: str | keras.initializers.Initializer | None = None,
         gain: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_at_least_one(num_heads=num_heads, d_key=d_key, d_value=d_value)
-        if score not in get_args(AttentionScore):
-            raise ValueError(f"`score` must be one of {get_args(AttentionScore)}, got {score!r}")
-        if window is not None and not _is_window(window):
-            raise ValueError(f"`window` must be two whole numbers of at least 0, got {window}")
-        if not gain > 0:
-            raise ValueError(f"`gain` must be positive, got {gain}")
+        check_sizes(num_heads=num_heads)
+        check_optional_sizes(d_key=d_key, d_value=d_value)
+        check_rates(dropout_rate=dropout_rate)
+        check_positive_numbers(gain=gain)
+        check_flags(use_bias=use_bias)
+        check_choices(get_args(AttentionScore), score=score)
+        if window is not None:
+            check_window(window)
         self.num_heads = num_heads
         self.d_key = d_key
         self.d_value = d_value
@@ -120,12 +145,13 @@ class MultiHeadAttention(Layer):
         self.use_bias = use_bias
         self.score = score
         self.window = None if window is None else (window[0], window[1])
-        self.query_key_initializer = query_key_initializer
+        self.query_key_initializer = weight_option("query_key_initializer", query_key_initializer)
         self.gain = gain
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout_rate, name="dropout", **part_arguments(self))
 
     def build(self, query_shape: tuple, memory_shape: tuple) -> None:
-        self.input_spec = input_spec_of(3, query_shape)
+        self.input_spec = input_spec_of(3, query_shape, name="query")
+        input_spec_of(3, memory_shape, name="memory")
         d_model, d_memory = query_shape[-1], memory_shape[-1]
         if None in (self.d_key, self.d_value) and d_model % self.num_heads:
             raise ValueError(
@@ -150,6 +176,9 @@ class MultiHeadAttention(Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         past: KeysAndValues | None = None,
+        memory_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
     ) -> Any:
         if query is memory:
             queries, *projected = self._project(query, "query", "key", "value")
@@ -157,25 +186,45 @@ class MultiHeadAttention(Layer):
         else:
             (queries,) = self._project(query, "query")
             pair = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
+        check_batches(queries, pair, "query", "memory")
+        if past is not None:
+            check_batches(queries, past, "query", "past")
         keys, values = pair = pair if past is None else past.followed_by(pair)
         attention_mask = self._prepare_mask(queries, keys, attention_mask)
         is_step = past is not None or isinstance(memory, KeysAndValues)
+        window = None if self.window is None or is_step else self.window
+        if past is None and not isinstance(memory_mask, tuple | list | None):  # not the empty masks of `KeysAndValues`
+            attention_mask = all_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
+        if use_causal_mask and window is not None:
+            window, use_causal_mask = (window[0], 0), False
         attend = functools.partial(
             self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
         )
-        collector = AttentionWeights.innermost()
-        if self.window is not None and collector is None and not is_step:
+        collector, weights = AttentionWeights.innermost(), None
+        if window is not None and collector is None and not return_attention_scores:
             self._check_window(queries, keys, attention_mask)
-            heads = window_attention(queries, keys, values, attention_mask, window=self.window, attend=attend)
+            heads = window_attention(queries, keys, values, attention_mask, window=window, attend=attend)
         else:
-            if self.window is not None and not is_step:
-                local_mask = window_mask(ops.shape(query)[1], self.window)
-                attention_mask = local_mask if attention_mask is None else ops.logical_and(attention_mask, local_mask)
+            if window is not None:
+                attention_mask = all_masks(attention_mask, window_mask(ops.shape(query)[1], window))
+            if use_causal_mask:
+                lengths = kernels.shape(queries)[2], kernels.shape(keys)[2]
+                causal = causal_mask(lengths[1]) if past is None else causal_step_mask(*lengths)
+                attention_mask = all_masks(attention_mask, causal)
             heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
                 collector.weights.append(weights)  # [batch, heads, query_len, key_len]
         outputs = self._concatenate(heads)
-        return outputs if past is None else (outputs, pair)
+        results = (outputs, *([] if past is None else [pair]), *([weights] if return_attention_scores else []))
+        return results if len(results) > 1 else outputs
+
+    def compute_output_spec(self, query: Any, memory: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = super().compute_output_spec(query, memory, *args, **kwargs)
+        if not kwargs.get("return_attention_scores"):
+            return outputs
+        key_len = memory.keys.shape[2] if isinstance(memory, KeysAndValues) else memory.shape[1]
+        shape = (query.shape[0], self.num_heads, query.shape[1], key_len)
+        return outputs, keras.KerasTensor(shape, self.compute_dtype)
 
     def keys_and_values(self, memory: Tensor) -> KeysAndValues:
         """Projects a memory, float [batch, key_len, d_memory], so that several calls can reuse it."""
@@ -270,15 +319,14 @@ class MultiHeadAttention(Layer):
         return kernel, ops.concatenate(biases, axis=0)
 
     def _projection(
-        self, name: str, d_in: int, d_out: int, initializer: Any = "glorot_uniform", gain: float = 1.0
+        self, name: str, d_in: int, d_out: int, initializer: Any = None, gain: float = 1.0
     ) -> tuple[Any, Any]:
-        if isinstance(initializer, keras.initializers.Initializer):
-            initializer = initializer.clone()  # if shared, two kernels would be equal
+        initializer = copied(initializer)
         if gain != 1:
-            initializer = functools.partial(_scaled_values, keras.initializers.get(initializer), gain)
-        kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
-        bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
-        return kernel, bias
+            base = copied(self.kernel_initializer) if initializer is None else initializer
+            initializer = functools.partial(_scaled_values, keras.initializers.get(base), gain)
+        kernel = self.add_kernel(f"{name}_kernel", (d_in, d_out), initializer)
+        return kernel, self.add_bias(f"{name}_bias", (d_out,)) if self.use_bias else None
 
 
 def _scaled_values(initializer: Callable[..., Tensor], gain: float, shape: tuple, dtype: Any = None) -> Tensor:
@@ -286,7 +334,8 @@ def _scaled_values(initializer: Callable[..., Tensor], gain: float, shape: tuple
     return gain * initializer(shape, dtype=dtype)
 
 
-def _is_window(window: Any) -> bool:
-    """Returns whether `window` is a pair of integers, each at least 0."""
-    is_pair = isinstance(window, tuple | list) and len(window) == 2
-    return is_pair and all(isinstance(reach, numbers.Integral) and int(reach) >= 0 for reach in window)
+def check_batches(queries: Tensor, memory: KeysAndValues, name: str, memory_name: str) -> None:
+    """Raises a ValueError if two arguments have different batch sizes; NumPy's rules would repeat a batch of 1."""
+    sizes = queries.shape[0], memory.keys.shape[0]
+    if None not in sizes and sizes[0] != sizes[1]:
+        raise ValueError(f"`{name}` and `{memory_name}` must have the same batch size, got {sizes[0]} and {sizes[1]}")

@@ -101,7 +101,7 @@ def test_a_projection_is_what_is_handed_on(rng, reverse):
 @pytest.mark.parametrize("name", ["units", "d_attention", "projection"])
 @pytest.mark.parametrize("score", ["additive", "multiplicative"])
 def test_bad_widths_are_named(name, score):
-    with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"`{name}` must be .*a whole number of at least 1, got 0"):
         AttentiveLSTM(**{"units": 3, "d_attention": 3, name: 0}, score=score)
 
 

@@ -1,9 +1,8 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-from t2t_keras.layers import MultiHeadAttention, causal_mask, padding_mask, token_rows, window_mask
+from t2t_keras.layers import causal_mask, padding_mask, token_rows
 
 
 def test_padding_mask_is_true_on_tokens():
@@ -26,18 +25,3 @@ def test_causal_mask_lets_a_query_see_itself_and_what_came_before(length):
     for query in range(int(length)):
         for key in range(int(length)):
             assert mask[0, 0, query, key] == (key <= query)
-
-
-@pytest.mark.parametrize("make", [causal_mask, lambda length: window_mask(length, (1, 1))])
-def test_a_length_that_is_not_known_is_refused(make):
-    with pytest.raises(ValueError, match="`length` is None, as of a symbolic input; make the mask within a layer"):
-        make(keras.Input((None,), dtype="int32").shape[1])
-
-
-def test_a_functional_model_makes_its_mask_in_a_lambda():
-    inputs = keras.Input((None, 8))
-    mask = keras.layers.Lambda(lambda x: causal_mask(ops.shape(x)[1]))(inputs)
-    attention = MultiHeadAttention(2, 4)
-    model = keras.Model(inputs, attention(inputs, inputs, mask))
-    x = np.random.default_rng(1).normal(size=(2, 5, 8)).astype("float32")
-    np.testing.assert_allclose(model(x), attention(x, x, causal_mask(5)), atol=1e-6)

@@ -151,7 +151,7 @@ def test_a_gain_scales_the_initial_queries_keys_and_values_only():
         factor = 0.5**0.5 if name in ("query_kernel", "key_kernel", "value_kernel") else 1
         np.testing.assert_allclose(kernels[0.5**0.5][name], factor * before, rtol=1e-6, err_msg=name)
     assert len(kernels[1.0]) == 8
-    with pytest.raises(ValueError, match="`gain` must be positive, got 0"):
+    with pytest.raises(ValueError, match="`gain` must be a finite number above 0, got 0"):
         MultiHeadAttention(3, gain=0)
 
 
@@ -174,8 +174,7 @@ def test_a_mask_of_floats_is_refused():
 def test_inputs_of_another_rank_are_refused(name):
     inputs = {"query": np.zeros((2, 4, 8), "float32"), "memory": np.zeros((2, 4, 8), "float32")}
     inputs[name] = inputs[name][0]
-    words = rf"`{name}` must be \[batch, length, 8\], as .*, got the shape \(4, 8\)"
-    with pytest.raises(ValueError, match=words if name == "memory" else "inputs must have 3 axes, got the shape"):
+    with pytest.raises(ValueError, match=f"`{name}` must have 3 axes, got the shape"):
         MultiHeadAttention(3, 4, 4)(**inputs)
 
 
@@ -202,17 +201,17 @@ def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):
 
 @pytest.mark.parametrize("argument", ["num_heads", "d_key", "d_value"])
 def test_sizes_below_one_are_refused(argument):
-    with pytest.raises(ValueError, match=rf"`{argument}` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=rf"`{argument}` must be .*a whole number of at least 1, got 0"):
         MultiHeadAttention(**{"num_heads": 2, "d_key": 4, argument: 0})
 
 
 def test_a_bad_dropout_rate_is_refused():
-    with pytest.raises(ValueError, match=r"`rate` must be in \[0, 1\), got 1"):
+    with pytest.raises(ValueError, match=r"`dropout_rate` must be a number in \[0, 1\), got 1"):
         MultiHeadAttention(2, 4, dropout_rate=1)
 
 
 def test_an_unknown_score_is_refused():
-    with pytest.raises(ValueError, match=r"`score` must be one of \('scaled_dot', 'dot', 'additive'\), got 'cosine'"):
+    with pytest.raises(ValueError, match=r"`score` must be one of 'scaled_dot', 'dot', 'additive', got 'cosine'"):
         MultiHeadAttention(2, 4, score="cosine")
 
 

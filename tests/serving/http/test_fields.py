@@ -1,6 +1,7 @@
 """A field of a request is one object: what the server says of it and refuses follows from it."""
 
 import json
+from typing import ClassVar
 
 import httpx
 import numpy as np
@@ -20,7 +21,7 @@ class Repeated:
     requests, missing = "repeated translations", "cannot repeat"
     schema = {"type": "integer", "description": "how often each translation is repeated"}
     signatures = frozenset({"nbest"})
-    refinements = {}
+    refinements: ClassVar[dict] = {}
     is_automatic = False
 
     def begin(self, call):

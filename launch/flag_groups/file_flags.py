@@ -1,0 +1,31 @@
+"""The flags about translators' files, such as gettext catalogues."""
+
+from absl import flags
+
+from t2t_keras.localization.formats import FORMATS, Options, format_suffix
+
+_TEXT = "text"
+
+_FORMAT = flags.DEFINE_enum(
+    "input_format",
+    None,
+    [_TEXT, *(suffix.removeprefix(".") for suffix in FORMATS)],
+    "Format of the input; text: lines; default: by the suffix of --input.",
+)
+ALL = flags.DEFINE_bool("all", False, "Whether to translate the units of a file that have a translation, too.")
+COLUMN = flags.DEFINE_string("column", Options.column, "Column of a .csv or .tsv file with the texts to translate.")
+TARGET_COLUMN = flags.DEFINE_string(
+    "target_column", Options.target_column, "Column of a .csv or .tsv file for the translations."
+)
+IN_PLACE = flags.DEFINE_bool("in_place", False, "Whether to write the translations of a file into --input itself.")
+
+
+def input_suffix(name: str | None) -> str | None:
+    """Returns the key of `FORMATS` for the input, or None for lines of text.
+
+    Raises:
+        InputError: the suffix is that of a file that is neither.
+    """
+    if _FORMAT.value:
+        return None if _FORMAT.value == _TEXT else f".{_FORMAT.value}"
+    return format_suffix(name) if name else None

@@ -1,0 +1,47 @@
+"""Translates the units of a translators' file."""
+
+import itertools
+import sys
+from typing import TYPE_CHECKING
+
+from t2t_keras.inference.marked_text import translate_marked
+from t2t_keras.localization.formats import TranslatableFile
+
+from .term_report import TermReport
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.translator import Translator
+
+
+def translated(translator: "Translator", file: TranslatableFile, name: str, chunk_size: int) -> tuple[bytes, int]:
+    """Returns the file with translations, and the number of outputs that were cut at the length limit.
+
+    Warns of units without a translation, which stay unchanged, and says how many units were translated.
+
+    Args:
+        translator: the translator.
+        file: the file.
+        name: name of the file, for messages.
+        chunk_size: texts that are translated together.
+
+    Raises:
+        InputError: the model does not offer its attention, or the file's encoding lacks a character.
+    """
+    report, num_cut = TermReport(name), 0
+    results: list[str | None] = []
+    remaining = iter(zip(file.documents, file.lines, strict=True))
+    while chunk := list(itertools.islice(remaining, chunk_size)):
+        texts, translations = translate_marked(translator, [document for document, _ in chunk])
+        for (_, line), text, segment_translations in zip(chunk, texts, translations, strict=True):
+            exists = all(translation.exists for translation in segment_translations)
+            results.append(text if exists else None)
+            if not exists:
+                print(f"warning: {name}, line {line}: no translation was found; the unit is unchanged", file=sys.stderr)
+            for translation in segment_translations:
+                report.add(line, translation)
+                num_cut += translation.is_cut
+    content = file.filled(results)
+    if translator.glossary is not None:
+        report.print()
+    print(f"{name}: translated {len(file.pending):,} of {len(file.units):,} units", file=sys.stderr)
+    return content, num_cut

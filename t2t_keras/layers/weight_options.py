@@ -1,0 +1,115 @@
+"""Keras's options for the weights of a layer: initializers, regularizers and constraints."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from t2t_keras.config.layer_settings import FIELDS, LayerSettings
+from t2t_keras.layers.layer import Layer
+
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "initializer": keras.initializers.get,
+    "regularizer": keras.regularizers.get,
+    "constraint": keras.constraints.get,
+}
+_OPTIONS = tuple(f"{weight}_{kind}" for weight in ("kernel", "bias") for kind in _KINDS)
+
+
+def weight_option(name: str, value: Any) -> Any:
+    """Returns an option as a Keras object.
+
+    Args:
+        name: the argument, such as "kernel_initializer"; its last word is the kind.
+        value: what Keras takes: an object, a function, a name or a serialized configuration.
+
+    Returns:
+        The object or function; None and the names of Keras's initializers are returned unchanged.
+
+    Raises:
+        ValueError: Keras does not know the value; names the argument.
+    """
+    kind = name.rpartition("_")[-1]
+    if value is None or (kind == "initializer" and isinstance(value, str) and hasattr(keras.initializers, value)):
+        return value  # a name stays one, because Keras draws a random seed for each initializer that it makes
+    try:
+        return _KINDS[kind](value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` must be a Keras {kind} or its name, got {value!r}") from error
+
+
+def copied(initializer: Any) -> Any:
+    """Returns a copy of an initializer, with a new seed if it was given none; two weights would be equal otherwise."""
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
+class WeightedLayer(Layer):
+    """A layer whose kernels and biases have the options of Keras's layers.
+
+    Args:
+        kernel_initializer: initializer of the kernels: a Keras initializer, its name or a function.
+        bias_initializer: initializer of the biases.
+        kernel_regularizer: regularizer of the kernels, which Keras's `fit` adds to the loss; None means none.
+        bias_regularizer: regularizer of the biases.
+        kernel_constraint: constraint on the kernels, which Keras's optimizers apply after each update; None means none.
+        bias_constraint: constraint on the biases.
+        kwargs: arguments of `keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.kernel_initializer = weight_option("kernel_initializer", kernel_initializer)
+        self.bias_initializer = weight_option("bias_initializer", bias_initializer)
+        self.kernel_regularizer = weight_option("kernel_regularizer", kernel_regularizer)
+        self.bias_regularizer = weight_option("bias_regularizer", bias_regularizer)
+        self.kernel_constraint = weight_option("kernel_constraint", kernel_constraint)
+        self.bias_constraint = weight_option("bias_constraint", bias_constraint)
+
+    @property
+    def weight_options(self) -> dict[str, Any]:
+        """The options by name, as arguments for a layer within this one."""
+        return {name: getattr(self, name) for name in _OPTIONS}
+
+    def add_kernel(self, name: str, shape: tuple[int, ...], initializer: Any = None) -> Any:
+        """Adds a kernel of that name and shape; `initializer` replaces the layer's own."""
+        return self.add_weight(
+            shape=shape,
+            initializer=copied(self.kernel_initializer) if initializer is None else initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+            name=name,
+        )
+
+    def add_bias(self, name: str, shape: tuple[int, ...]) -> Any:
+        """Adds a bias of that name and shape."""
+        return self.add_weight(
+            shape=shape,
+            initializer=copied(self.bias_initializer),
+            regularizer=self.bias_regularizer,
+            constraint=self.bias_constraint,
+            name=name,
+        )
+
+
+class ConfiguredLayer(WeightedLayer):
+    """A layer or a stack of Figure 1, configured by a `LayerSettings`.
+
+    Args:
+        settings: a `LayerSettings`, or a configuration that inherits its fields; None means its defaults.
+        kwargs: individual fields of `LayerSettings`, which override `settings`; the options of `WeightedLayer` for all
+            kernels and biases inside; and the arguments of `keras.layers.Layer`.
+    """
+
+    def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
+        changes = {name: kwargs.pop(name) for name in FIELDS & kwargs.keys()}
+        super().__init__(**kwargs)
+        self.settings = LayerSettings.of(settings, **changes)

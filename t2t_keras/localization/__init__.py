@@ -1,0 +1,1 @@
+"""Translators' files: finds the units to translate in a file, and writes translations into its text."""

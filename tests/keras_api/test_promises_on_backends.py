@@ -1,0 +1,48 @@
+"""The tests of this folder hold on other backends, and the table in docs/python.md lists what they prove."""
+
+import importlib
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests import programs
+from tests.keras_api.promises import BACKENDS, ROWS
+from tests.test_documents import table
+
+FOLDER = pathlib.Path(__file__).parent
+HEADING = "Keras features and backends"
+
+
+def test_the_table_is_what_the_tests_prove() -> None:
+    for path in FOLDER.glob("test_*.py"):
+        importlib.import_module(f"tests.keras_api.{path.stem}")
+    rows = table("python.md", HEADING)
+    assert {first: dict(zip(BACKENDS, cells, strict=True)) for first, *cells in rows} == ROWS
+    page = (FOLDER.parents[1] / "docs/python.md").read_text(encoding="utf-8")
+    (head,) = re.findall(r"^\| Keras \| (.+) \|$", page.partition(f"## {HEADING}")[2], re.MULTILINE)
+    assert head.split(" | ") == list(BACKENDS.values())
+
+
+# PyTorch traces nothing for these small models, and takes minutes.
+@pytest.mark.parametrize(
+    ("backend", "ring"),
+    [
+        pytest.param("jax", "not slow", marks=pytest.mark.slow),
+        pytest.param("torch", "not slow", marks=pytest.mark.slow),
+    ],
+)
+def test_on_another_backend(backend: str, ring: str) -> None:
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    if keras.backend.backend() == backend:
+        pytest.skip(f"{backend} is this backend")
+    environment = {**os.environ, **programs.QUICKLY_COMPILED, "KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", ring, str(FOLDER)]
+    done = subprocess.run(command, env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,0 +1,147 @@
+"""Masks in functional models of unknown length, Keras's own masks, and `use_causal_mask`."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from t2t_keras import layers
+
+SIZES = {"num_heads": 2, "d_ff": 12}
+IDS = np.array([[5, 6, 7, 0], [7, 8, 3, 4]])
+MASKS = {
+    "padding": layers.padding_mask,
+    "causal": layers.causal_mask,
+    "window": lambda ids: layers.window_mask(ids, (1, 0)),
+    "both": lambda ids: layers.padding_mask(ids) & layers.causal_mask(ids),
+}
+
+
+def loaded(model: keras.Model, folder) -> keras.Model:
+    model.save(folder / "model.keras")
+    return keras.models.load_model(folder / "model.keras", safe_mode=True)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_of_ids_in_a_functional_model_of_unknown_length(name, tmp_path):
+    ids = keras.Input((None,), dtype="int32")
+    embedding, encoder = layers.TiedEmbedding(9, 8), layers.Encoder(2, **SIZES)
+    model = keras.Model(ids, encoder(embedding(ids), MASKS[name](ids)))
+    restored = loaded(model, tmp_path)
+    for token_ids in (IDS, IDS[:, :2]):
+        expected = encoder(embedding(token_ids), MASKS[name](token_ids))
+        np.testing.assert_allclose(model(token_ids), expected, atol=1e-6)
+        np.testing.assert_array_equal(restored(token_ids), model(token_ids))
+    if name != "padding":
+        np.testing.assert_array_equal(np.array(MASKS[name](IDS)).shape[-2:], (4, 4))
+
+
+def test_a_mask_of_ids_is_that_of_their_length():
+    for make in (layers.causal_mask, lambda of: layers.window_mask(of, (2, 1))):
+        np.testing.assert_array_equal(make(IDS), make(4))
+        np.testing.assert_array_equal(make(IDS), make(np.int64(4)))
+
+
+def test_token_rows_in_a_functional_model(tmp_path):
+    ids = keras.Input((None,), dtype="int32")
+    x = layers.TiedEmbedding(9, 8)(ids)
+    model = keras.Model(ids, layers.FeedForward(12)(x, token_rows=layers.token_rows(ids)))
+    outputs = loaded(model, tmp_path)(IDS)
+    np.testing.assert_array_equal(outputs, model(IDS))
+    assert np.all(outputs[0, 3] == 0) and np.any(outputs[0, 2] != 0)
+
+
+@pytest.mark.parametrize("window", [None, 1])
+def test_use_causal_mask_is_a_causal_mask(window, rng, tmp_path):
+    x = rng.standard_normal((2, 5, 8)).astype("float32")
+    encoder = layers.Encoder(2, **SIZES, attention_window=window)
+    outputs = np.array(encoder(x, use_causal_mask=True))
+    np.testing.assert_allclose(encoder(x[:, :3], use_causal_mask=True), outputs[:, :3], atol=1e-5)
+    if window is None:
+        np.testing.assert_allclose(encoder(x, layers.causal_mask(5)), outputs, atol=1e-6)
+    inputs = keras.Input((None, 8))
+    model = loaded(keras.Model(inputs, encoder(inputs, use_causal_mask=True)), tmp_path)
+    np.testing.assert_allclose(model(x), outputs, atol=1e-6)
+
+
+def test_use_causal_mask_with_the_past(rng):
+    x, memory = (rng.standard_normal((2, length, 8)).astype("float32") for length in (5, 3))
+    decoder = layers.Decoder(2, **SIZES)
+    whole = decoder(x, memory, use_causal_mask=True)
+    np.testing.assert_allclose(whole, decoder(x, memory, layers.causal_mask(5)), atol=1e-6)
+    past, parts = decoder.empty_past(2), []
+    for part in (x[:, :2], x[:, 2:]):
+        outputs, past = decoder(part, memory, past=past, use_causal_mask=True)
+        parts.append(np.array(outputs))
+    np.testing.assert_allclose(np.concatenate(parts, 1), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("kind", ["embedding", "masking"])
+def test_masks_of_keras_hide_what_padding_mask_hides(kind, window, rng, tmp_path):
+    if kind == "embedding":
+        inputs, values = keras.Input((None,), dtype="int32"), IDS
+        masking = keras.layers.Embedding(9, 8, mask_zero=True)
+    else:
+        inputs, masking = keras.Input((None, 8)), keras.layers.Masking()
+        values = rng.standard_normal((2, 4, 8)).astype("float32") * (IDS != 0)[..., None]
+    encoder = layers.Encoder(2, **SIZES, attention_window=window)
+    model = keras.Model(inputs, encoder(masking(inputs)))
+    plain = ops.convert_to_tensor(np.array(masking(values)))  # without a mask
+    expected = np.array(encoder(plain, layers.padding_mask(IDS)))
+    for outputs in (model(values), loaded(model, tmp_path)(values), encoder(masking(values))):
+        np.testing.assert_allclose(np.array(outputs)[IDS != 0], expected[IDS != 0], atol=1e-5)
+    assert np.abs(np.array(encoder(plain)) - expected)[IDS != 0].max() > 1e-3
+
+
+def test_masks_of_keras_reach_both_attentions_of_a_decoder(rng):
+    embedding, decoder = keras.layers.Embedding(9, 8, mask_zero=True), layers.Decoder(2, **SIZES)
+    targets = np.array([[1, 2, 0], [3, 4, 5]])
+    x, memory = embedding(targets), embedding(IDS)
+    outputs = np.array(decoder(x, memory, use_causal_mask=True))
+    plain = (ops.convert_to_tensor(np.array(each)) for each in (x, memory))
+    expected = np.array(decoder(*plain, layers.causal_mask(3), layers.padding_mask(IDS)))
+    np.testing.assert_allclose(outputs[targets != 0], expected[targets != 0], atol=1e-5)
+
+
+def test_the_mask_of_keras_comes_on_top_of_a_given_one(rng):
+    x = keras.layers.Embedding(9, 8, mask_zero=True)(IDS)
+    attention = layers.MultiHeadAttention(2)
+    _, weights = attention(x, x, layers.causal_mask(4), return_attention_scores=True)
+    expected = np.array(layers.causal_mask(4)) & np.array(layers.padding_mask(IDS))
+    np.testing.assert_array_equal(np.array(weights)[:, :1] > 0, expected)
+    mask = IDS != 7
+    _, weights = attention(np.array(x), np.array(x), memory_mask=mask, return_attention_scores=True)
+    np.testing.assert_array_equal(np.array(weights)[:, 0, 0] > 0, mask)
+
+
+def test_attention_is_that_of_keras_with_the_same_weights():
+    theirs, ours = keras.layers.MultiHeadAttention(2, 4), layers.MultiHeadAttention(2)
+    embedding = keras.layers.Embedding(9, 8, mask_zero=True)
+    x = embedding(IDS)
+    theirs(x, x), ours(x, x)
+    for name in ("query", "key", "value"):
+        getattr(ours, f"{name}_kernel").assign(ops.reshape(getattr(theirs, f"{name}_dense").kernel, (8, 8)))
+    ours.output_kernel.assign(ops.reshape(theirs.output_dense.kernel, (8, 8)))
+    for arguments in ({}, {"use_causal_mask": True}):
+        arguments["return_attention_scores"] = True
+        expected = theirs(embedding(IDS), embedding(IDS), **arguments)
+        outputs = ours(embedding(IDS), embedding(IDS), **arguments)
+        for one, other in zip(outputs, expected, strict=True):
+            one, other = np.array(one), np.array(other)
+            rows = IDS != 0 if one.ndim == 3 else np.broadcast_to((IDS != 0)[:, None], one.shape[:3])
+            np.testing.assert_allclose(one[rows], other[rows], atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [None, (1, 1)])
+def test_attention_scores_are_returned(window, rng, tmp_path):
+    inputs = keras.Input((None, 8))
+    attention = layers.MultiHeadAttention(2, window=window)
+    model = keras.Model(inputs, attention(inputs, inputs, return_attention_scores=True))
+    assert [output.shape for output in model.outputs] == [(None, None, 8), (None, 2, None, None)]
+    x = rng.standard_normal((2, 5, 8)).astype("float32")
+    outputs, weights = loaded(model, tmp_path)(x)
+    np.testing.assert_allclose(outputs, attention(x, x), atol=1e-5)
+    np.testing.assert_allclose(ops.sum(weights, -1), np.ones((2, 2, 5)), atol=1e-5)
+    outputs, past, weights = attention(x, x, past=attention.empty_keys_and_values(2), return_attention_scores=True)
+    assert past.keys.shape == (2, 2, 5, 4) and weights.shape == (2, 2, 5, 5)
