@@ -161,6 +161,8 @@ def test_of_every_flag_it_is_known_whether_it_is_a_path():
         "beam_sizes",
         "length_penalties",
         "winner",
+        "column",
+        "target_column",
     }
     names = set()
     for file in (*(ROOT / "launch").glob("*.py"), *(ROOT / "launch" / "flag_groups").glob("*.py")):
