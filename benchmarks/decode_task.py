@@ -39,7 +39,7 @@ def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, l
 
 def vocabularies(data: PreparedData) -> list[str]:
     """The files of the vocabularies of sources and of targets."""
-    _, own, _ = vocabulary_files(data.vocab_path)
+    _, own, *_ = vocabulary_files(data.vocab_path)
     return [str(path) for path in (own if own.exists() else data.vocab_path, data.vocab_path)]
 
 

@@ -17,7 +17,7 @@ from . import remote_paths
 if TYPE_CHECKING:
     from t2t_keras.training.devices.workers import Workers
 
-_SETTINGS = ("config.json", "vocab.model", "vocab.source.model", "truecase.txt")
+_SETTINGS = ("config.json", "vocab.model", "vocab.source.model", "truecase.txt", "characters.json")
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ from t2t_keras.machine import heaps
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import num_cores
 from t2t_keras.serving.options import Limits, ServingOptions
+from t2t_keras.text.protection.spans import patterns
 
 from . import program, remote_paths
 from .flag_groups import setting_flags
@@ -67,6 +68,19 @@ _COMPUTE_TYPE = flags.DEFINE_enum(
     "float32",
     get_args(ComputeType),
     "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
+)
+_PROTECT = flags.DEFINE_multi_string(
+    "protect",
+    None,
+    "Spans that translations repeat unchanged: urls, emails, numbers, files, or a regular expression; 'nothing' also "
+    "stops the protection of characters that the training text never had; default: the setting of the export.",
+)
+_CASE = flags.DEFINE_enum(
+    "case",
+    None,
+    ["exact", "fallback"],
+    "Treatment of sentences in capitals or in title case; fallback: translated by their ordinary form if the "
+    "vocabulary does not know their case; default: the setting of the export.",
 )
 _LOG_FORMAT = flags.DEFINE_enum(
     "log_format", "text", ["text", "json"], "Format of the server's log lines; json: one object per line."
@@ -164,6 +178,7 @@ def _end(message: str) -> NoReturn:
 def _options() -> ServingOptions:
     if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
+    patterns(_PROTECT.value or [])  # raises before anything is loaded
     if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
         raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
     values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
@@ -224,13 +239,22 @@ def _server(options: ServingOptions) -> "Server":
     try:
         from t2t_keras.serving.http.glossed import GlossaryField
         from t2t_keras.serving.http.marked import MarkupField
+        from t2t_keras.serving.http.protected import Protection, ProtectionField
         from t2t_keras.serving.served_models import Loader, no_substitutes
         from t2t_keras.serving.server import Server
+        from t2t_keras.serving.version_readers import VersionReaders
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
     substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
     loader = Loader(substitutes, without_notices)
-    return Server(options, loader, [MarkupField(_documents), GlossaryField(_glossary_reader)])
+    # Imported before the first request, which would wait for it.
+    from t2t_keras.inference.served_protection import ServedProtection
+
+    protections: VersionReaders[Protection] = VersionReaders(
+        lambda version: ServedProtection(version, _PROTECT.value, _CASE.value)
+    )
+    glossaries = GlossaryField(_glossary_reader)
+    return Server(options, loader, [MarkupField(_documents, protections), glossaries, ProtectionField(protections)])
 
 
 def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":

@@ -54,7 +54,7 @@ BELOW_THE_LINE = {
         *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
         *("planning", "runs", "tasks", "text", "training"),
     },
-    "export": GROUND | {"config", "inference", "kernels", "machine", "models", "search", "tasks", "text"},
+    "export": GROUND | {"config", "inference", "kernels", "machine", "models", "runs", "search", "tasks", "text"},
     "fitting": GROUND
     | {
         *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),

@@ -100,6 +100,7 @@ def test_every_block_of_python_is_run_by_a_test() -> None:
         "cookbook.md": 3,  # test_cookbook.py
         "convert.md": 3,
         "markup.md": 1,  # inference/test_marked_text.py
+        "protected_text.md": 1,  # inference/test_protected_lines.py
         "files.md": 1,  # localization/test_files_page.py
         "scaling_preparation.md": 1,  # data/test_dask.py
     }

@@ -8,6 +8,7 @@ from absl import flags
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.config.decode_config import ComputeType, EngineName
+from t2t_keras.text.protection.spans import patterns
 from t2t_keras.text.terms import Glossary
 
 from . import model_flags, setting_flags
@@ -29,7 +30,14 @@ COMPUTE_TYPE = flags.DEFINE_enum(
     "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
 )
 EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
-_OTHER_SETTINGS = (*model_flags.SCORING, "split")
+PROTECT = flags.DEFINE_multi_string(
+    "protect",
+    None,
+    "Spans that translations repeat unchanged: urls, emails, numbers (with units, and versions) and files, separated "
+    "by commas, or a regular expression; 'nothing' also stops the protection of characters that the training text "
+    "never had; default: the setting of the run.",
+)
+_OTHER_SETTINGS = (*model_flags.SCORING, "split", "protect")
 _SETTINGS = setting_flags.define(
     DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _OTHER_SETTINGS)
 )
@@ -45,12 +53,21 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
+def _values() -> dict[str, Any]:
+    """Returns the decoding settings of the flags; raises an InputError if --protect is not valid."""
+    values = setting_flags.values(_SETTINGS)
+    if PROTECT.value is not None:
+        patterns(PROTECT.value)
+        values["protect"] = tuple(PROTECT.value)
+    return values
+
+
 def decode_config(**overrides: Any) -> DecodeConfig:
     """Returns `model_flags.decode_config` with all decoding settings of the flags, and `overrides`."""
-    return model_flags.decode_config({**setting_flags.values(_SETTINGS), **overrides})
+    return model_flags.decode_config({**_values(), **overrides})
 
 
 def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
     """Calls `model_flags.load_translator` with all decoding settings of the flags, and `overrides`."""
-    settings = {**setting_flags.values(_SETTINGS), **overrides}
+    settings = {**_values(), **overrides}
     return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

@@ -42,6 +42,12 @@ class DecodeConfig:
         split: unit of translation: "sentences", which are detected in each text and whose translations are joined by
             the white space between them, or "lines", each as a whole; used only by the translation task.
         tag: symbol such as "<2fr>" in front of each source that does not begin with a symbol; empty for none.
+        case: treatment of sentences in capitals or in title case: "exact" translates them as they are; "fallback"
+            translates their ordinary form if the vocabulary spells it with clearly fewer tokens, and returns the
+            translation in the case of the source; used only by the translation task.
+        protect: spans that a translation repeats unchanged: kinds ("urls", "emails", "numbers", "files"), several of
+            them separated by commas, or regular expressions; "nothing" also stops the protection of characters that the
+            training text never had; used only by the translation task.
         bfloat16: whether search steps multiply with the weights in bfloat16: faster for large models if the processor
             supports it, but scores change in their third digit.
     """
@@ -68,6 +74,8 @@ class DecodeConfig:
     seed: int = 1
     split: Literal["sentences", "lines"] = "sentences"
     tag: str = ""
+    case: Literal["exact", "fallback"] = "exact"
+    protect: tuple[str, ...] = ()
     bfloat16: bool = False
 
     def __post_init__(self) -> None:

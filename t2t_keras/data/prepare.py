@@ -31,6 +31,7 @@ from t2t_keras.machine.locking import locked
 from t2t_keras.machine.processes import Processes, Workers
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.characters import Characters
 from t2t_keras.text.extension import with_entries_of, with_pieces, with_symbols
 from t2t_keras.text.repair import lowercased
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer, vocabulary_files
@@ -53,16 +54,17 @@ _CHECKSUMS = ".checksums.json"  # hidden, because it is valid only on the machin
 
 # Names of all files that a preparation may write or remove.
 _OUTPUT = re.compile(
-    r"data\.json|preparing\.json|vocab\.(source\.)?model|truecase\.txt|\.lock|\.checksums\.json|\..*\.tmp|"
+    r"data\.json|preparing\.json|vocab\.(source\.)?model|truecase\.txt|characters\.json|\.lock|\.checksums\.json|\..*\.tmp|"
     rf"(valid|test)\.(source|target)\.txt|{INTERMEDIATE}|{ENCODED}"
 )
 
 # Entries of an identity that do not belong to the training text, but to other splits or to the vocabulary.
-_NON_TRAINING_NAMES = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|truecase_from")
+_NON_TRAINING_NAMES = re.compile(r"(\d+_)?(valid|test)_(source|target)|(source_)?vocab_from|(truecase|characters)_from")
 
 # The steps to repeat after a change of a setting; other settings repeat all steps.
 _VOCABULARY_SETTINGS = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
-_VOCABULARY_FROM = ("vocab_from", "source_vocab_from", "truecase_from")  # names of the `vocabulary_files`
+# The names of the `vocabulary_files` of a given vocabulary.
+_VOCABULARY_FROM = ("vocab_from", "source_vocab_from", "truecase_from", "characters_from")
 _DEPENDENTS = {
     **dict.fromkeys((*_VOCABULARY_SETTINGS, *_VOCABULARY_FROM, "final_marks", "truecase"), ("vocabulary", "encoding")),
     "max_length_ratio": ("encoding",),
@@ -348,7 +350,7 @@ def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dic
 
 
 def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig, data_dir: Path, pairs: int) -> int:
-    """Trains the vocabulary on every n-th training pair, or adapts a given one, and saves it and the truecased words.
+    """Trains the vocabulary on every n-th training pair, or adapts a given one, and saves it and the files beside it.
 
     Returns:
         n, which is above 1 only for very large corpora.
@@ -375,6 +377,7 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
         if base and base.source is not base:  # both have the same entries, but split sources differently
             tokenizer = Tokenizer(tokenizer.serialized, with_entries_of(base.source, tokenizer))
     tokenizer.truecaser = truecaser
+    tokenizer.characters = _characters(training, step, base)
     tokenizer.save(data_dir / VOCABULARY)
     return step
 
@@ -386,6 +389,17 @@ def _truecaser(training: TrainingSplit, config: DataConfig, step: int, base: Tok
     if base and base.truecaser:
         return base.truecaser
     return Truecaser.learned(training.sentences(step, [1]), config.target_language)
+
+
+def _characters(training: TrainingSplit, step: int, base: Tokenizer | None) -> Characters | None:
+    """Collects the characters of every `step`-th training pair and, with a given vocabulary, those of its record.
+
+    A given vocabulary without a record gets none, because its model may have learned other characters.
+    """
+    if base and base.characters is None:
+        return None
+    characters = Characters.learned(*(training.sentences(step, [side]) for side in (0, 1)))
+    return characters.union(base.characters) if base and base.characters else characters
 
 
 def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:

@@ -1,5 +1,6 @@
 """Runs some signatures of an export on CTranslate2 instead of in the graph, for servers that run Python."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ from t2t_keras.export.joining import LOWEST
 from t2t_keras.inference.ctranslate2_engine import package_and_device
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
+from t2t_keras.runs.run import Run
+from t2t_keras.text.protection.spans import NOTHING
 
 _CONFIG = pathlib.Path("assets.extra", "config.json")
 
@@ -50,7 +53,9 @@ class CTranslate2Signatures:
             raise InputError(
                 f"{version} has no {_CONFIG}, so the engine ctranslate2 cannot read it; use --engine=tensorflow"
             )
-        translator = Translator.load(version, engine="ctranslate2", compute_type=self._compute_type)
+        # The server protects spans around all signatures, as it does around those of the graph.
+        config = dataclasses.replace(Run(version).config.decode, protect=(NOTHING,), case="exact")
+        translator = Translator.load(version, config=config, engine="ctranslate2", compute_type=self._compute_type)
         if translator.config.sampling:
             raise InputError(
                 "the engine ctranslate2 does not support decode.sampling=True, because its samples depend on the other "

@@ -89,7 +89,9 @@ def answers(
     """Returns the JSON object of each line.
 
     The object describes the best translation. If the line contains terms of the glossary, "terms" lists how each was
-    translated. If it has several sentences, "sentences" holds an object of the same form for each, with its "source".
+    translated. If it has characters that the training text never had, "unknown_characters" lists the spans with
+    them, which were not translated. If it has several sentences, "sentences" holds an object of the same form for each,
+    with its "source".
 
     Args:
         translator: the translator.
@@ -133,6 +135,8 @@ def _value(translator: "Translator", translation: Translation, details: _Details
     }
     if translation.terms:
         value["terms"] = [_term(term) for term in translation.terms]
+    if translation.unknown:
+        value["unknown_characters"] = list(translation.unknown)
     if any(each is not None for each in details):
         value["pieces"] = _pieces(translator.tokenizer, translation.token_ids)
     if details.scores is not None:

@@ -73,7 +73,7 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
         if size != (expected := getattr(config.model, name)):
             raise InputError(f"{vocab_path} has {size} entries, the model of {model_dir} expects {expected} ({name})")
     if config.data.truecase and tokenizer.truecaser is None:
-        raise InputError(f"{vocabulary_files(vocab_path)[-1]} is missing: the model of {model_dir} needs its words")
+        raise InputError(f"{vocabulary_files(vocab_path)[2]} is missing: the model of {model_dir} needs its words")
     return Loaded(model, tokenizer, config, Run(model_dir).excluded)
 
 

@@ -26,25 +26,9 @@ def translate_marked(
     Raises:
         InputError: the model does not offer its attention.
     """
-    translator.link_tokens([], [])  # raises before any search starts
     texts = [segment.text for document in documents for segment in document.segments]
-    segment_translations = translator.translate(texts, scored=False)
-    links = iter(
-        translator.link_tokens(
-            [ids for translation in segment_translations for ids in translation.source_ids],
-            [ids for translation in segment_translations for ids in translation.token_ids],
-        )
-    )
-    texts_with_links = []
-    for text, translation in zip(texts, segment_translations, strict=True):
-        part_links = [next(links) for _ in translation.source_ids]
-        sources = [translator.tokenizer.source.pieces(ids) for ids in translation.source_ids]
-        targets = [translator.tokenizer.pieces(ids) for ids in translation.token_ids]
-        linked_text = (
-            aligned(text, translation.text, sources, targets, part_links) if translation.exists else unchanged(text)
-        )
-        texts_with_links.append(linked_text)
-    rows, translations = iter(texts_with_links), iter(segment_translations)
+    pairs = translator.translate_aligned(texts)
+    rows, translations = (text for _, text in pairs), (translation for translation, _ in pairs)
     results = [document.filled([next(rows) for _ in document.segments]) for document in documents]
     return results, [[next(translations) for _ in document.segments] for document in documents]
 

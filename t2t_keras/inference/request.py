@@ -46,7 +46,8 @@ class Request:
             incomplete word and may add an ending to a complete one. The first word is truecased like that of a
             reference.
         constraints: words or phrases that the translation must contain, spelled as in the middle of a line and not as
-            part of a longer word. A tuple of phrases means that one of them is enough. Matching is case-sensitive.
+            part of a longer word. A tuple of phrases means that one of them is enough. Matching is case-sensitive. If
+            the search finds no translation that meets all constraints, `Translation.exists` is false.
         excluded: words or phrases that the translation must not contain. A phrase that begins with a letter or a digit
             is barred only at the beginning of a word: "hund" also bars "hunde" if that is tokenized as "hund" plus
             an ending, but not "Hund" or "Schäferhund". Any other phrase is barred everywhere. The 64 shortest

@@ -36,17 +36,23 @@ class ServedDocuments:
         ]
         self.texts = [segment.text for document in self._documents for segment in document.segments]
 
-    def filled(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+    def filled(self, outputs: Sequence[Mapping[str, np.ndarray] | AlignedText]) -> list[str]:
         """Returns the documents with their texts translated.
 
-        `outputs` are the outputs of `align` for each text, each with a batch of one.
+        `outputs` are, for each text, the outputs of `align` with a batch of one, or the aligned translation.
         """
-        rows = iter([_align(text, output) for text, output in zip(self.texts, outputs, strict=True)])
+        pairs = zip(self.texts, outputs, strict=True)
+        rows = iter([out if isinstance(out, AlignedText) else aligned_output(text, out) for text, out in pairs])
         return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
 
 
-def _align(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
-    """Returns a translation with its word links, or the text itself if there is no translation."""
+def aligned_output(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
+    """Returns a translation with its word links, or the text itself if there is no translation.
+
+    Args:
+        text: the text.
+        outputs: the outputs of `align`, with a batch of one.
+    """
     source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
     if not target:
         return unchanged(text)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line
@@ -13,6 +15,7 @@ from t2t_keras.search.batches import padded
 from t2t_keras.search.searcher import OPTIONS
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.protection.removal import Sentence, diagonal
 from t2t_keras.text.repair import repair
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
@@ -44,6 +47,7 @@ class ServedTerms:
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)
         self.encoder = RequestEncoder(self.tokenizer, config.decode, config.data, run.excluded)
+        self.prepare = preparation(self.tokenizer, config.decode, config.data)
 
     def __call__(self, texts: Sequence[str], glossary: Sequence[tuple[str, str]], most_rows: int) -> "TextsWithTerms":
         """Prepares the texts of one request with the request's glossary.
@@ -74,7 +78,11 @@ class TextsWithTerms:
 
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
         self._served, self._terms, self._most_rows = served, terms, most_rows
-        self._lines = list(numbered(texts, served.encoder))
+        self._texts = texts
+        # The signatures of token ids return no alignment to put spans back by, so that the words' order decides.
+        self._prepared = [served.prepare(text, keeps_spans=False, keeps_case=True) for text in texts]
+        read = [text if each is None else each.text for text, each in zip(texts, self._prepared, strict=True)]
+        self._lines = list(numbered(read, served.encoder))
         self._parts = [part for line in self._lines for part in line.of_parts()]
         self._plain: list[list[Translation]] = []
         self._requests: dict[int, EncodedRequest] = {}
@@ -105,6 +113,7 @@ class TextsWithTerms:
             translations += translations_of_line(
                 self._served.task, line, line_parts, 1, by_score=True, capitalises=capitalises
             )
+        translations = list(map(self._restored, range(len(translations)), translations))
         missing = [[use.source.encode() for use in each.terms if not use.form] for each in translations]
         width = max(map(len, missing))
         names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)
@@ -114,6 +123,17 @@ class TextsWithTerms:
             "score": np.array(scores, np.float32),
             "missing_terms": names.reshape(len(translations), width),
         }
+
+    def _restored(self, row: int, translation: Translation) -> Translation:
+        """Returns the translation of a text, given that of the text that the model read."""
+        prepared = self._prepared[row]
+        if prepared is None:
+            return translation
+        sentences = [
+            Sentence(before, source, diagonal(repair(source), each.text))
+            for before, source, each in sentences_of(prepared.text, translation)
+        ]
+        return finished(self._texts[row], prepared, translation, sentences)
 
     def _batches(self, parts: Sequence[EncodedRequest]) -> list[list[int]]:
         """Groups parts into calls of at most `_MOST_TOKENS` tokens and the allowed rows; returns their indices."""

@@ -52,7 +52,10 @@ class Translation:
         token_ids: token ids that the search chose for each part, with the end symbol unless the length limit was
             reached first. Tokenizing the text again may give different ids.
         terms: how the glossary's terms in the line were translated, part by part.
-        sentences: the translations of the line's sentences; empty for a line that was not split into sentences.
+        sentences: the translations of the line's sentences as the model read them, without the spans that were removed;
+            empty for a line that was not split into sentences.
+        unknown: the spans of the line with characters that the training text never had, in order; they are not
+            translated.
     """
 
     text: str
@@ -64,6 +67,7 @@ class Translation:
     token_ids: tuple[tuple[int, ...], ...] = dataclasses.field(default=(), repr=False)
     terms: tuple[TermUse, ...] = ()
     sentences: tuple["TranslatedSentence", ...] = dataclasses.field(default=(), repr=False)
+    unknown: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:

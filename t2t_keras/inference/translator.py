@@ -22,6 +22,8 @@ from t2t_keras.inference.explain import (
     token_links,
 )
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
+from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.protected_lines import ProtectedLines
 from t2t_keras.inference.request import (
     EncodedRequest,
     Ids,
@@ -41,6 +43,7 @@ from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination
 from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.text_tokenizer import TextTokenizer, check_tokenizer
 
@@ -49,6 +52,9 @@ _Result = TypeVar("_Result")
 
 class Translator:
     """Translates lines of text; each line's result is independent of the others.
+
+    Words and symbols with characters that the training text never had, and the spans that `config.protect` names, are
+    not translated: they come out exactly once, where the word alignment places them (`t2t_keras.text.protection`).
 
     By default, the translation task splits a line into sentences (`t2t_keras.text.sentences`), translates each
     separately, and joins the translations with the line's own white space. A line break always ends a sentence. With
@@ -114,6 +120,7 @@ class Translator:
         if glossary is not None:
             check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
             self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
+        self._protected = ProtectedLines(preparation(tokenizer, self.config, data), tokenizer, self.link_tokens)
         options = self._encoder.excluded, form, tokenizer.continuations
         self._searcher = engine.searcher(model, self.config, *options)
         self._token_log_probs = token_log_probs_function(model)
@@ -218,8 +225,7 @@ class Translator:
             InputError: a line is not a valid source of the task, or a request cannot be satisfied. The message names
                 the line.
         """
-        encoded = list(numbered(list(_check_lines(lines)), self._encoder))
-        return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
+        return [best for best, *_ in self._translate_lines(list(_check_lines(lines)), 1, on_progress, scored)]
 
     def translate_nbest(
         self, lines: Iterable[str | Request], num_best: int, on_progress: Progress | None = None, scored: bool = True
@@ -234,8 +240,17 @@ class Translator:
         """
         if not 1 <= num_best <= self.config.beam_size:
             raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
-        return self._translations(
-            list(numbered(list(_check_lines(lines)), self._encoder)), num_best, on_progress, scored
+        return self._translate_lines(list(_check_lines(lines)), num_best, on_progress, scored)
+
+    def translate_aligned(self, lines: Sequence[str]) -> list[tuple[Translation, AlignedText]]:
+        """Translates lines, and aligns the translation of each with the line; a missing one is the line itself.
+
+        Raises:
+            InputError: as for `translate`, or the model does not offer its attention.
+        """
+        attention_views(self.model)  # raises if the model does not offer it
+        return self._protected.aligned_translations(
+            lines, lambda read: self._translations(list(numbered(read, self._encoder)), 1, None, scored=False)
         )
 
     def check(self, request: str | Request) -> None:
@@ -247,7 +262,7 @@ class Translator:
         if isinstance(request, str):
             self._encoder.check_source(self.repaired(request))
         else:
-            self._encoder.encode(request)
+            self._encoder.encode(self._protected.read(request))
 
     def translate_stream(self, lines: Iterable[str | Request], chunk_lines: int = 5000) -> Iterator[Translation]:
         """Translates input of any size, and yields the translation of each line in order.
@@ -410,6 +425,16 @@ class Translator:
     def beginning(self, text: str) -> str:
         """Returns the part of a repaired text that is read: only the first part if the task `reads_beginnings`."""
         return self._encoder.beginning(text)
+
+    def _translate_lines(
+        self, lines: Sequence[str | Request], num_best: int, on_progress: Progress | None, scored: bool
+    ) -> list[list[Translation]]:
+        """Returns up to `num_best` translations of each line, with its protected spans."""
+
+        def translate(read: Sequence[str | Request]) -> list[list[Translation]]:
+            return self._translations(list(numbered(read, self._encoder)), num_best, on_progress, scored)
+
+        return self._protected.translations(lines, translate)
 
     def _translations(
         self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool

@@ -5,7 +5,7 @@ import gettext
 import re
 from collections.abc import Callable, Sequence
 
-from t2t_keras.localization.arguments import ARGUMENT
+from t2t_keras.localization.message_arguments import ARGUMENT
 from t2t_keras.localization.units import (
     Edit,
     Options,

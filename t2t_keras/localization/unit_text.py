@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.localization.accelerators import without_accelerator
-from t2t_keras.localization.arguments import ARGUMENT, ordered
+from t2t_keras.localization.message_arguments import ARGUMENT, ordered
 from t2t_keras.localization.rewrapping import breaks, joined_lines, rewrapped
 from t2t_keras.localization.units import Unit
 from t2t_keras.text.markup.documents import MarkedDocument, Markup

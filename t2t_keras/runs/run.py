@@ -4,6 +4,7 @@
                       the initial weights
     vocab.model       SentencePiece model; also vocab.source.model if sources have a separate vocabulary, and
                       truecase.txt if the targets are truecased
+    characters.json   the characters of the training text
     checkpoints/      step_00001000/ ..., averaged_...
     tensorboard/      scalars
     metrics.jsonl     one JSON object per line
@@ -19,7 +20,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t2t_keras.config import Config, DecodeConfig, differences
@@ -173,7 +174,7 @@ class Run:
                     f"{self.path} holds a run with a different configuration ({'; '.join(changed)}); "
                     "use a different --model_dir or the old settings"
                 )
-            if vocabulary_bytes(self.vocab_path) != vocab:
+            if not _is_same_vocabulary(vocabulary_bytes(self.vocab_path), vocab):
                 raise InputError(f"{self.path} holds a run with a different vocabulary than {vocab_path}")
             values = self._read()
             old_text = values.get(_TEXT)  # runs of earlier versions have none
@@ -183,7 +184,7 @@ class Run:
                     "a different --model_dir, perhaps with --init_from, or the old data"
                 )
             text = text or old_text
-        elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
+        elif self.vocab_path.exists() and not _is_same_vocabulary(vocabulary_bytes(self.vocab_path), vocab):
             raise InputError(f"{self.vocab_path} exists without a run; use a different --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first, because it marks the directory as a run.
@@ -278,6 +279,11 @@ def vocabulary_bytes(path: str | os.PathLike[str]) -> list[bytes | None]:
     """Reads the `vocabulary_files` of a path; None in place of a file that does not exist and need not."""
     vocabulary, *rest = vocabulary_files(pathlib.Path(path))
     return [vocabulary.read_bytes(), *(file.read_bytes() if file.exists() else None for file in rest)]
+
+
+def _is_same_vocabulary(one: Sequence[bytes | None], other: Sequence[bytes | None]) -> bool:
+    """Compares the results of `vocabulary_bytes`, except for the characters, which earlier versions did not record."""
+    return one[:-1] == other[:-1]
 
 
 def _write(path: pathlib.Path, contents: bytes) -> None:

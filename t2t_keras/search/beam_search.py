@@ -50,7 +50,8 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
 
     A sentence is done when it has num_best finished hypotheses and no living one can overtake the worst of these within
     the sentence's length limit, or when the limit is reached. The result is the finished hypotheses or, if there are
-    none, the living ones, scored alike. The result of a sentence does not depend on other sentences.
+    none, the living ones that meet all constraints, scored alike. The result of a sentence does not depend on other
+    sentences.
 
     Log-probabilities are the model's, normalised over the whole vocabulary; padding and premature end symbols are
     barred only afterwards. Ties go to the lower slot, then to the lower token id; among finished hypotheses, to the
@@ -301,6 +302,11 @@ def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
     token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
     is_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
     token_ids = tf.where(is_end & has_ended[:, :, tf.newaxis], EOS_ID, token_ids)
+    if goal.constraints is not None:  # the limit may have been reached before all constraints were met
+        is_met = lexical.are_met(token_ids, goal.constraints, goal.continuations)
+        token_ids = tf.where(is_met[:, :, tf.newaxis], token_ids, PAD_ID)
+        scores, log_probs = (tf.where(is_met, values, DEAD) for values in (scores, log_probs))
+        return _best_first(token_ids, scores, log_probs, tf.where(is_met, lengths, 0), num_groups)
     if num_groups == 1 and not state.coverage_scores:
         return SearchResult(token_ids, scores, log_probs, lengths)
     return _best_first(token_ids, scores, log_probs, lengths, num_groups)

@@ -8,7 +8,6 @@ import dataclasses
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import grpc
@@ -29,6 +28,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.answers import LARGE_BYTES, memory_of, seconds_to_send
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.http.fields import Calls, QueuedCall, RequestField
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.model_configs import model_settings
 from t2t_keras.serving.refusals import Reason
@@ -61,9 +61,12 @@ _Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 
 
-def add_services(server: grpc.aio.Server, core: Core) -> None:
-    """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet."""
-    service = _Services(core)
+def add_services(server: grpc.aio.Server, core: Core, fields: Sequence[RequestField] = ()) -> None:
+    """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet.
+
+    Requests are processed by those `fields` that are automatic.
+    """
+    service = _Services(core, Calls(core, fields))
     server.add_generic_rpc_handlers(
         [
             _handlers("tensorflow.serving.PredictionService", service.prediction_methods()),
@@ -117,8 +120,8 @@ def _wrap_errors(method: _Method) -> _Method:
 class _Services:
     """The methods of both services, which take and return serialized messages."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, calls: Calls) -> None:
+        self._core, self._calls = core, calls
         self._configuring: asyncio.Future[None] | None = None
 
     def prediction_methods(self) -> dict[str, _Method]:
@@ -136,10 +139,10 @@ class _Services:
         with self._core.metrics.request("grpc", "Predict") as call:
             prediction = await off_loop.run(
                 *(len(message), self._begin, call, message, context.time_remaining()),
-                give_up=lambda prediction: prediction.future.cancel(),
+                give_up=lambda prediction: prediction.queued.give_up(),
             )
             # gRPC cancels this wait, and with it the call, if the client disconnects or its deadline passes.
-            outputs = await self._core.outputs(prediction.future)
+            outputs = await prediction.queued.result()
             size = memory_of(outputs)
             if size > LARGE_BYTES:
                 self._bound(context, size)
@@ -226,10 +229,10 @@ class _Services:
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
             signature.check_outputs(request.output_filter)
-            future = self._core.submit(loan, signature, inputs, client_seconds)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
             spec.version.value = loan.model.version
-            return _Prediction(future, spec, list(request.output_filter))
+            queued = self._calls.begin_signature(loan, signature, inputs, client_seconds)
+            return _Prediction(queued, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
         dtype = signature.inputs[name].dtype
@@ -259,12 +262,12 @@ class _Prediction:
     """A queued call.
 
     Attributes:
-        future: future of the outputs.
+        queued: the call.
         spec: `ModelSpec` of the response.
         output_names: names of the requested outputs; empty for all.
     """
 
-    future: Future[Arrays]
+    queued: QueuedCall
     spec: model_pb2.ModelSpec
     output_names: list[str]
 

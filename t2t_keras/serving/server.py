@@ -45,7 +45,7 @@ class Server:
     Args:
         options: settings of the server.
         loader: loads the versions of the models.
-        fields: the optional fields of REST requests.
+        fields: the optional fields of REST requests; gRPC requests are processed by the automatic ones.
 
     Attributes:
         core: the server without its front ends.
@@ -160,7 +160,7 @@ class Server:
             ],
             maximum_concurrent_rpcs=self._options.max_connections,
         )
-        add_services(server, self.core)
+        add_services(server, self.core, self._fields)
         server.add_generic_rpc_handlers([health_service(self.core, self._stop_request), UnknownMethods(self.core)])
         address = _address(self._options.host, self._options.grpc_port)
         try:

@@ -63,6 +63,11 @@ class TextTokenizer(Protocol):
         """The truecaser of the texts that the model learned to write; None if they kept their case."""
         return None
 
+    @property
+    def characters(self) -> Any:
+        """The characters of the training text; None if they are not recorded, so that none counts as unknown."""
+        return None
+
 
 _MEMBERS = [name for name in vars(TextTokenizer) if not name.startswith("_")]
 

@@ -17,6 +17,7 @@ from sentencepiece import sentencepiece_model_pb2
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import replacing
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.text.characters import Characters
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.splitting import split_text
 from t2t_keras.text.subwords import MAGIC, Subwords
@@ -55,6 +56,7 @@ class Tokenizer:
         source: tokenizer of sources; this tokenizer if both sides share a vocabulary.
         truecaser: truecases the texts that a model learns to write, whose outputs must therefore be capitalised; None
             if the targets keep their case.
+        characters: the characters of the training text; None if they are not recorded.
 
     Raises:
         ValueError: `serialized` is not a valid model, or its special symbols are not pad 0, eos 1 and unk 2.
@@ -65,19 +67,21 @@ class Tokenizer:
         self.serialized = serialized
         self.source = source or self
         self.truecaser: Truecaser | None = None
+        self.characters: Characters | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a model file and, if they exist, the model of sources and the truecased words in the same directory.
+        """Loads a model file and those of the other `vocabulary_files` in the same directory that exist.
 
         Raises:
             InputError: a file is missing or is not a valid model.
         """
-        _, source_path, words_path = vocabulary_files(path)
+        _, source_path, words_path, characters_path = vocabulary_files(path)
         source = cls._load(source_path) if source_path.exists() else None
         tokenizer = cls._load(path)
         tokenizer.source = source or tokenizer
         tokenizer.truecaser = Truecaser.load(words_path) if words_path.exists() else None
+        tokenizer.characters = Characters.load(characters_path) if characters_path.exists() else None
         return tokenizer
 
     @classmethod
@@ -90,10 +94,11 @@ class Tokenizer:
             raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file and, if there are any, the model of sources and the truecased words beside it."""
+        """Writes the model file and, beside it, those of the other `vocabulary_files` for which there is content."""
         source = None if self.source is self else self.source.serialized
         words = self.truecaser.serialized if self.truecaser else None
-        contents = zip(vocabulary_files(path), (self.serialized, source, words), strict=True)
+        characters = self.characters.serialized if self.characters else None
+        contents = zip(vocabulary_files(path), (self.serialized, source, words, characters), strict=True)
         for file, content in reversed(list(contents)):  # the model file last, which shows that all are there
             if content is None:
                 file.unlink(missing_ok=True)
@@ -221,13 +226,19 @@ def _processor(serialized: bytes) -> Any:
     return processor
 
 
-def vocabulary_files(path: str | Path) -> tuple[Path, Path, Path]:
+def vocabulary_files(path: str | Path) -> tuple[Path, Path, Path, Path]:
     """Returns the paths of a vocabulary and of the files beside it, which may not exist.
 
-    These are the vocabulary of sources, and the words whose case changes at the beginning of targets.
+    These are the vocabulary of sources, the words whose case changes at the beginning of targets, and the characters of
+    the training text.
     """
     path = Path(path)
-    return path, path.with_name("vocab.source.model"), path.with_name("truecase.txt")
+    return (
+        path,
+        path.with_name("vocab.source.model"),
+        path.with_name("truecase.txt"),
+        path.with_name("characters.json"),
+    )
 
 
 def trained_tokenizer(

@@ -44,7 +44,9 @@ def test_counts_and_sizes_are_stored(corpus, tmp_path):
 def test_only_what_is_needed_stays(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
     sides = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
-    expected = {"data.json", "vocab.model"} | {f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")}
+    expected = {"data.json", "vocab.model", "characters.json"} | {
+        f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")
+    }
     assert names_in(tmp_path) == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
     assert [path.name for path in tmp_path.glob(".*")] == [".lock"]
     assert (tmp_path / ".lock").read_bytes() == b""
@@ -301,3 +303,18 @@ def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
     source = prepared.text("test")[0][0]
     assert source == source.lower()
     assert [*tokenizer.encode(source.upper()), EOS_ID] == prepared.split("test").source_ids(np.array([0]))[0].tolist()
+
+
+def test_the_characters_of_each_side_are_recorded(tmp_path):
+    pairs = [*some_pairs(300, 1), ("a \U0001f600 b", "ß “c”")]
+    first = prepare(corpus_of(train=pairs, valid=some_pairs(5, 2)), CONFIG, tmp_path / "one", print)
+    characters = first.tokenizer.characters
+    for known, side in zip(characters, zip(*pairs, strict=True), strict=True):
+        assert known == set("".join(side))
+    more = corpus_of(train=[*some_pairs(300, 3), ("→", "ä")], valid=some_pairs(5, 2))
+    second = prepare(more, CONFIG, tmp_path / "two", print, vocab_from=first.vocab_path)
+    assert second.tokenizer.characters.source >= {"→", "\U0001f600"}
+    # A vocabulary without a record may belong to a model that learned other characters.
+    (tmp_path / "one" / "characters.json").unlink()
+    third = prepare(more, CONFIG, tmp_path / "three", print, vocab_from=first.vocab_path)
+    assert third.tokenizer.characters is None

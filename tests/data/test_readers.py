@@ -290,7 +290,7 @@ REFUSED = {
     "feed.en": (b"<?xml version='1.0'?><rss></rss>", "XML of an unknown kind"),
     "all.json": (b"[{}]", "JSON cannot be read; write one object a line to a .jsonl file"),
     "strings.yaml": (b"a: b\n", "a file of messages in one language cannot be read"),
-    "text.tar.gz": (gzip.compress(b"x"), "an archive cannot be read; unpack it"),
+    "text.tar.gz": (gzip.compress(b"x", mtime=0), "an archive cannot be read; unpack it"),
     "text.7z": (b"7z\xbc\xaf\x27\x1c", "an archive cannot be read"),
     "wide.en": ("Hello\nworld\n".encode("utf-16"), "text in UTF-16, not text in UTF-8; convert it: iconv -f UTF-16"),
     "big.en": ("Hello\nworld\n".encode("utf-16-be"), "text in UTF-16"),
@@ -362,7 +362,7 @@ def damaged_archive():
         ("l.tsv.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff", "broken compressed file"),
         ("o.tsv", lambda: zstandard(b"a\tb\n" * 1000)[:-3], "broken compressed file"),
         ("m.tsv.gz", b"a\tb\n", "not a .gz file, or broken"),
-        ("n.tsv", gzip.compress(b"a\tb\n" * 1000)[:-9], "broken compressed file"),
+        ("n.tsv", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-9], "broken compressed file"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, name, contents, words):

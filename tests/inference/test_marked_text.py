@@ -73,10 +73,10 @@ def test_sentences_without_a_blank_in_between_have_their_own_places():
 def test_a_sentence_for_which_nothing_is_found_stays_with_its_markup():
     translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, max_length_offset=3))
 
-    def nothing(texts, scored):
-        ids = [(*translator.tokenizer.encode(text), 1) for text in texts]
-        return [Translation("", -np.inf, -np.inf, 0, 1, (each,), ((),)) for each in ids]
+    def nothing(requests, *arguments, **options):
+        ids = [(*request.parts[0], 1) for request in requests]
+        return [[Translation("", -np.inf, -np.inf, 0, 1, (each,), ((),))] for each in ids]
 
-    translator.translate = nothing
+    translator._translations = nothing
     (out,), _ = translate_marked(translator, [MarkedDocument.parsed(DOCUMENT, "html", "in.html")])
     assert out == DOCUMENT

@@ -142,7 +142,7 @@ def test_what_does_not_answer_has_a_status_of_its_own(call):
 
 def test_of_every_flag_it_is_known_whether_it_is_a_path():
     """Those of text alone are here, to be told from those that are yet to be put among the paths."""
-    texts = {"corpus", "source_language", "target_language", "preset", "set", "exclude", "tokens_per_batch"}
+    texts = {"corpus", "source_language", "target_language", "preset", "set", "exclude", "protect", "tokens_per_batch"}
     texts |= {"host", "name", "allowed_hosts", "extension", "licence"}  # an extension may be a module
     texts |= {
         "table",
@@ -155,6 +155,14 @@ def test_of_every_flag_it_is_known_whether_it_is_a_path():
         "symbols",
         "beam_runner",
         "beam_pipeline_options",
+        "directions",
+        "markup_attributes",
+        "averages",
+        "beam_sizes",
+        "length_penalties",
+        "winner",
+        "column",
+        "target_column",
     }
     names = set()
     for file in (*(ROOT / "launch").glob("*.py"), *(ROOT / "launch" / "flag_groups").glob("*.py")):

@@ -101,6 +101,9 @@ def results(folder):
         "ctranslate2_bfloat16": ([*run, *ctranslate2, "--bfloat16"], b""),
         "ctranslate2_exclude": ([*run, *ctranslate2, "--exclude=dogs"], b""),
         "ctranslate2_glossary": ([*run, *ctranslate2, f"--glossary={folder / 'terms.tsv'}"], b""),
+        "bad_pattern": ([*run, "--protect=urls", "--protect=("], b""),
+        "bad_kind": ([*run, "--protect=urls,mails"], b""),
+        "protected": ([*run, "--protect=urls,numbers", "--protect=K\\w+", "--json"], b"A man runs 5 km/h in Keras.\n"),
         "bad_glossary": ([*run, f"--glossary={folder / 'bad.tsv'}"], b""),
         "no_glossary": ([*run, f"--glossary={folder / 'missing.tsv'}"], b""),
         "glossary": ([*run, f"--glossary={folder / 'terms.tsv'}", "--json"], b"A man\ndogs\n\nThe dog\n"),
@@ -240,6 +243,8 @@ def test_nothing_in_nothing_out(results):
         ("ctranslate2_bfloat16", ["ctranslate2", "decode.bfloat16=True", "--engine=tensorflow"]),
         ("ctranslate2_exclude", ["ctranslate2", "excluded words", "--engine=tensorflow"]),
         ("ctranslate2_glossary", ["glossary", "--engine=tensorflow"]),
+        ("bad_pattern", ["--protect=(:", "not a valid regular expression"]),
+        ("bad_kind", ["--protect=urls,mails", "unknown kind 'mails'"]),
         ("bad_glossary", ["bad.tsv, line 2", "'dog Hund'"]),
         ("no_glossary", ["missing.tsv"]),
         ("bad_xml", ["standard input, line 2", "not well-formed XML"]),
@@ -298,6 +303,13 @@ def test_markup_may_begin_with_a_byte_order_mark_and_its_lines_end_as_before(res
     status, out, _ = results["placeholders_of_windows"]
     assert (status, out.count("{x}"), out.count("\n")) == (0, 1, 3)
     assert out.split("\r\n")[1:] == ["", results["pipe"][1].split("\n")[0], ""] and "\ufeff" not in out
+
+
+def test_protected_spans_come_out_once(results):
+    status, out, err = results["protected"]
+    assert status == 0, err
+    text = json.loads(out)["translation"]
+    assert text.count("5 km/h") == text.count("Keras") == 1
 
 
 def test_a_glossary_is_kept_and_counted(results):

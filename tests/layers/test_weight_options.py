@@ -99,7 +99,11 @@ def test_the_embedding_has_those_of_an_embedding():
     assert type(layers.TiedEmbedding.from_config(config).embeddings_constraint) is keras.constraints.UnitNorm
 
 
-@pytest.mark.parametrize("activation", ["gelu", keras.activations.tanh, cubed, keras.layers.LeakyReLU()], ids=str)
+@pytest.mark.parametrize(
+    "activation",
+    ["gelu", keras.activations.tanh, cubed, keras.layers.LeakyReLU()],
+    ids=["name", "keras", "own", "layer"],
+)
 def test_activations_are_names_or_functions(activation, rng, tmp_path):
     inputs = keras.Input((None, 8))
     model = keras.Model(inputs, layers.EncoderLayer(**SIZES, activation=activation)(inputs))

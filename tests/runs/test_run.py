@@ -239,3 +239,13 @@ def test_what_makes_scores_of_validation_others():
     settings = {"train.validation_sentences=9": True, "decode.beam_size=2": True, "train.max_steps=9": False}
     for setting, differs in settings.items():
         assert scores_differ(CONFIG, override(CONFIG, [setting])) is differs
+
+
+def test_a_run_of_a_version_without_a_record_of_characters_gets_one(run, tmp_path, vocab):
+    record = vocab.with_name("characters.json")
+    record.write_text('{"source": "a", "target": "b"}')
+    run.start(CONFIG, tmp_path / "data", vocab)
+    assert (run.path / "characters.json").read_bytes() == record.read_bytes()
+    record.unlink()
+    run.start(CONFIG, tmp_path / "data", vocab)
+    assert (run.path / "characters.json").exists()

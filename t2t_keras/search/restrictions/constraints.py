@@ -20,6 +20,7 @@ the whole text at every step.
   symbol would no longer fit into the sentence's length limit. An output therefore meets its constraints if the limit
   has room for their shortest phrases, provided that each of these phrases begins a word. If rules and prefixes, which
   take precedence, leave only such tokens, these are kept.
+- A hypothesis that reaches the limit without meeting all constraints is dropped at the end.
 
 References: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation"; Hu et al. 2019,
 "Improved Lexically Constrained Decoding for Translation and Monolingual Rewriting".
@@ -76,7 +77,8 @@ class Phrases(NamedTuple):
         places = tf.range(tf.shape(constraints)[3])
         missing = sizes[..., tf.newaxis] - places  # --> [open, constraints, phrases, phrase_len]
         gains = tf.where(is_token, tf.maximum(weights[..., tf.newaxis, tf.newaxis] - missing, 0), 0)
-        columns = (constraints, missing == 1, gains, is_token & tf.gather(continues_word, constraints))
+        joins = is_token & _gather_flags(continues_word, constraints)
+        columns = (constraints, missing == 1, gains, joins)
         shape = tf.shape(constraints)
         return cls(continues_word, weights, *(tf.reshape(values, [shape[0], -1, shape[3]]) for values in columns))
 
@@ -178,7 +180,7 @@ def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
     # A window is one token longer than the longest phrase: the token after a phrase must not continue its last word.
     starts = phrase_len + tf.range(length)
     windows = tf.gather(padded, starts[:, tf.newaxis] + tf.range(phrase_len + 1), axis=2)
-    continues_word = tf.gather(phrases.continues_word, tf.maximum(windows, PAD_ID)) & (windows > PAD_ID)
+    continues_word = _gather_flags(phrases.continues_word, windows) & (windows > PAD_ID)
     edges = [[0, 0], [0, 0], [0, 1]]
     after_end = tf.pad(phrases.ends, [[0, 0], [0, 0], [1, 0]])  # --> [open, constraints * phrases, phrase_len + 1]
     is_beyond = ~tf.pad(is_token, edges) & ~after_end
@@ -202,6 +204,24 @@ def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
     num_phrases = tf.shape(phrases.ids)[1] // tf.maximum(tf.shape(phrases.weights)[1], 1)
     is_open = ~tf.repeat(remains_met, num_phrases, axis=2)[..., tf.newaxis]
     return Progress(phrases, met, remains_met, tf.reduce_all(matches, axis=-1) & is_token[:, tf.newaxis] & is_open)
+
+
+def _gather_flags(flags: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Gathers bool [vocab] by ids of any shape; ids outside of the vocabulary get the first or the last flag."""
+    return tf.gather(flags, tf.clip_by_value(ids, 0, tf.size(flags) - 1))
+
+
+def are_met(texts: tf.Tensor, constraints: tf.Tensor, continuations: Sequence[int]) -> tf.Tensor:
+    """Returns which outputs meet all of their constraints, bool [batch, beam].
+
+    Args:
+        texts: int32 [batch, beam, length], padded with zeros.
+        constraints: int32 [batch, constraints, phrases, phrase_len]; see `Goal`.
+        continuations: tokens that continue a word.
+    """
+    # The size of the vocabulary is not known here. No token after the last continuation continues a word.
+    size = max(continuations, default=0) + 2
+    return may_end(progress(texts, Phrases.of(tf.cast(constraints, tf.int32), continuations, size)))
 
 
 def may_end(beam_progress: Progress) -> tf.Tensor:

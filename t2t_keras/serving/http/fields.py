@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from t2t_keras.errors import InputError
@@ -15,7 +16,7 @@ from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
-from t2t_keras.serving.served_signatures import Arrays
+from t2t_keras.serving.served_signatures import Arrays, Signature
 
 
 class FieldCall:
@@ -26,19 +27,30 @@ class FieldCall:
     Args:
         core: runs the calls.
         loan: the model.
-        content: the parsed body.
+        content: the parsed body; empty over gRPC.
         name: name of the field.
+        inputs: the inputs of the request, if they were read already.
+        client_seconds: deadline of the client in seconds from now, if it has one.
 
     Attributes:
-        value: the JSON value of the field.
+        value: the JSON value of the field; None if the request does not have it.
         model: the model.
         options: the settings of the server, with its limits.
     """
 
-    def __init__(self, core: Core, loan: Loan, content: Mapping[str, Any], name: str) -> None:
-        self.value, self.model, self.options = content[name], loan.model, core.options
-        self._core, self._loan, self._content = core, loan, content
-        self._end = time.monotonic() + core.options.request_seconds
+    def __init__(
+        self,
+        core: Core,
+        loan: Loan,
+        content: Mapping[str, Any],
+        name: str,
+        inputs: Arrays | None = None,
+        client_seconds: float | None = None,
+    ) -> None:
+        self.value, self.model, self.options = content.get(name), loan.model, core.options
+        self._core, self._loan, self._content, self._inputs = core, loan, content, inputs
+        limit = core.options.request_seconds
+        self._end = time.monotonic() + (limit if client_seconds is None else min(limit, client_seconds))
         self._futures: list[Future[Arrays]] = []
         self._ends = contextlib.ExitStack()
         loan.versions.keep(loan.model)
@@ -48,12 +60,18 @@ class FieldCall:
         """Returns the JSON value of one of the field's `refinements`."""
         return self._content.get(name, default)
 
+    def present(self, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the JSON values of those fields that the request has."""
+        return {name: self._content[name] for name in names if name in self._content}
+
     def read_texts(self) -> Arrays:
         """Returns the input "text" of the default signature; only its type is checked.
 
         Raises:
             ServingError: the input is missing or of the wrong type.
         """
+        if self._inputs is not None:
+            return self._inputs
         return json_tensors.read_inputs(dict(self._content), self.model.signature(DEFAULT_SIGNATURE))
 
     def texts(self) -> list[str]:
@@ -102,6 +120,10 @@ class RequestField(Protocol):
     "text", and that no two fields are combined. The field is not available for `:stream`. An `InputError` of `begin` or
     of its coroutine is reported as an invalid request.
 
+    An automatic field also processes requests without it, over REST and gRPC, if they use the default signature with
+    the input "text". It is available for `:stream`, and its refinements are allowed without it. Another field accepts
+    it by naming it among its refinements.
+
     Attributes:
         name: name of the field, and the label of its requests in metrics.
         noun: noun for messages, such as "markup".
@@ -110,6 +132,7 @@ class RequestField(Protocol):
         schema: OpenAPI schema of the value, with a description.
         signatures: names of the signatures that a model needs for the field.
         refinements: OpenAPI schemas of further fields, which are allowed only together with this one.
+        is_automatic: whether the field also processes requests without it.
     """
 
     name: str
@@ -119,8 +142,9 @@ class RequestField(Protocol):
     schema: Mapping[str, Any]
     signatures: frozenset[str]
     refinements: Mapping[str, Any]
+    is_automatic: bool
 
-    def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
+    def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays] | None:
         """Checks a request and queues its first calls.
 
         Runs in a thread. The coroutine waits for the outputs, and runs in the event loop.
@@ -129,7 +153,8 @@ class RequestField(Protocol):
             call: the request; the server closes it.
 
         Returns:
-            Coroutine that returns the outputs, arrays by name with one row per text.
+            Coroutine that returns the outputs, arrays by name with one row per text. None if the field is automatic and
+            the texts are processed like those of a server without the field.
 
         Raises:
             InputError: the value of the field or a text is invalid.
@@ -168,6 +193,25 @@ class QueuedCall:
         self.cancel()
 
 
+class OneTurn:
+    """A stream whose only turn is the complete answer. Must be closed.
+
+    Args:
+        queued: the request.
+    """
+
+    def __init__(self, queued: QueuedCall) -> None:
+        self._queued = queued
+
+    async def turn(self) -> tuple[Arrays, bool]:
+        """Waits for the outputs, which are final; see `Growing.turn`."""
+        return await self._queued.result(), True
+
+    def close(self) -> None:
+        """Cancels the request if it is unfinished; repeated calls are harmless."""
+        self._queued.give_up()
+
+
 class Calls:
     """Queues the calls of requests, with or without an optional field.
 
@@ -178,6 +222,9 @@ class Calls:
 
     def __init__(self, core: Core, fields: Sequence[RequestField]) -> None:
         self._core, self.fields = core, tuple(fields)
+        self._automatic = {
+            name: field for field in fields if field.is_automatic for name in (field.name, *field.refinements)
+        }
         # JSON escapes (\u) may also spell the names.
         names = [name for field in fields for name in (field.name, *field.refinements)]
         self._marks = (*(f'"{name}"'.encode() for name in names), *([b"\\u"] if fields else []))
@@ -202,28 +249,85 @@ class Calls:
             return self._begin_field(field, loan, content)
         signature = loan.model.signature(content.get("signature_name", ""))
         call.signature = signature.name
-        future = self._core.submit(loan, signature, json_tensors.read_inputs(content, signature))
+        return self.begin_signature(loan, signature, json_tensors.read_inputs(content, signature), content=content)
+
+    def begin_signature(
+        self,
+        loan: Loan,
+        signature: Signature,
+        inputs: Arrays,
+        client_seconds: float | None = None,
+        content: Mapping[str, Any] = MappingProxyType({}),
+    ) -> QueuedCall:
+        """Queues the calls for the inputs of a signature, which automatic fields may process; see `begin`.
+
+        Args:
+            loan: the model.
+            signature: one of the model's signatures.
+            inputs: arrays by name.
+            client_seconds: deadline of the client in seconds from now, if it has one.
+            content: the parsed body, if there is one.
+        """
+        if queued := self._begin_automatic(loan, signature, inputs, client_seconds, content):
+            return queued
+        future = self._core.submit(loan, signature, inputs, client_seconds)
         return QueuedCall(self._core.outputs(future), future.cancel)
 
-    def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> Growing:
+    def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> Growing | OneTurn:
         """Queues the first turn of a streaming request; see `begin` and `Core.grow`."""
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} can be streamed; omit 'signature_name'")
         call.signature = "stream"
         if field := self._field_of(content):
             raise invalid(f"{field.requests} cannot be streamed; use predict")
-        return self._core.grow(loan, json_tensors.read_inputs(content, loan.model.signature(DEFAULT_SIGNATURE)))
+        signature = loan.model.signature(DEFAULT_SIGNATURE)
+        inputs = json_tensors.read_inputs(content, signature)
+        # More than one text is refused below.
+        if len(inputs.get("text", ())) == 1 and (
+            queued := self._begin_automatic(loan, signature, inputs, None, content)
+        ):
+            return OneTurn(queued)
+        return self._core.grow(loan, inputs)
 
     def _field_of(self, content: Mapping[str, Any]) -> RequestField | None:
-        """Returns the field that a request has, or None; raises a `ServingError` if there are several."""
-        present = [field for field in self.fields if field.name in content]
+        """Returns the field that a request has, unless it is automatic, or None.
+
+        Raises:
+            ServingError: the request has several fields, or a refinement without its field.
+        """
+        present = [field for field in self.fields if field.name in content and not field.is_automatic]
         if len(present) > 1:
             raise invalid(f"{present[1].requests} cannot be combined with {present[0].noun}")
         for field in self.fields:
             for name in field.refinements:
-                if name in content and field not in present:
+                if name in content and field not in present and name not in self._automatic:
                     raise invalid(f"'{name}' needs '{field.name}'")
+        for name in self._automatic:
+            if name in content and present and name not in present[0].refinements:
+                raise invalid(f"'{name}' cannot be combined with {present[0].noun}")
         return present[0] if present else None
+
+    def _begin_automatic(
+        self,
+        loan: Loan,
+        signature: Signature,
+        inputs: Arrays,
+        client_seconds: float | None,
+        content: Mapping[str, Any],
+    ) -> QueuedCall | None:
+        """Queues the first calls of an automatic field; returns None if no such field processes the request."""
+        is_default = signature.name == DEFAULT_SIGNATURE and list(signature.inputs) == ["text"]
+        if not is_default or "text" not in inputs:
+            for name in self._automatic:
+                if name in content:
+                    raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {DEFAULT_SIGNATURE!r}")
+            return None
+        for field in self.fields:
+            if field.is_automatic:
+                field_call = FieldCall(self._core, loan, content, field.name, inputs, client_seconds)
+                if queued := _queue(field, field_call):
+                    return queued
+        return None
 
     def _begin_field(self, field: RequestField, loan: Loan, content: dict[str, Any]) -> QueuedCall:
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
@@ -231,12 +335,20 @@ class Calls:
         has_signatures = field.signatures <= loan.model.signatures.keys()
         if not has_signatures or list(loan.model.signature(DEFAULT_SIGNATURE).inputs) != ["text"]:
             raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} {field.missing}")
-        field_call = FieldCall(self._core, loan, content, field.name)
-        with contextlib.ExitStack() as ends:
-            ends.callback(field_call.close)
-            try:
-                outputs = field.begin(field_call)
-            except InputError as error:
-                raise invalid(str(error)) from error
-            ends.pop_all()
-        return QueuedCall(outputs, field_call.close)
+        queued = _queue(field, FieldCall(self._core, loan, content, field.name))
+        assert queued, f"{field.name} is not automatic, so it must process every request"
+        return queued
+
+
+def _queue(field: RequestField, call: FieldCall) -> QueuedCall | None:
+    """Queues the first calls of a field; closes `call` and returns None if the field does not process the request."""
+    with contextlib.ExitStack() as ends:
+        ends.callback(call.close)
+        try:
+            outputs = field.begin(call)
+        except InputError as error:
+            raise invalid(str(error)) from error
+        if outputs is None:
+            return None
+        ends.pop_all()
+    return QueuedCall(outputs, call.close)

@@ -3,17 +3,15 @@
 import asyncio
 import itertools
 import pathlib
-import threading
-import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.fields import FieldCall
-from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import Arrays
+from t2t_keras.serving.version_readers import VersionReaders
 
 # The signatures that translate token ids: without constraints, and with phrases that the output must contain.
 _PLAIN, _CONSTRAINED = "tokens", "constrained"
@@ -49,41 +47,12 @@ class Texts(Protocol):
 ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], Texts]
 
 
-class Glossaries:
-    """Thread-safe cache of the functions that apply glossaries, one per model version.
-
-    Args:
-        reader: creates such a function from the directory of a version; raises an `InputError` if the version does not
-            support glossaries.
-    """
-
-    def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
-        self._reader = reader
-        self._lock = threading.Lock()
-        self._readers: weakref.WeakKeyDictionary[Model, ReadTexts] = weakref.WeakKeyDictionary()
-
-    def of(self, model: Model) -> ReadTexts:
-        """Returns the function for a version, and creates it from the version's files at the first call.
-
-        Raises:
-            InputError: the version does not support glossaries.
-            ServingError: the files were deleted or replaced since the version was loaded.
-        """
-        with self._lock:
-            if model not in self._readers:
-                if not model.is_as_loaded:
-                    raise ServingError(
-                        Code.UNAVAILABLE, f"the files of version {model.version} are missing or have changed"
-                    )
-                self._readers[model] = self._reader(model.path)
-            return self._readers[model]
-
-
 class GlossaryField:
     """The field "glossary": terms that the translations must contain. See `RequestField`.
 
     Args:
-        reader: see `Glossaries`.
+        reader: creates the function that applies glossaries from the directory of a version; raises an `InputError` if
+            the version does not support glossaries.
     """
 
     name, noun, requests = "glossary", "glossaries", "translations with a glossary"
@@ -101,9 +70,10 @@ class GlossaryField:
     }
     signatures = frozenset({_PLAIN, _CONSTRAINED})
     refinements: Mapping[str, Any] = {}
+    is_automatic = False
 
     def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
-        self._glossaries = Glossaries(reader)
+        self._glossaries = VersionReaders(reader)
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
         """Queues the translation without constraints. The outputs are those of `Texts.answer`."""

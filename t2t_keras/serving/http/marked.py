@@ -9,6 +9,14 @@ import numpy as np
 
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.fields import FieldCall
+from t2t_keras.serving.http.protected import (
+    SCHEMAS,
+    ProtectedTexts,
+    Protections,
+    protect,
+    second_outputs,
+    submit,
+)
 from t2t_keras.serving.parts import rows_of
 from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays
@@ -19,6 +27,16 @@ _ALIGN = "align"
 _MOST_SENTENCES = 8
 
 
+_ATTRIBUTES = {
+    "markup_attributes": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "attributes to translate, with html or xml",
+        "examples": [["alt", "title", "placeholder", "aria-label"]],
+    }
+}
+
+
 class Documents(Protocol):
     """Documents that were parsed and split into translatable texts."""
 
@@ -26,11 +44,12 @@ class Documents(Protocol):
     def texts(self) -> Sequence[str]:
         """The texts to translate, in document order."""
 
-    def filled(self, outputs: Sequence[Arrays]) -> list[str]:
+    def filled(self, outputs: Sequence[Any]) -> list[str]:
         """Returns the documents with the texts replaced by translations.
 
         Args:
-            outputs: outputs of the signature `align` for each text, arrays by name with one row.
+            outputs: for each text, the outputs of the signature `align`, arrays by name with one row, or its entry of
+                `ProtectedTexts.aligned`.
         """
 
 
@@ -44,6 +63,7 @@ class MarkupField:
 
     Args:
         read: parses documents.
+        protections: finds protected spans in the texts of the documents; None if this is not supported.
     """
 
     name, noun, requests, missing = "markup", "markup", "documents with markup", "does not translate markup"
@@ -53,17 +73,11 @@ class MarkupField:
         "description": "the texts and the answers are documents",
     }
     signatures = frozenset({_ALIGN})
-    refinements: Mapping[str, Any] = {
-        "markup_attributes": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "attributes to translate, with html or xml",
-            "examples": [["alt", "title", "placeholder", "aria-label"]],
-        }
-    }
+    is_automatic = False
 
-    def __init__(self, read: ReadDocuments) -> None:
-        self._read = read
+    def __init__(self, read: ReadDocuments, protections: Protections | None = None) -> None:
+        self._read, self._protections = read, protections
+        self.refinements: Mapping[str, Any] = _ATTRIBUTES if protections is None else {**_ATTRIBUTES, **SCHEMAS}
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
         """Parses the documents and queues the calls on their texts. The output is "translation", one per document."""
@@ -85,6 +99,9 @@ class MarkupField:
         texts = [text.encode() for text in documents.texts]
         if len(texts) > limit:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
+        protected = protect(call, documents.texts, self._protections, aligns_all=True) if self._protections else None
+        if protected:
+            return _translate_protected(call, documents, protected, submit(call, protected.first))
         groups = _groups(texts, call.options.max_batch_bytes)
         calls = ({"text": np.array([texts[number] for number in group], object)} for group in groups)
         return _translate(call, documents, groups, call.submit(_ALIGN, calls))
@@ -98,8 +115,19 @@ async def _translate(
     for group, outputs in zip(groups, await call.outputs(futures), strict=True):
         for row, number in enumerate(group):
             rows[number] = rows_of(outputs, row, row + 1)
-    translated = await asyncio.to_thread(documents.filled, rows)
-    return {"translation": np.array([text.encode() for text in translated], object)}
+    return _outputs(await asyncio.to_thread(documents.filled, rows))
+
+
+async def _translate_protected(
+    call: FieldCall, documents: Documents, texts: ProtectedTexts, futures: list[Future[Arrays]]
+) -> Arrays:
+    """Waits for the translations of texts with protected spans, and returns the translated documents."""
+    outputs = await second_outputs(call, texts, futures)
+    return _outputs(await asyncio.to_thread(lambda: documents.filled(texts.aligned(outputs))))
+
+
+def _outputs(documents: Sequence[str]) -> Arrays:
+    return {"translation": np.array([text.encode() for text in documents], object)}
 
 
 def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:

@@ -82,13 +82,12 @@ def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str 
 
 
 def _request(fields: Sequence[RequestField]) -> Description:
-    schemas = {
-        name: schema for field in fields for name, schema in [(field.name, field.schema), *field.refinements.items()]
-    }
-    optional = {
-        name: {**schema, "description": f"only for predict: {schema['description']}"}
-        for name, schema in schemas.items()
-    }
+    optional: dict[str, Description] = {}
+    # Automatic fields come last, because other fields may accept theirs.
+    for field in sorted(fields, key=lambda field: field.is_automatic):
+        for name, schema in ((field.name, field.schema), *field.refinements.items()):
+            limit = "" if field.is_automatic else "only for predict: "
+            optional[name] = {**schema, "description": limit + schema["description"]}
     return {**_REQUEST, "properties": {**_REQUEST["properties"], **optional}}
 
 

@@ -30,7 +30,7 @@ from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.bodies import read_body
-from t2t_keras.serving.http.fields import Calls, QueuedCall, RequestField
+from t2t_keras.serving.http.fields import Calls, OneTurn, QueuedCall, RequestField
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.http.responses import (
     Streamed,
@@ -226,7 +226,7 @@ class _Rest:
             response.ends.push_async_callback(events.aclose)
             return response
 
-    def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
+    def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing | OneTurn, bool]:
         """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
@@ -263,7 +263,7 @@ class _Target:
 
 
 async def _events(
-    growing: Growing, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
+    growing: Growing | OneTurn, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
 ) -> AsyncGenerator[bytes, None]:
     """Yields an event whenever the text has changed, then "end" with the final outputs, or "error".
 

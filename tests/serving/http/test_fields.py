@@ -22,6 +22,7 @@ class Repeated:
     schema = {"type": "integer", "description": "how often each translation is repeated"}
     signatures = frozenset({"nbest"})
     refinements: ClassVar[dict] = {}
+    is_automatic = False
 
     def begin(self, call):
         if type(call.value) is not int:
@@ -64,7 +65,15 @@ def test_a_new_field(client):
     assert predict(client, escaped.encode()).json() == {"outputs": ["ABAB", "CC"]}
     assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="repeat"}')
     properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
-    assert list(properties) == ["signature_name", "instances", "inputs", "markup", "repeat", "silence"]
+    assert list(properties) == [
+        "signature_name",
+        "instances",
+        "inputs",
+        "markup",
+        "markup_attributes",
+        "repeat",
+        "silence",
+    ]
     assert properties["repeat"] == {
         "type": "integer",
         "description": "only for predict: how often each translation is repeated",

@@ -36,8 +36,8 @@ class French(tf.Module):
 class Documents:
     """Documents whose only mark is a vertical bar."""
 
-    def __init__(self, markup, documents):
-        assert markup == "html"
+    def __init__(self, markup, documents, attributes):
+        assert markup == "html" and not attributes
         self._parts = [document.split("|") for document in documents]
         self.texts = [part for parts in self._parts for part in parts]
 

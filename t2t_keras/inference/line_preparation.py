@@ -1,0 +1,41 @@
+"""The preparation of lines for the model of a run or an export; imports neither TensorFlow nor Keras."""
+
+from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import task
+from t2t_keras.text.protection.preparation import Preparation
+from t2t_keras.text.protection.spans import NOTHING, SpanFinder
+from t2t_keras.text.text_tokenizer import TextTokenizer
+
+
+def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig) -> Preparation:
+    """Returns the preparation of lines for a model.
+
+    Args:
+        tokenizer: the tokenizer, with the characters that the model knows.
+        config: the decoding settings.
+        data: the settings of the training data.
+
+    Raises:
+        InputError: a protected kind or expression is not valid, or the task does not support the settings.
+    """
+    kind = task(data.task)
+    if not kind.has_sentences:
+        for name, value in (("case", config.case != "exact"), ("protect", set(config.protect) - {NOTHING})):
+            if value:
+                raise InputError(f"--{name}: only translations can be protected or restored, not {data.task}")
+    symbols = tokenizer.source.symbols
+    known = tokenizer.characters.source.union(*symbols) if tokenizer.characters and kind.has_sentences else None
+    finder = SpanFinder(config.protect, known, data.lowercases_sources)
+
+    def num_tokens(text: str) -> int:
+        return len(tokenizer.source.encode(text))
+
+    return Preparation(
+        finder,
+        data.source_language,
+        num_tokens if config.case == "fallback" else None,
+        lowercases=data.lowercases_sources,
+        splits=config.split == "sentences",
+        symbols=symbols,
+    )

@@ -1,0 +1,42 @@
+"""Objects that are made from the files of a model version when a request first needs them."""
+
+import pathlib
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_models import Model
+
+Reader = TypeVar("Reader")
+
+
+class VersionReaders(Generic[Reader]):
+    """Thread-safe cache of one object per model version.
+
+    Args:
+        make: makes the object from the directory of a version; raises an `InputError` if the version does not support
+            it.
+    """
+
+    def __init__(self, make: Callable[[pathlib.Path], Reader]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._readers: weakref.WeakKeyDictionary[Model, Reader] = weakref.WeakKeyDictionary()
+
+    def of(self, model: Model) -> Reader:
+        """Returns the object for a version, and makes it from the version's files at the first call.
+
+        Raises:
+            InputError: the version does not support it.
+            ServingError: the files were deleted or replaced since the version was loaded.
+        """
+        with self._lock:
+            if model not in self._readers:
+                if not model.is_as_loaded:
+                    raise ServingError(
+                        Code.UNAVAILABLE, f"the files of version {model.version} are missing or have changed"
+                    )
+                self._readers[model] = self._make(model.path)
+            return self._readers[model]

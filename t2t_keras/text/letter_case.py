@@ -1,0 +1,83 @@
+"""Text in capitals and in title case: recognises it, returns its ordinary form, and restores its case."""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from t2t_keras.text.truecase import capital
+
+Case = Literal["capitals", "title"]
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+# Shorter words, such as "of" and "und", may be in lower case within a title.
+_LEAST_TITLE_LETTERS = 4
+_LEAST_TITLE_WORDS = 3
+# How many times as many tokens the unusual case takes if the model does not know it. Words in a case that a vocabulary
+# was trained on take about as many tokens as in lower case.
+_UNKNOWN_RATIO = 1.25
+_ENGLISH_I = re.compile(r"\bi\b(?!\.)")
+
+
+def case_of(text: str) -> Case | None:
+    """Returns "capitals" if all letters are capitals, "title" if all words but short ones begin with one, else None.
+
+    Text of one word is never a title, and a title has at least three words. Letters without case are ignored.
+    """
+    words = [word for word in _WORD.findall(text) if word.lower() != word.upper()]
+    letters = sum(map(len, words))
+    if letters > 1 and all(word == word.upper() for word in words):
+        return "capitals"
+    long_words = [word for word in words if len(word) >= _LEAST_TITLE_LETTERS]
+    is_title = len(words) >= _LEAST_TITLE_WORDS and len(long_words) > 1 and _is_capitalised(words[0])
+    if is_title and all(map(_is_capitalised, long_words)) and not all(word == word.upper() for word in long_words):
+        return "title"
+    return None
+
+
+def _is_capitalised(word: str) -> bool:
+    return word[0] != word[0].lower()
+
+
+def ordinary(text: str, language: str) -> str:
+    """Returns a sentence in lower case with a capital first letter; in English, "I" also stays a capital."""
+    text = text.lower()
+    if language.lower().startswith("en"):
+        text = _ENGLISH_I.sub("I", text)
+    first = _WORD.search(text)
+    return text if not first else text[: first.start()] + capital(text[first.start()]) + text[first.start() + 1 :]
+
+
+def is_unfamiliar(text: str, plain: str, num_tokens: Callable[[str], int]) -> bool:
+    """Returns whether a model does not know the case of a text, but knows its ordinary form.
+
+    A case that the training text lacks is spelled with many short tokens. A single word counts as known in ordinary
+    form only if it is one token there or in lower case, because other words in capitals, such as "NASA", may be names.
+
+    Args:
+        text: the text.
+        plain: its ordinary form.
+        num_tokens: returns the number of tokens of a text.
+    """
+    number = num_tokens(plain)
+    if len(words := _WORD.findall(text)) == 1:
+        word = words[0]
+        is_known = min(num_tokens(word.lower()), num_tokens(word.capitalize())) == 1
+        return is_known and num_tokens(word) > 1
+    return num_tokens(text) >= _UNKNOWN_RATIO * number
+
+
+def in_case(text: str, case: Case, source: str) -> str:
+    """Returns a translation in a case of its source.
+
+    In a title, short words get a capital only if all words of the source have one.
+    """
+    if case == "capitals":
+        return text.upper()
+    is_everywhere = all(map(_is_capitalised, _WORD.findall(source)))
+
+    def spelled(match: re.Match[str]) -> str:
+        word = match[0]
+        is_capital = is_everywhere or len(word) >= _LEAST_TITLE_LETTERS or not match.start()
+        return capital(word[0]) + word[1:] if is_capital else word
+
+    return _WORD.sub(spelled, text)

@@ -1,0 +1,219 @@
+"""Prepares lines of text for translation: removes protected spans and unusual case, and restores both afterwards."""
+
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from t2t_keras.text import sentences as splitting
+from t2t_keras.text.letter_case import Case, case_of, in_case, is_unfamiliar, ordinary
+from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.protection.removal import (
+    Removed,
+    Restored,
+    Sentence,
+    remove,
+    repeats,
+    restored,
+    source_units,
+    without_spans,
+)
+from t2t_keras.text.protection.spans import SpanFinder
+from t2t_keras.text.repair import UNPRINTABLE
+from t2t_keras.text.words import units
+
+
+class SentenceCase(NamedTuple):
+    """The unusual case of a sentence.
+
+    Attributes:
+        case: the case; None if it is not unusual or if the model knows it.
+        source: the sentence in that case.
+    """
+
+    case: Case | None
+    source: str
+
+
+class Prepared(NamedTuple):
+    """A line that differs from the text that the model reads.
+
+    Attributes:
+        source: the line, without invisible characters.
+        text: the text to translate; "" if nothing remains to translate.
+        removed: the spans that were removed.
+        kept: the spans that remain in the text.
+        unknown: the spans with characters that the model does not know.
+        cases: the case of each sentence of the text; empty if no case is unusual.
+    """
+
+    source: str
+    text: str
+    removed: tuple[Removed, ...]
+    kept: tuple[str, ...]
+    unknown: tuple[str, ...]
+    cases: tuple[SentenceCase, ...]
+
+    def is_met(self, translation: str) -> bool:
+        """Returns whether a translation of the text repeats each span that remains in it exactly once."""
+        return repeats(translation, self.kept)
+
+    def finished(self, sentences: Sequence[Sentence], intact: Sequence[str] = (), prefix: str = "") -> Restored:
+        """Returns the translation of the line.
+
+        Args:
+            sentences: the sentences of the text with their translations; none if the text is blank.
+            intact: phrases of the translation into which nothing is inserted, and whose spans count as put back.
+            prefix: beginning of the translation, which is treated like these phrases.
+        """
+        intact = (*intact, prefix)
+        spans = [span for each in self.removed for span in each.text.split()]
+        invented = [span for span in spans if not any(span in phrase for phrase in intact)]
+        removed = [each for each in self.removed if not any(each.text in phrase for phrase in intact)]
+        results = []
+        cases = itertools.chain(self.cases, itertools.repeat(SentenceCase(None, "")))
+        for sentence, (case, source) in zip(sentences, cases, strict=False):
+            translation = without_spans(sentence.translation, invented)
+            translation = _cased(translation, case, source) if case else translation
+            results.append(sentence._replace(translation=translation))
+        return restored(removed, results, (*intact, *self.kept), len(prefix))
+
+    def aligned(self, sentences: Sequence[Sentence]) -> AlignedText:
+        """Returns the translation of the line with its links to the line; see `finished`."""
+        result = self.finished(sentences)
+        pairs = [(each.start, each.start + len(each.text)) for each in self.removed]
+        sources, targets = _outside(units(self.source), pairs), _outside(units(result.text), result.ranges)
+        places = _places_of(self.text, self.source, sources)
+        numbers, offset = [], 0  # of the source unit of each target unit
+        for sentence in sentences:
+            aligned_units = source_units(sentence, units(sentence.translation.text))
+            numbers += [offset + number if number >= 0 else -1 for number in aligned_units]
+            offset += len(units(sentence.source))
+        links = [(*target, *source) for target, source in zip(result.ranges, pairs, strict=True)]
+        for target, number in zip(targets, numbers, strict=False):
+            if number in places:
+                links.append((*target, *places[number]))
+        return AlignedText(result.text, tuple(links))
+
+
+class Preparation:
+    """Prepares lines for a model.
+
+    Args:
+        finder: finds protected spans.
+        language: language code of the lines.
+        num_tokens: returns the number of tokens of a text of the source; None to keep unusual case.
+        lowercases: whether the model reads lowercased text, so that it knows no case.
+        splits: whether lines are translated sentence by sentence.
+        symbols: symbols of the vocabulary, one of which may be in front of a line and is not part of its text.
+    """
+
+    def __init__(
+        self,
+        finder: SpanFinder,
+        language: str,
+        num_tokens: Callable[[str], int] | None = None,
+        *,
+        lowercases: bool = False,
+        splits: bool = True,
+        symbols: Collection[str] = (),
+    ) -> None:
+        self._head = re.compile(f"(?:{'|'.join(map(re.escape, sorted(symbols)))})\\s*") if symbols else None
+        self._finder, self._language = finder, language
+        self._num_tokens, self._lowercases, self._splits = num_tokens, lowercases, splits
+
+    def __call__(self, line: str, *, keeps_spans: bool = True, keeps_case: bool = False) -> Prepared | None:
+        """Prepares a line.
+
+        Args:
+            line: the line.
+            keeps_spans: whether protected spans without unknown characters remain in the text at first.
+            keeps_case: whether the line is translated in its case.
+
+        Returns:
+            The prepared line, or None if the model reads the line as it is.
+        """
+        has_spans = self._finder.has_spans(line)
+        if not has_spans and (keeps_case or not self._num_tokens):
+            return None
+        source = UNPRINTABLE.sub("", line.encode("utf-8", "replace").decode("utf-8")).strip()
+        spans = self._finder.spans(source) if has_spans else []
+        if not keeps_spans:
+            spans = [span._replace(is_removed=True) for span in spans]
+        text, removed = remove(source, spans, self._finder)
+        cases: list[SentenceCase] = []
+        plain = text if keeps_case or not self._num_tokens else self._in_ordinary_case(text, cases)
+        if cases and not all(span.is_removed for span in spans):
+            return self(line, keeps_spans=False)  # a change of case would change the spans
+        if not spans and plain == source:
+            return None
+        unknown = tuple(source[span.start : span.end] for span in spans if span.is_unknown)
+        kept = tuple(source[span.start : span.end] for span in spans if not span.is_removed)
+        if not any(map(str.isalnum, plain[len(self.head(plain)) :])):
+            whole = source[len(self.head(source)) :]
+            return Prepared(source, "", (Removed(whole, 0, 0, "", ""),) if whole else (), (), unknown, ())
+        return Prepared(source, plain, tuple(removed), kept, unknown, tuple(cases))
+
+    def head(self, text: str) -> str:
+        """Returns the symbol at the beginning of a text and the white space after it; "" if there is none."""
+        match = self._head.match(text) if self._head else None
+        return match[0] if match else ""
+
+    def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
+        """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""
+        found = [splitting.Sentence("", text)]
+        if self._splits:
+            found = splitting.find_sentences(text, self._language)
+        results, result = [], ""
+        for sentence in found:
+            case = self._case_of(sentence.text)
+            plain = ordinary(sentence.text, self._language) if case else sentence.text
+            results.append(SentenceCase(case, sentence.text))
+            result += sentence.before + plain
+        if any(each.case for each in results):
+            cases += results
+        return result if cases else text
+
+    def _case_of(self, sentence: str) -> Case | None:
+        """Returns the case of a sentence if the model does not know it."""
+        case = case_of(sentence)
+        if not case or self._lowercases or not self._num_tokens:
+            return case
+        plain = ordinary(sentence, self._language)
+        return case if is_unfamiliar(sentence, plain, self._num_tokens) else None
+
+
+def _places_of(text: str, source: str, places: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Returns the place in a line of each unit of the text that the model reads, if the line has such a unit.
+
+    The units differ where marks were replaced by equivalents, such as "…" by "...".
+    """
+    spelled = [text[start:end].lower() for start, end in units(text)]
+    original = [source[start:end].lower() for start, end in places]
+    if len(spelled) == len(original):
+        return dict(enumerate(places))
+    blocks = difflib.SequenceMatcher(None, spelled, original, autojunk=False).get_matching_blocks()
+    return {block.a + n: places[block.b + n] for block in blocks for n in range(block.size)}
+
+
+def _outside(all_units: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the units that do not begin in any of the ranges, which are in order."""
+    remaining = list(ranges)[::-1]
+    result = []
+    for start, end in all_units:
+        while remaining and remaining[-1][1] <= start:
+            remaining.pop()
+        if not remaining or start < remaining[-1][0]:
+            result.append((start, end))
+    return result
+
+
+def _cased(translation: AlignedText, case: Case, source: str) -> AlignedText:
+    """Returns a translation in a case; letters whose capital is several characters move the links after them."""
+    text = in_case(translation.text, case, source)
+    if len(text) == len(translation.text):
+        return AlignedText(text, translation.links)
+    places = [0, *itertools.accumulate(len(character.upper()) for character in translation.text)]
+    links = tuple((places[link[0]], places[link[1]], link[2], link[3]) for link in translation.links)
+    return AlignedText(text, links)

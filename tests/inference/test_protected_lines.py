@@ -1,0 +1,244 @@
+"""Translators repeat protected spans exactly once, whatever the model does with them."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference import json_lines
+from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
+from t2t_keras.inference.marked_text import translate_marked
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translator
+from t2t_keras.text.characters import Characters
+from t2t_keras.text.extension import with_symbols
+from t2t_keras.text.markup.documents import MarkedDocument
+from t2t_keras.text.terms import Glossary
+from t2t_keras.text.tokenizer import Tokenizer
+from tests.inference import tiny
+
+KNOWN = frozenset("".join(tiny.SENTENCES) + "0123456789:/()._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!,")
+EMOJI = "👩\u200d💻"
+
+
+def tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer(tiny.tokenizer().serialized)
+    tokenizer.characters = Characters(KNOWN, KNOWN)
+    return tokenizer
+
+
+class Recording(tiny.CopyModel):
+    """A copying model that writes `replacement` in place of each token of a text."""
+
+    def __init__(self, vocab_size, replaced="", replacement=""):
+        super().__init__(vocab_size)
+        ids = [np.array(tokenizer().encode(text)[-1:] or [0], np.int32) for text in (replaced, replacement)]
+        self._replaced, self._replacement = ids
+
+    def encode(self, source):
+        if not self._replaced[0]:
+            return source
+        return tf.where(source == self._replaced[0], self._replacement[0], source)
+
+
+@functools.cache
+def copier(replaced="", replacement="", **arguments) -> Translator:
+    model = Recording(tiny.tokenizer().vocab_size, replaced, replacement)
+    return Translator(tokenizer(), model, **arguments)  # type: ignore[arg-type]
+
+
+def protecting(*protect, **settings) -> DecodeConfig:
+    return DecodeConfig(beam_size=2, protect=protect, **settings)
+
+
+LINES = {
+    f"Two dogs {EMOJI} play.": (EMOJI,),
+    "Hello! 😊 A man. Two 我爱 dogs!": ("😊", "我爱"),
+    "😊": ("😊",),
+    "A dog.\n\n🇩🇪🇫🇷\nA man": ("🇩🇪🇫🇷",),
+    "A man in the snow 1\ufe0f\u20e3": ("1\ufe0f\u20e3",),
+    "A man": (),
+    "": (),
+}
+
+
+def test_unknown_characters_keep_their_place_and_are_reported():
+    translations = copier().translate(list(LINES))
+    assert [each.text for each in translations] == list(LINES)
+    assert [each.unknown for each in translations] == list(LINES.values())
+    assert not any("😊" in each.source for each in translations[1].sentences)
+
+
+def test_the_model_never_reads_them():
+    translator = copier()
+    assert translator.translate(["A man 😊 runs"])[0].source_ids == translator.translate(["A man runs"])[0].source_ids
+
+
+def test_without_a_record_everything_is_read_as_before():
+    model = tiny.CopyModel(tiny.tokenizer().vocab_size)
+    (found,) = Translator(tiny.tokenizer(), model).translate(["A man 😊 runs"])
+    assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
+    (found,) = copier(config=protecting("nothing")).translate(["A man 😊 runs"])
+    assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
+
+
+def searches_of(translator: Translator) -> list[int]:
+    """The numbers of sentences of the searches to come."""
+    sizes: list[int] = []
+    searcher = translator._searcher
+
+    def counting(source_ids, *arguments, **options):
+        sizes.append(len(source_ids))
+        return searcher(source_ids, *arguments, **options)
+
+    translator._searcher = counting
+    return sizes
+
+
+LINE = "Two dogs play (see https://x.org/a_b). A man"
+
+
+def test_a_model_that_repeats_a_span_reads_it():
+    translator = copier(config=protecting("urls"))
+    sizes = searches_of(translator)
+    (found,) = translator.translate([LINE])
+    assert found.text == LINE and sum(sizes) == 2
+    assert "https" in found.sentences[0].source
+
+
+def test_a_model_that_changes_a_span_translates_without_it():
+    translator = copier("_", "x", config=protecting("urls"))
+    sizes = searches_of(translator)
+    found = translator.translate([LINE, "A man"])
+    assert [each.text for each in found] == [LINE, "A man"] and sum(sizes) == 5
+    assert found[0].text.count("https://x.org/a_b") == 1
+
+
+def test_the_other_hypotheses_repeat_the_spans_too():
+    for hypotheses in copier(config=protecting("urls")).translate_nbest([LINE, "😊 A man"], 2):
+        assert hypotheses and all(
+            each.text.count("https://x.org/a_b") + each.text.count("😊") == 1 for each in hypotheses
+        )
+
+
+@pytest.mark.parametrize("replaced", ["", "5"])
+def test_spans_of_all_kinds_come_out_once(replaced):
+    translator = copier(replaced, "x", config=protecting("urls,emails,numbers,files", "Keras"))
+    lines = [
+        "https://x.org",
+        "https://x.org https://y.org",
+        "See https://x.org, https://y.org and https://x.org again.",
+        r"Open C:\a b\c.txt or /etc/hosts.",
+        "A man runs 5 km/h, 3.5 GB, 1.2.3 and v2.0",
+        "Mail x@y.org: now",
+        "Keras and Keras",
+    ]
+    for line, found in zip(lines, translator.translate(lines), strict=True):
+        spans = [line[span.start : span.end] for span in translator._protected._prepare._finder.spans(line)]
+        assert spans and all(found.text.count(span) == line.count(span) for span in spans)
+
+
+def test_a_request_keeps_its_prefix_and_its_constraints_whole():
+    translator = copier(config=protecting())
+    (found,) = translator.translate([Request("😊 A man runs", prefix="Two dogs")])
+    assert found.text.startswith("Two dogs") and found.text.count("😊") == 1
+    (found,) = translator.translate([Request("A 😊 man runs", constraints=("A man",))])
+    assert found.text == "A man 😊 runs" and found.unknown == ("😊",)
+    with pytest.raises(InputError, match="prefix: cannot be met, because the text is blank"):
+        translator.check(Request("😊", prefix="Two"))
+
+
+def test_a_glossary_keeps_its_forms_whole():
+    glossary = Glossary.parsed(["A man\tA man"], "terms.tsv")
+    (found,) = copier(config=protecting(), glossary=glossary).translate(["A 😊 man runs"])
+    assert found.text == "A man 😊 runs" and found.terms[0].form == "A man"
+
+
+def test_capitals_are_read_in_ordinary_case():
+    translator = copier(config=protecting(case="fallback"))
+    line = "TWO DOGS PLAY 😊 IN THE SNOW. A man"
+    (found,) = translator.translate([line])
+    assert found.text == line
+    assert [each.source for each in found.sentences] == ["Two dogs play in the snow.", "A man"]
+    (found,) = copier(config=protecting()).translate([line])
+    assert found.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
+
+
+def test_a_model_of_lowercase_returns_the_case_too():
+    translator = copier(config=protecting(case="fallback"), data=DataConfig(lowercase="both"))
+    assert [each.text for each in translator.translate(["TWO DOGS", "Two dogs"])] == ["TWO DOGS", "two dogs"]
+
+
+def test_other_tasks_protect_nothing():
+    data = DataConfig(task="summarisation")
+    (found,) = copier(data=data).translate(["A man 😊 runs"])
+    assert found.unknown == ()
+    for settings in ({"protect": ("urls",)}, {"case": "fallback"}):
+        with pytest.raises(InputError, match=f"--{next(iter(settings))}: only translations"):
+            copier(config=DecodeConfig(**settings), data=data)
+
+
+def test_json_lists_the_unknown_characters():
+    translator = copier()
+    translations = translator.translate_nbest(["A man 😊 runs ★", "A man"], 1)
+    first, second = json.loads(json.dumps(json_lines.answers(translator, translations)))
+    assert first["unknown_characters"] == ["😊", "★"] and "unknown_characters" not in second
+
+
+def test_a_document_keeps_them_beside_its_tags():
+    translator = Translator(tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, protect=("urls",)))
+    document = MarkedDocument.parsed("<p>A <b>man</b> 😊 runs, see https://x.org/a.</p>", "html", "x.html")
+    (out,), ((translation,),) = translate_marked(translator, [document])
+    assert out.count("😊") == out.count("https://x.org/a") == out.count("<b>") == 1
+    assert translation.unknown == ("😊",)
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "ctranslate2"])
+def test_every_engine_repeats_them(engine):
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    engines = {"tensorflow": None, "ctranslate2": CTranslate2Engine(longest_source=64)}
+    config = dataclasses.replace(protecting("urls"), max_length_offset=5)
+    translator = Translator(tokenizer(), tiny.transformer(), config, engine=engines[engine])
+    for hypotheses in translator.translate_nbest(["A man 😊 runs https://x.org/a", "Two 我爱 dogs. 😊 A man"], 2):
+        for each in hypotheses:
+            assert each.text.count("😊") == 1
+            assert each.text.count("https://x.org/a") + each.text.count("我爱") == 1
+
+
+def test_the_page_runs_as_it_stands_there(capsys):
+    page = (pathlib.Path(__file__).parents[2] / "docs/protected_text.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "protected_text.md", "exec"), {"translator": copier(), "Translator": Translator})
+    assert capsys.readouterr().out == "A man 😊 runs 5 km/h. ('😊',)\n"
+
+
+def test_a_constraint_that_cannot_be_met_is_not_returned_as_met():
+    """With a rule that bars its second half, and where other outputs are possible."""
+    config = DecodeConfig(beam_size=3, no_repeat_ngram_size=1, max_length_offset=4)
+    translator = Translator(tokenizer(), tiny.transformer(), config)
+    possible = Request("Two dogs play.", constraints=("dogs",))
+    impossible = Request("Two dogs play.", constraints=("Two dogs Two",))
+    for requests in ([impossible, possible], [possible, impossible]):
+        for request, found in zip(requests, translator.translate(requests), strict=True):
+            assert found.exists == (request is possible)
+            assert ("dogs" in found.text) == found.exists
+    assert [each.exists for each in translator.translate_nbest([impossible], 3)[0]] == [False]
+
+
+def test_a_tag_in_front_of_the_source_moves_no_span():
+    symbols = Tokenizer(tiny.tokenizer().serialized)
+    tagged = with_symbols(symbols, ["<2de>"])
+    tagged.characters = Characters(KNOWN, KNOWN)
+    model = tiny.CopyModel(tagged.vocab_size)
+    (found,) = Translator(tagged, model, protecting()).translate(["<2de> A man 😊 runs. Two dogs"])
+    assert found.unknown == ("😊",) and found.text == "<2de> A man 😊 runs. <2de> Two dogs"
+    (found,) = Translator(tagged, model, protecting(tag="<2de>")).translate(["A man 😊 runs. Two dogs"])
+    assert found.text.count("😊") == 1

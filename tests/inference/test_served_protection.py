@@ -1,0 +1,134 @@
+"""Texts with protected spans, as a server translates them: as the translator itself does."""
+
+import json
+
+import numpy as np
+import pytest
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.served_protection import ServedProtection
+from t2t_keras.inference.translator import Translator
+from tests.inference import tiny
+from tests.inference.test_protected_lines import KNOWN, tokenizer
+
+TEXTS = ["A man 😊 runs.", "Two dogs.\n\nA lazy 我爱 fox.  A man", "", "The lazy dog", "😊", "A MAN IN THE SNOW ★"]
+DATA = DataConfig(vocab_size=350, max_length=24)
+assert KNOWN
+
+
+def read(folder, decode=None, **arguments) -> ServedProtection:
+    """As for an export, of which only the settings and the vocabulary are read."""
+    for name in ("assets", "assets.extra"):
+        (folder / name).mkdir()
+    (folder / "saved_model.pb").touch()
+    config = Config(model=tiny.transformer().config, data=DATA, decode=decode or DecodeConfig(beam_size=1))
+    (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
+    tokenizer().save(folder / "assets" / "vocab.model")
+    return ServedProtection(folder, **arguments)
+
+
+def copied(calls, spoil=""):
+    """Outputs of signatures that return each text, without the characters in `spoil`, and a score of -1."""
+    outputs = []
+    for name, inputs in calls:
+        texts = [text.decode() for text in inputs["text"]]
+        texts = ["".join(c for c in text if c not in spoil) for text in texts]
+        arrays = {"translation": np.array([text.encode() for text in texts], object)}
+        if name == "serving_default":
+            arrays["score"] = np.full(len(texts), -1.0, np.float32)
+        else:
+            pieces = [[f"▁{word}".encode() for word in text.split()] + [b"</s>"] for text in texts]
+            width = max(map(len, pieces))
+            rows = np.array([row + [b""] * (width - len(row)) for row in pieces], object).reshape(len(texts), width)
+            arrays |= {"source_pieces": rows, "target_pieces": rows}
+            arrays["attention"] = np.broadcast_to(np.eye(width, dtype=np.float32), (len(texts), width, width))
+        outputs.append(arrays)
+    return outputs
+
+
+def answered(texts, spoil=""):
+    again = texts.again(copied(texts.first, spoil))
+    return texts.answer(copied(again, spoil)), again
+
+
+@pytest.mark.parametrize("aligning", ["align", ""])
+def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligning):
+    protection = read(tmp_path, case="fallback")
+    answer, again = answered(protection(TEXTS, {}, aligning, 64))
+    config = DecodeConfig(beam_size=1, case="fallback")
+    translator = Translator(tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), config, DATA)
+    expected = translator.translate(TEXTS)
+    assert not again
+    assert [text.decode() for text in answer["translation"]] == [each.text for each in expected]
+    unknown = [tuple(span.decode() for span in row if span) for row in answer["unknown_characters"]]
+    assert unknown == [each.unknown for each in expected]
+    assert answer["score"].tolist() == [-1, -3, -1, -1, 0, -1]
+
+
+def test_plain_texts_need_no_protection(tmp_path):
+    protection = read(tmp_path)
+    assert protection(["A man", "THE DOG"], {}, "align", 8) is None
+
+
+def test_a_span_that_is_not_repeated_is_put_back(tmp_path):
+    protection = read(tmp_path, DecodeConfig(beam_size=1, protect=("man",)))
+    texts = ["A man runs https://x.org/a.", "Two dogs"]
+    answer, again = answered(protection(texts, {"protect": ["urls"]}, "align", 8), spoil=":")
+    assert [name for name, _ in again] == ["serving_default", "align"]
+    assert all(inputs["text"].tolist() == [b"A runs."] for _, inputs in again)
+    assert answer["translation"].tolist() == [text.encode() for text in texts]
+    assert "unknown_characters" not in answer
+    answer, again = answered(protection(texts, {"protect": ["urls"]}, "align", 8))
+    assert not again and answer["translation"].tolist() == [text.encode() for text in texts]
+
+
+def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
+    texts = [*(["A man 😊 runs"] * 20), *(["A man"] * 5)]
+    calls = read(tmp_path)(texts, {}, "align", 64).first
+    assert [(name, len(inputs["text"])) for name, inputs in calls] == [
+        *(("serving_default", size) for size in (8, 8, 8, 1)),
+        *(("align", size) for size in (8, 8, 4)),
+    ]
+
+
+def test_a_missing_translation_stays_missing(tmp_path):
+    texts = read(tmp_path)(["A man 😊 runs"], {}, "align", 8)
+    outputs = copied(texts.first)
+    outputs[0]["score"][:] = np.finfo(np.float32).min
+    outputs[0]["translation"][:] = b""
+    assert not texts.again(outputs)
+    answer = texts.answer([])
+    assert answer["translation"].tolist() == [b""] and answer["score"][0] == np.finfo(np.float32).min
+
+
+def test_documents_get_texts_with_links(tmp_path):
+    texts = read(tmp_path)(["A man 😊 runs", "Two dogs"], {}, "align", 8, aligns_all=True)
+    assert {name for name, _ in texts.first} == {"align"}
+    assert not texts.again(copied(texts.first))
+    first, second = texts.aligned([])
+    assert first.text == "A man 😊 runs" and second.text == "Two dogs"
+    assert {first.text[a:b] for a, b, c, d in first.links if (a, b) == (c, d)} >= {"A", "man", "😊", "runs"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"protect": ["(a+)+"]}, "'protect' must be a list of urls, emails, numbers, files"),
+        ({"protect": "urls"}, "'protect' must be a list"),
+        ({"protect": [["urls"]]}, "'protect' must be a list"),
+        ({"case": "upper"}, "'case' must be exact or fallback; got 'upper'"),
+        ({"case": ["exact"]}, "'case' must be exact or fallback"),
+    ],
+)
+def test_an_invalid_field_is_named(tmp_path, fields, problem):
+    with pytest.raises(InputError, match=problem):
+        read(tmp_path)(["A man"], fields, "align", 8)
+
+
+def test_a_model_of_other_origin_protects_nothing(tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    protection = ServedProtection(tmp_path)
+    assert protection(["😊"], {}, "", 8) is None
+    with pytest.raises(InputError, match="'protect' needs an export with a vocabulary"):
+        protection(["😊"], {"protect": []}, "", 8)

@@ -1,0 +1,207 @@
+"""Protected spans over REST and gRPC: texts are called for without them, and again where it is needed."""
+
+import json
+import shutil
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_service_pb2_grpc
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.http.glossed import GlossaryField
+from t2t_keras.serving.http.marked import MarkupField
+from t2t_keras.serving.http.protected import ProtectionField
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+from t2t_keras.serving.version_readers import VersionReaders
+from t2t_keras.text.protection.spans import KINDS
+
+WHERE = "/v1/models/upper"
+
+
+class Upper(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def translate(self, text):
+        return {"translation": tf.strings.upper(text), "score": tf.zeros(tf.shape(text))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def nbest(self, text):
+        return {"translations": tf.strings.upper(text)[:, tf.newaxis]}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def align(self, text):
+        return {"translation": tf.strings.upper(text)}
+
+
+class Stars:
+    """Texts whose stars are put back at the end; texts with a plus are called for a second time."""
+
+    def __init__(self, texts, mark, signature):
+        self._texts, self._mark, self._signature = texts, mark, signature
+        self.first = [(signature, self._inputs(texts))]
+
+    def _inputs(self, texts):
+        return {"text": np.array([text.replace("*", "").encode() for text in texts], object)}
+
+    def again(self, outputs):
+        self._outputs = list(outputs)
+        again = [text for text in self._texts if "+" in text]
+        return [(self._signature, self._inputs([text.replace("+", "p") for text in again]))] if again else []
+
+    def answer(self, outputs):
+        rows = [row.decode() for row in self._outputs[0]["translation"]]
+        fresh = iter([row.decode() for one in outputs for row in one["translation"]])
+        rows = [next(fresh) if "+" in text else row for row, text in zip(rows, self._texts, strict=True)]
+        texts = [row + self._mark * text.count("*") for row, text in zip(rows, self._texts, strict=True)]
+        return {
+            "translation": np.array([text.encode() for text in texts], object),
+            "score": np.zeros(len(texts), np.float32),
+            "unknown_characters": np.array([[b"*" * text.count("*")] for text in self._texts], object),
+        }
+
+    def aligned(self, outputs):
+        return [text.decode() for text in self.answer(outputs)["translation"]]
+
+
+class Documents:
+    """Documents whose only mark is a vertical bar."""
+
+    def __init__(self, markup, documents, attributes):
+        self._parts = [document.split("|") for document in documents]
+        self.texts = [part for parts in self._parts for part in parts]
+
+    def filled(self, outputs):
+        texts = iter([each if isinstance(each, str) else each["translation"][0].decode() for each in outputs])
+        return ["|".join(next(texts) for _ in parts) for parts in self._parts]
+
+
+def find(texts, fields, aligning, most_rows, *, aligns_all=False):
+    if "protect" in fields and fields["protect"] != ["stars"]:
+        raise InputError("'protect' must be stars")
+    signature = aligning if aligns_all else "serving_default"
+    return Stars(texts, "#" if fields else "*", signature) if any("*" in text for text in texts) else None
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("upper")
+    model = Upper()
+    signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
+    tf.saved_model.save(model, str(folder / "1"), signatures)
+    config = {"data": {"source_language": "en", "target_language": "de", "task": "translation"}}
+    (folder / "1" / "assets.extra").mkdir()
+    (folder / "1" / "assets.extra" / "config.json").write_text(json.dumps(config))
+    protections = VersionReaders(lambda _: find)
+    server = Server(
+        ServingOptions(str(folder), name="upper", rest_port=0, grpc_port=0),
+        fields=[MarkupField(Documents, protections), GlossaryField(lambda _: None), ProtectionField(protections)],
+    )
+    server.start()
+    yield server
+    assert server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+        yield client
+
+
+def test_texts_without_spans_are_answered_as_ever(client):
+    answer = client.post(f"{WHERE}:predict", json={"instances": ["a", "b"]}).json()
+    assert answer == {"predictions": [{"translation": "A", "score": 0.0}, {"translation": "B", "score": 0.0}]}
+
+
+def test_spans_are_put_back(client):
+    content = {"inputs": {"text": ["a*", "b+*", "c"]}}
+    expected = {"translation": ["A*", "BP*", "C"], "score": [0.0] * 3, "unknown_characters": [["*"], ["*"], [""]]}
+    for _ in range(2):
+        assert client.post(f"{WHERE}:predict", json=content).json() == {"outputs": expected}
+    content["protect"] = ["stars"]
+    assert client.post(f"{WHERE}:predict", json=content).json()["outputs"]["translation"] == ["A#", "BP#", "C"]
+
+
+def test_a_stream_has_one_event_for_a_text_with_spans(client):
+    answer = client.post(f"{WHERE}:stream", json={"instances": ["a*"]})
+    (event,) = answer.text.strip().split("\n\n")
+    name, data = event.split("\n")
+    assert name == "event: end"
+    assert json.loads(data.removeprefix("data: "))["predictions"][0]["translation"] == "A*"
+
+
+def test_a_stream_of_several_texts_is_refused(client):
+    answer = client.post(f"{WHERE}:stream", json={"instances": ["a*", "b"]})
+    assert answer.status_code == 501  # as without spans: the model cannot be streamed
+
+
+def test_spans_of_documents_are_put_back(client):
+    content = {"markup": "html", "instances": ["a|b", "c"]}
+    for text, fields, expected in [("a*", {}, "A*"), ("+*", {}, "P*"), ("a*", {"protect": ["stars"]}, "A#")]:
+        content["instances"][0] = f"{text}|b"
+        answer = client.post(f"{WHERE}:predict", json={**content, **fields})
+        assert answer.json() == {"predictions": [f"{expected}|B", "C"]}
+    assert client.post(f"{WHERE}:predict", json={**content, "instances": ["a|b"]}).json() == {"predictions": ["A|B"]}
+
+
+def test_libretranslate_answers_alike(client):
+    content = {"q": ["a*", "b+*", "c"], "source": "en", "target": "de"}
+    assert client.post("/translate", json=content).json() == {"translatedText": ["A*", "BP*", "C"]}
+    content |= {"q": "a*|b", "format": "html"}
+    assert client.post("/translate", json=content).json() == {"translatedText": "A*|B"}
+
+
+def test_openapi_has_the_fields(client):
+    properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
+    assert properties["protect"]["items"]["enum"] == list(KINDS)
+    assert not any("only for predict" in properties[name]["description"] for name in ("protect", "case"))
+    assert "only for predict" in properties["markup_attributes"]["description"]
+
+
+def test_grpc_answers_alike(server):
+    request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="upper"))
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a*", "b"]))
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        outputs = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=300).outputs
+    assert tf.make_ndarray(outputs["translation"]).tolist() == [b"A*", b"B"]
+    assert tf.make_ndarray(outputs["unknown_characters"]).tolist() == [[b"*"], [b""]]
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        ({"protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
+        ({"protect": ["stars"], "instances": ["a"], "signature_name": "nbest"}, 501, "'protect' is supported only for"),
+        ({"case": "fallback", "instances": ["a"], "signature_name": "nbest"}, 501, "'case' is supported only for"),
+        (
+            {"glossary": [], "protect": ["stars"], "instances": ["a"]},
+            400,
+            "'protect' cannot be combined with glossaries",
+        ),
+        ({"markup": "html", "protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
+        ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "needs 'markup'"),
+        ({"instances": [["a*"]]}, 400, "dimensions"),
+    ],
+)
+def test_what_is_wrong_is_said(client, content, status, words):
+    answer = client.post(f"{WHERE}:predict", json=content)
+    assert answer.status_code == status and words in answer.json()["error"]
+
+
+def test_a_version_whose_files_are_gone_goes_on_without_protection(tmp_path):
+    model = Upper()
+    tf.saved_model.save(model, str(tmp_path / "1"), {"serving_default": model.translate})
+    options = ServingOptions(str(tmp_path), name="upper", rest_port=0, grpc_port=0, poll_seconds=1000)
+    server = Server(options, fields=[ProtectionField(VersionReaders(lambda _: find))])
+    server.start()
+    try:
+        shutil.rmtree(tmp_path / "1")
+        where = f"http://{server.rest_address}{WHERE}:predict"
+        answer = httpx.post(where, json={"instances": ["a*"]}, timeout=300)
+        assert answer.json()["predictions"][0]["translation"] == "A*"
+        answer = httpx.post(where, json={"instances": ["a*"], "protect": ["stars"]}, timeout=300)
+        assert answer.status_code == 503
+    finally:
+        assert server.stop()

@@ -1,0 +1,97 @@
+"""Lines as the model reads them, and as they were."""
+
+import string
+
+import pytest
+
+from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.protection.preparation import Preparation
+from t2t_keras.text.protection.removal import Sentence
+from t2t_keras.text.protection.spans import SpanFinder
+from t2t_keras.text.sentences import find_sentences
+
+KNOWN = frozenset(string.ascii_letters + string.digits + " .,!?'-:/<>")
+
+
+def num_tokens(text: str) -> int:
+    """Words of small letters are one token, and so is a first word with a capital; other words are spelled."""
+    words = text.split()
+    return sum(1 if word[not n :] == word[not n :].lower() else len(word) for n, word in enumerate(words))
+
+
+def preparation(*protect: str, **options) -> Preparation:
+    return Preparation(SpanFinder(protect, KNOWN), "en", **options)
+
+
+def copied(text: str) -> list[Sentence]:
+    return [
+        Sentence(before, sentence, AlignedText(sentence, tuple((n, n + 1, n, n + 1) for n in range(len(sentence)))))
+        for before, sentence in find_sentences(text, "en")
+    ]
+
+
+def test_a_line_that_is_read_as_it_is_needs_no_preparation():
+    assert preparation("urls", num_tokens=num_tokens)("A man eats. THE dog runs with NASA.") is None
+
+
+def test_spans_stay_at_first_if_the_model_knows_their_characters():
+    prepare = preparation("urls")
+    prepared = prepare("See https://x.org 😊 now")
+    assert prepared.text == "See https://x.org now" and prepared.kept == ("https://x.org",)
+    assert prepared.unknown == ("😊",)
+    assert prepared.is_met("Da https://x.org") and not prepared.is_met("Da x.org")
+    retry = prepare("See https://x.org 😊 now", keeps_spans=False)
+    assert retry.text == "See now" and retry.kept == ()
+    assert retry.finished(copied("See now")).text == "See https://x.org 😊 now"
+
+
+@pytest.mark.parametrize("line", ["😊", "????", "我爱 - 北京!", "https://x.org", "😊 😊\n★"])
+def test_a_line_without_words_stays_as_it_is(line):
+    prepared = preparation("urls")(line, keeps_spans=False)
+    assert prepared.text == "" and prepared.finished([]).text == line
+
+
+def test_each_sentence_has_its_case():
+    prepared = preparation(num_tokens=num_tokens)("A MAN EATS.  The dog runs. I Like Big Dogs 😊!")
+    assert prepared.text == "A man eats.  The dog runs. I like big dogs!"
+    german = ["Ein Mann ißt.", "Der Hund rennt.", "Ich mag große Hunde!"]
+    sentences = [
+        each._replace(translation=AlignedText(text, ()))
+        for each, text in zip(copied(prepared.text), german, strict=True)
+    ]
+    assert prepared.finished(sentences).text == "EIN MANN ISST.  Der Hund rennt. Ich Mag Große Hunde 😊!"
+
+
+def test_spans_keep_their_case_in_a_line_of_capitals():
+    prepared = preparation("urls", num_tokens=num_tokens)("SEE HTTPS://X.ORG/A FOR MANY DETAILS.")
+    assert prepared.text == "See for many details." and prepared.kept == ()
+    assert prepared.finished(copied(prepared.text)).text == "SEE HTTPS://X.ORG/A FOR MANY DETAILS."
+
+
+def test_the_case_stays_if_asked():
+    assert preparation(num_tokens=num_tokens)("A MAN EATS MEAT.", keeps_case=True) is None
+
+
+def test_the_links_refer_to_the_line():
+    line = "A man 😊 eats 5 我 dogs… Yes"
+    prepared = preparation()(line)
+    assert prepared.text == "A man eats 5 dogs... Yes"
+    text = prepared.aligned(copied(prepared.text))
+    assert text.text == "A man 😊 eats 5 我 dogs... Yes"
+    words = {(text.text[a:b], line[c:d]) for a, b, c, d in text.links}
+    assert {("A", "A"), ("😊", "😊"), ("eats", "eats"), ("我", "我"), ("dogs", "dogs")} <= words
+
+
+def test_capitals_of_two_letters_move_the_links():
+    prepared = preparation(num_tokens=num_tokens)("A MAN EATS 😊 MEAT")
+    (sentence,) = copied(prepared.text)
+    links = ((0, 3, 2, 5), (4, 7, 6, 10), (8, 15, 11, 15))
+    text = prepared.finished([sentence._replace(translation=AlignedText("ißt ißt Fleisch", links))])
+    assert text.text == "ISST ISST 😊 FLEISCH"
+
+
+def test_a_symbol_in_front_is_not_text():
+    prepare = preparation(symbols=["<2de>", "<2fr>"])
+    assert prepare.head("<2fr>  A man") == "<2fr>  " and prepare.head("A <2fr> man") == ""
+    prepared = prepare("<2de> 😊!!")
+    assert prepared.text == "" and prepared.finished([]).text == "😊!!"
