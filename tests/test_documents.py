@@ -56,11 +56,11 @@ def test_tables_of_settings_are_the_dataclasses(section: str, document: str, hea
 
 
 def test_the_table_of_presets_is_the_presets() -> None:
-    text = (ROOT / "docs/settings.md").read_text(encoding="utf-8").partition("## What the presets change")[2]
+    text = (ROOT / "docs/settings.md").read_text(encoding="utf-8").partition("## Differences between presets")[2]
     names = re.findall(r"`(\w+)`", text.strip().splitlines()[0])
     assert names[0] == "base"
     documented = {}
-    for setting, *values in table("settings.md", "What the presets change"):
+    for setting, *values in table("settings.md", "Differences between presets"):
         section, _, field = setting.strip("`").partition(".")
         hint = typing.get_type_hints(type(getattr(Config(), section)))[field]
         documented[section, field] = [parsed(field, hint, value) for value in values]

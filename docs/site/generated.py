@@ -71,7 +71,8 @@ class Programs(SphinxDirective):
     """A table of all programs, with links to their pages."""
 
     def run(self) -> list[nodes.Node]:
-        purposes = {name: _help(name).split("\n\n")[0].replace("\n", " ") for name in _program_names()}
+        texts = {name: _help(name).split("\n\n")[0].replace("\n", " ") for name in _program_names()}
+        purposes = {name: re.sub(r"(--\w+)", r"`\1`", text) for name, text in texts.items()}
         rows = [f"| [`launch.{name}`](programs/{name}.md) | {purpose} |" for name, purpose in purposes.items()]
         return self.parse_text_to_nodes("\n".join(["| program | purpose |", "|---|---|", *rows]))
 
