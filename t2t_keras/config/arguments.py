@@ -5,8 +5,6 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 
 def check_sizes(**arguments: Any) -> None:
     """Checks that arguments are whole numbers of at least 1."""
@@ -47,7 +45,7 @@ def check_optional_numbers(**arguments: Any) -> None:
 
 def check_flags(**arguments: Any) -> None:
     """Checks that arguments are True or False."""
-    _check(arguments, lambda value: isinstance(value, bool | np.bool_), "True or False")
+    _check(arguments, lambda value: isinstance(_python(value), bool), "True or False")
 
 
 def check_choices(choices: Sequence[str], **arguments: Any) -> None:
@@ -60,6 +58,11 @@ def _check(arguments: dict[str, Any], is_valid: Callable[[Any], bool], valid: st
     for name, value in arguments.items():
         if not is_valid(value):
             raise ValueError(f"`{name}` must be {valid}, got {value!r}")
+
+
+def _python(value: Any) -> Any:
+    """Returns NumPy's numbers as those of Python, without an import of NumPy."""
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def _is_whole(value: Any) -> bool:

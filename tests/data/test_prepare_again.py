@@ -148,7 +148,6 @@ def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatc
         ("valid.source.txt", True),
         ("test.target.txt", True),
         ("train.00012.source.txt", True),
-        ("train.source.ids.npy", True),
         ("vocab.model", True),
         ("train.source.txt", False),
         ("train.10k.source.txt", False),
