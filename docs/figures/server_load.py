@@ -22,7 +22,7 @@ _MEASURES = (  # the column of the table, and its axis
 
 def measured(engine: str, column: int) -> list[tuple[float, float]]:
     """Clients, and what was measured with so many; without those with which nothing was."""
-    text = _PAGE.read_text(encoding="utf-8").partition("| clients | what |")[2]
+    text = _PAGE.read_text(encoding="utf-8").partition("| clients | server |")[2]
     rows = [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (\d+ .*) \|$", text, re.MULTILINE)]
     cells = [(float(row[0]), row[column].partition(" ")[0]) for row in rows if row[1] == engine]
     return [(clients, float(cell.replace(",", ""))) for clients, cell in cells if cell]

@@ -130,7 +130,7 @@ class ServerMetrics(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         rows = [f"| `{name}` | {kind} | {labels} | {words} |" for name, kind, labels, words in _metric_rows()]
-        return self.parse_text_to_nodes("\n".join(["| name | kind | labels | what |", "|---|---|---|---|", *rows]))
+        return self.parse_text_to_nodes("\n".join(["| name | kind | labels | meaning |", "|---|---|---|---|", *rows]))
 
 
 def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: object, lines: list[str]) -> None:
