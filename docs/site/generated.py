@@ -61,7 +61,7 @@ def _write_program_pages(app: Sphinx, config: Config) -> None:
         if path.stem not in names:
             path.unlink()
     for name in names:
-        text = f"# launch.{name}\n\n```{{program}} {name}\n```\n"
+        text = f"# launch.{name}\n\n```{{program-flags}} {name}\n```\n"
         path = _PROGRAMS / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
@@ -164,7 +164,7 @@ def _is_left_out(app: Sphinx, kind: str, name: str, found: object, is_skipped: b
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("programs", Programs)
-    app.add_directive("program", Program)
+    app.add_directive("program-flags", Program)
     app.connect("config-inited", _write_program_pages)
     app.add_directive("server-metrics", ServerMetrics)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
