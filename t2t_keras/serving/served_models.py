@@ -57,7 +57,8 @@ class Model:
         version: version number.
         signatures: signatures by name.
         signature_defs: the signatures as described in the SavedModel.
-        about: "source_language", "target_language" and "task", if the export records them.
+        about: "source_language", "target_language" and "task", if the export records them. If it has "directions",
+            pairs of languages, a source needs a tag in front, such as "<2de> " for the target language "de".
 
     Raises:
         ServingError: a file is missing or damaged, TensorFlow cannot load the graph, or `substitutes` rejects the
@@ -261,11 +262,20 @@ def _config(path: pathlib.Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _description(config: dict[str, Any]) -> dict[str, str]:
-    """Returns the languages and the task, if the configuration has them."""
+def _description(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the languages, the directions and the task, if the configuration has them."""
     values = _section(config, "data")
     description = {name: values.get(name) for name in ("source_language", "target_language", "task")}
-    return {name: value for name, value in description.items() if isinstance(value, str)}
+    about: dict[str, Any] = {name: value for name, value in description.items() if isinstance(value, str)}
+    directions, tag = values.get("directions"), _section(config, "decode").get("tag")
+    # A fixed tag leaves one direction, in which sources need no tag.
+    if isinstance(directions, list) and directions and not tag and all(map(_is_direction, directions)):
+        about["directions"] = [each.split("-", 1) for each in directions]
+    return about
+
+
+def _is_direction(value: Any) -> bool:
+    return isinstance(value, str) and value.count("-") == 1
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:

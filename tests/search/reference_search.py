@@ -148,7 +148,7 @@ def beam_search(
     patience: float = 0.0,
     options: Options | None = None,
 ) -> list[tuple]:
-    """[(tokens, score, log_prob)], best first: the finished hypotheses, or the living ones if there are none."""
+    """[(tokens, score, log_prob)], best first: finished hypotheses, or living ones that meet all constraints."""
     options = options or Options(alpha=alpha, min_length=min_length, patience=patience)
     size = beam // options.num_groups
     groups = [_Group(limit, size, options) for _ in range(options.num_groups)]
@@ -162,7 +162,11 @@ def beam_search(
     finished = [hypothesis for group in groups for hypothesis in group.finished]
     if not finished:
         living = [hypothesis for group in groups for hypothesis in group.living]
-        finished = [(tokens, score_of(tokens, p, limit, options), p) for tokens, p in living]
+        finished = [
+            (tokens, score_of(tokens, p, limit, options), p)
+            for tokens, p in living
+            if all(meets(tokens, phrases, options.continuations) for phrases in options.constraints)
+        ]
     if options.num_groups > 1 or options.coverage_penalty:
         finished.sort(key=lambda hypothesis: -hypothesis[1])
     return finished

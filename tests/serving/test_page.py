@@ -1,11 +1,13 @@
 """The page at "/", in a real browser, with a real server behind it."""
 
+import json
 import pathlib
 import sys
 
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
 from tests.serving import page_model, toy
 from tests.serving.page_driver import IN_A_BROWSER, Page, running
@@ -345,6 +347,21 @@ def test_what_a_model_does_not_have_is_said_and_not_asked_for(browser, tmp_path)
         assert page.shown("attention-none") == "This model does not tell where it looked."
         assert not page.element("map").is_displayed() and not page.element("ribbons").is_displayed()
         assert page.run("return window.asked.every((body) => !body || body.signature_name !== 'align')")
+
+
+def test_the_direction_of_a_model_of_several_can_be_chosen(browser, tmp_path):
+    file = page_model.save(tmp_path / "both") / "1" / "assets.extra" / "config.json"
+    file.write_text(json.dumps({"data": {"directions": ["en-de", "de-en"]}}))
+    with running(tmp_path / "both") as server:
+        page = Page(browser, server.rest_address)
+        page.type("one")
+        page.shows("<2DE> ONE")
+        assert page.shown("heading") == "English to German"
+        page.shows_pieces("<2DE>", "ONE")
+        assert [piece.text for piece in page.browser.find_elements(By.CSS_SELECTOR, "#source-pieces .piece")] == ["one"]
+        Select(page.element("direction")).select_by_visible_text("German to English")
+        page.shows("<2EN> ONE")
+        assert page.shown("heading") == "German to English" and page.errors() == []
 
 
 def test_any_model_that_takes_text_and_gives_text_is_shown(browser, tmp_path):

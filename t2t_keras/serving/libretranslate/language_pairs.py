@@ -16,11 +16,17 @@ class LanguagePair:
         model: name of the model.
         source: code of the source language.
         target: code of the target language.
+        has_tags: whether the model has several directions, so that a tag in front of a source names its target.
     """
 
     model: str
     source: str
     target: str
+    has_tags: bool = False
+
+    def source_text(self, text: str) -> str:
+        """Returns the text that the model takes for a text of the source language."""
+        return f"<2{self.target}> {text}" if self.has_tags and text.strip() else text
 
 
 class LanguagePairs:
@@ -31,11 +37,11 @@ class LanguagePairs:
     """
 
     def __init__(self, pairs: Sequence[LanguagePair]) -> None:
-        self._models: dict[tuple[str, str], str] = {}
+        self._pairs: dict[tuple[str, str], LanguagePair] = {}
         for pair in pairs:
-            self._models.setdefault((pair.source, pair.target), pair.model)
+            self._pairs.setdefault((pair.source, pair.target), pair)
         # In the order of the models.
-        self.languages = tuple(dict.fromkeys(code for languages in self._models for code in languages))
+        self.languages = tuple(dict.fromkeys(code for languages in self._pairs for code in languages))
 
     def find(self, code: str) -> str | None:
         """Returns the language of the models that a client's code means, or None.
@@ -53,20 +59,20 @@ class LanguagePairs:
         """Returns the languages into which a language can be translated, itself included, in alphabetical order."""
         return sorted(target for target in self.languages if self.route(source, target) is not None)
 
-    def route(self, source: str, target: str) -> tuple[str, ...] | None:
-        """Returns the models that translate a language, in the order of their use.
+    def route(self, source: str, target: str) -> tuple[LanguagePair, ...] | None:
+        """Returns the pairs by which a language is translated, in the order of their use.
 
         Returns:
-            One model, or two models that translate through a third language; empty if the languages are the same; None
-            if the models cannot translate this language into the other.
+            One pair, or two that translate through a third language; empty if the languages are the same; None if the
+            models cannot translate this language into the other.
         """
         if source == target:
             return ()
-        if model := self._models.get((source, target)):
-            return (model,)
-        for (first, pivot), model in self._models.items():
-            if first == source and (second := self._models.get((pivot, target))):
-                return model, second
+        if pair := self._pairs.get((source, target)):
+            return (pair,)
+        for (first, pivot), pair in self._pairs.items():
+            if first == source and (second := self._pairs.get((pivot, target))):
+                return pair, second
         return None
 
 
@@ -77,9 +83,10 @@ def served_pairs(core: Core) -> LanguagePairs:
         with contextlib.suppress(ServingError), core.lend(name, None) as loan:
             about, signature = loan.model.about, loan.model.signature("")
             if list(signature.inputs) == ["text"] and "translation" in signature.outputs:
-                languages = about.get("source_language"), about.get("target_language")
-                if about.get("task", "translation") == "translation" and languages[0] and languages[1]:
-                    pairs.append(LanguagePair(name, languages[0], languages[1]))
+                directions = about.get("directions")
+                languages = directions or [(about.get("source_language"), about.get("target_language"))]
+                if about.get("task", "translation") == "translation":
+                    pairs += [LanguagePair(name, *each, directions is not None) for each in languages if all(each)]
     return LanguagePairs(pairs)
 
 

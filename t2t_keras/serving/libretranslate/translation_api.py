@@ -22,7 +22,7 @@ from t2t_keras.serving.http.hosts import header
 from t2t_keras.serving.http.responses import Handler, answer_errors, data_response, json_response, wait_for_outputs
 from t2t_keras.serving.libretranslate.detection import LanguageDetector
 from t2t_keras.serving.libretranslate.form_fields import read_fields
-from t2t_keras.serving.libretranslate.language_pairs import LanguagePairs, served_pairs
+from t2t_keras.serving.libretranslate.language_pairs import LanguagePair, LanguagePairs, served_pairs
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.options import Limits
 from t2t_keras.serving.refusals import Reason, address
@@ -155,14 +155,14 @@ class TranslationApi:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no answer within request_seconds={limit:g}") from None
         return await off_loop.run(sum(map(len, query.texts)), _body, query, translations, detected)
 
-    async def _follow(self, call: Call, route: Sequence[str], query: _Query) -> _Translations:
+    async def _follow(self, call: Call, route: Sequence[LanguagePair], query: _Query) -> _Translations:
         """Translates texts with one model after another; only the last one gives alternatives."""
         translations = [[text] for text in query.texts]
-        for number, model in enumerate(route, start=1):
+        for number, pair in enumerate(route, start=1):
             num_alternatives = query.num_alternatives if number == len(route) else 0
-            content = {"inputs": [texts[0] for texts in translations]}
+            content = {"inputs": [pair.source_text(texts[0]) for texts in translations]}
             work = sys.maxsize if query.is_html else sum(map(len, content["inputs"]))
-            begin, give_up = self._begin(call, model, query.is_html, num_alternatives), QueuedCall.give_up
+            begin, give_up = self._begin(call, pair, query.is_html, num_alternatives), QueuedCall.give_up
             queued = await off_loop.run(work, begin, content, give_up=give_up)
             outputs = await queued.result()
             translated = outputs["translations" if "translations" in outputs else "translation"]
@@ -171,15 +171,15 @@ class TranslationApi:
         return translations
 
     def _begin(
-        self, call: Call, model: str, is_html: bool, num_alternatives: int
+        self, call: Call, pair: LanguagePair, is_html: bool, num_alternatives: int
     ) -> Callable[[dict[str, Any]], QueuedCall]:
         """Returns the function that queues the call for some texts."""
 
         def begin(content: dict[str, Any]) -> QueuedCall:
-            with self._core.lend(model, None) as loan:
-                call.model = model
+            with self._core.lend(pair.model, None) as loan:
+                call.model = pair.model
                 if is_html:
-                    if not any(field.name == "markup" for field in self._calls.fields):
+                    if pair.has_tags or not any(field.name == "markup" for field in self._calls.fields):
                         raise ServingError(Code.UNIMPLEMENTED, "html format is not supported")
                     content["markup"] = "html"
                 elif num_alternatives and "nbest" in loan.model.signatures:

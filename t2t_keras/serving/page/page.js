@@ -187,6 +187,22 @@ function introduce() {
   element("curl").textContent = `curl ${new URL(model.path, location.href)}:predict -d '${content}'`;
 }
 
+/** Offers the directions of a model that has several. */
+function offerDirections() {
+  const choice = element("direction");
+  choice.hidden = !model.directions.length;
+  const options = model.directions.map((pair) => new Option(pair.map(languageName).join(" to "), pair.join("-")));
+  choice.replaceChildren(...options);
+}
+
+function chooseDirection() {
+  model.languages = model.directions[element("direction").selectedIndex];
+  introduce();
+  details.use(model);
+  translations.use(model);
+  typed();
+}
+
 function use(found) {
   model = found;
   showTrouble(null);
@@ -195,6 +211,7 @@ function use(found) {
     showTrouble({ message: "The model that is served has no signature that takes a text and gives a translation." });
     return;
   }
+  offerDirections();
   introduce();
   details.use(model);
   translations.use(model);
@@ -224,5 +241,6 @@ document.addEventListener("selectionchange", () => document.activeElement === so
 document.addEventListener("visibilitychange", refresh);
 element("clear").addEventListener("click", () => replaceText(""));
 element("copy").addEventListener("click", copy);
+element("direction").addEventListener("change", chooseDirection);
 element("again").addEventListener("click", () => (model ? translations.again() : start()));
 start();

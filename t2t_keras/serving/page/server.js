@@ -36,7 +36,9 @@ export class Model {
     this.name = about.model;
     this.version = version;
     this.task = taskOf(about.task);
-    this.languages = [about.source_language, about.target_language];
+    /** The pairs of languages of a model that a tag in front of a source tells its target language. */
+    this.directions = about.directions ?? [];
+    this.languages = this.directions[0] ?? [about.source_language, about.target_language];
     this.path = path;
     this.signatures = signatures;
     this.maxSentences = about.max_sentences || 32;
@@ -44,6 +46,15 @@ export class Model {
     /** The one input that is text, and the output that is its translation; undefined where there is none. */
     this.input = Object.keys(text.inputs).length === 1 ? firstString(text.inputs) : undefined;
     this.output = "translation" in text.outputs ? "translation" : firstString(text.outputs);
+  }
+
+  /** What stands in front of each source. */
+  get tag() {
+    return this.directions.length ? `<2${this.languages[1]}>` : "";
+  }
+
+  tagged(sentence) {
+    return this.tag ? `${this.tag} ${sentence}` : sentence;
   }
 
   get translates() {
@@ -59,7 +70,7 @@ export class Model {
 
   /** The translations of some sentences, in their order. */
   async translate(sentences, signal) {
-    const outputs = await this.predict("serving_default", { [this.input]: sentences }, signal);
+    const outputs = await this.predict("serving_default", { [this.input]: sentences.map((sentence) => this.tagged(sentence)) }, signal);
     const translations = Array.isArray(outputs) ? outputs : outputs[this.output];
     if (!Array.isArray(translations) || translations.length !== sentences.length) {
       throw new Failure("broken", "The model gave other than one translation a sentence.");
@@ -74,7 +85,7 @@ export class Model {
 
   /** The translation of a sentence; `seen` is called with each text that there is before it. */
   async grow(sentence, seen, signal) {
-    const body = JSON.stringify({ inputs: { [this.input]: [sentence] } });
+    const body = JSON.stringify({ inputs: { [this.input]: [this.tagged(sentence)] } });
     for await (const [name, data] of events(`${this.path}:stream`, { method: "POST", body, signal })) {
       if (name === "error") throw new Failure("broken", data.error);
       const text = (data.outputs[this.output] ?? data.outputs)[0];
@@ -86,7 +97,7 @@ export class Model {
 
   /** The hypotheses of a sentence, best first: [{translation, score}]. */
   async alternatives(sentence, signal) {
-    return hypotheses(await this.predict("nbest", { text: [sentence] }, signal));
+    return hypotheses(await this.predict("nbest", { text: [this.tagged(sentence)] }, signal));
   }
 
   /** Whether it can be told how a translation begins. */
@@ -96,14 +107,16 @@ export class Model {
 
   /** Translations of a sentence that begin with a text and go on with different words, best first. */
   async continuations(sentence, prefix, signal) {
-    return hypotheses(await this.predict("alternatives", { text: [sentence], prefix: [prefix] }, signal));
+    return hypotheses(await this.predict("alternatives", { text: [this.tagged(sentence)], prefix: [prefix] }, signal));
   }
 
   /** The pieces of a sentence and of its translation, and the weights of one head, [target piece][source piece]. */
   async alignment(sentence, signal) {
-    const outputs = await this.predict("align", { text: [sentence] }, signal);
+    const outputs = await this.predict("align", { text: [this.tagged(sentence)] }, signal);
     const [source, target] = [outputs.source_pieces[0], outputs.target_pieces[0]].map(withoutPadding);
-    return { source, target, heads: [cut(outputs.attention[0], target, source)] };
+    const first = this.tag && source[0]?.replace("▁", "") === this.tag ? 1 : 0; // the tag is no word of the text
+    const weights = cut(outputs.attention[0], target, source).map((row) => row.slice(first));
+    return { source: source.slice(first), target, heads: [weights] };
   }
 
   /** The number of layers of each kind of attention that the model has and can tell of. */
@@ -119,7 +132,7 @@ export class Model {
 
   /** Like `alignment`, of a kind and a layer: the pieces that are looked at as source, those that look as target. */
   async attention(sentence, translation, { kind, layer }, signal) {
-    const inputs = { text: [sentence], target: [translation], kind: [kind], layer: [layer] };
+    const inputs = { text: [this.tagged(sentence)], target: [translation], kind: [kind], layer: [layer] };
     const outputs = await this.predict("attention", inputs, signal);
     const [source, target] = [outputs.key_pieces[0], outputs.query_pieces[0]].map(withoutPadding);
     // A head that the kind does not have is nothing but zeros.

@@ -117,6 +117,23 @@ def test_through_a_third_language(client):
     assert translate(client, q="a", source="fr", target="fr").json() == {"translatedText": "a"}
 
 
+def test_a_model_of_several_directions_gets_the_tag_of_the_target_language(config_file, tmp_path):
+    french = French()
+    tf.saved_model.save(french, str(tmp_path / "many" / "1"), signatures={"serving_default": french.translate})
+    config = tmp_path / "many" / "1" / "assets.extra" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"data": {"source_language": "en", "directions": ["en-it", "it-en", "en-es"]}}))
+    file = tmp_path / "models.config"
+    file.write_text(f'model_config_list {{ config {{ name: "many" base_path: "{tmp_path}/many" }} }}')
+    with serving(file, [MarkupField(Documents)]) as client:
+        assert [each["code"] for each in client.get("/languages").json()] == ["en", "it", "es"]
+        assert translate(client, q=["a", " "], target="it").json() == {"translatedText": ["<<2it> a>", "< >"]}
+        through = translate(client, q="a", source="it", target="es").json()
+        assert through == {"translatedText": "<<2es> <<2en> a>>"}
+        assert translate(client, q="a", target="it", format="html").status_code == 501
+        assert client.get("/server.json").json()["directions"] == [["en", "it"], ["it", "en"], ["en", "es"]]
+
+
 def test_what_the_server_says_of_itself(client):
     assert client.get("/languages").json() == [
         {"code": "en", "name": "English", "targets": ["de", "en", "fr"]},
