@@ -13,6 +13,7 @@ cut to these bytes. The chunks begin at the same lines as in an uninterrupted ru
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -175,6 +176,7 @@ class _Progress:
         files = {"source": job.source, "target": job.target, **teachers}
         choice = {"direction": job.direction, "choose": job.choose, "num_best": job.num_best}
         settings = {**job.settings, **choice, **checksums(files, job.folder / ".checksums.json")}
+        settings = json.loads(json.dumps(settings))  # with lists instead of tuples, as in the record
         previous = read_json(cls._path(job), lambda values: cls(**values), f"; remove {job.folder} to start over")
         if previous is None:
             progress = cls(settings, sum(1 for _ in _pairs(job)))
