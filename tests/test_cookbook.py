@@ -45,12 +45,13 @@ def test_the_language_model_learns(tmp_path: pathlib.Path) -> None:
     assert re.match(rf"a ({'|'.join(FILMS)}) of \w+ words", output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_captioner_learns(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("sklearn", reason="the pictures are scikit-learn's")
     smaller = {
         "scenes(8000, 0, 1400)": "scenes(1500, 0, 20)",
         "scenes(1000, 1400, 1797)": "scenes(40, 0, 20)",
-        "epochs=8": "epochs=6",
+        "epochs=8": "epochs=12",
         "Adam(1e-3)": "Adam(3e-3)",
     }
     output = printed(CAPTIONER, tmp_path, smaller)

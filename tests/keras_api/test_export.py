@@ -49,7 +49,8 @@ def made(name: str) -> tuple[keras.Model, list[dict[str, np.ndarray]]]:
 
 
 def saved_model(path: pathlib.Path) -> Callable[[dict[str, np.ndarray]], Any]:
-    return tf.saved_model.load(str(path)).serve
+    loaded = tf.saved_model.load(str(path))
+    return lambda inputs: loaded.serve(inputs)  # which keeps the variables alive
 
 
 def litert(path: pathlib.Path) -> Callable[[dict[str, np.ndarray]], Any]:
