@@ -14,6 +14,7 @@ Examples:
     python -m launch.prove --checks= --serving=127.0.0.1:8500 --model_dir=saved_models/mine --input=sentences.txt
 """
 
+import functools
 import pathlib
 import sys
 import tempfile
@@ -47,7 +48,11 @@ _PRESET = flags.DEFINE_string("preset", "tiny", "Sizes and recipe for devices, r
 _PEAK_PRESET = flags.DEFINE_string("peak_preset", "base", "Sizes and recipe for peak.")
 _UPDATES = flags.DEFINE_integer("updates", 20, "Number of updates whose losses are compared.", lower_bound=2)
 _TOLERANCE = flags.DEFINE_float(
-    "tolerance", 1e-4, "Largest relative difference between two losses.", lower_bound=0.0, upper_bound=1.0
+    "tolerance",
+    1e-4,
+    "Largest relative difference between two losses; ten times as large for gradient norms.",
+    lower_bound=0.0,
+    upper_bound=1.0,
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for all trainings; sections: model, train.")
 _SERVING = flags.DEFINE_string("serving", None, "HOST:PORT of the gRPC interface of a running server.")
@@ -104,7 +109,7 @@ def _check_training(num_gpus: int) -> list[Result]:
         trainer = Trainer(pathlib.Path(folder), [sys.executable, "-m", f"{__package__}.train"], _SET.value)
         sizes = (_PRESET.value, _PEAK_PRESET.value, _UPDATES.value)
         checks = TrainingChecks(trainer, num_gpus, *sizes, _TOLERANCE.value)
-        return [_result(name, lambda check=_CHECKS[name]: check(checks)) for name in _NAMES.value]
+        return [_result(name, functools.partial(_CHECKS[name], checks)) for name in _NAMES.value]
 
 
 def _result(name: str, check: Callable[[], Result]) -> Result:

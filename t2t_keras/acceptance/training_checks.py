@@ -22,6 +22,9 @@ from t2t_keras.studies.plan import measured_rate
 _NO_DROPOUT = {"model.dropout_rate": 0.0}
 # The mantissas of TF32, in which GPUs multiply by default, are too short for a comparison of two devices.
 _EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
+# Metrics to compare, with their names and factors of the tolerance. Adam hides the scale of the gradients from the
+# losses; rounding changes a norm more than a loss.
+_COMPARED = (("loss", "loss", 1), ("gradient_norm", "gradient norm", 10))
 _UNLIMITED = 1_000_000  # updates of a training that is killed
 _PEAK_UPDATES = 20
 _PEAK_TOKENS = {"CPU": 1024, "GPU": 16384}  # per device
@@ -37,7 +40,7 @@ class TrainingChecks:
         preset: sizes and recipe of the trainings whose results are compared.
         peak_preset: sizes and recipe of the training whose speed is measured.
         updates: number of updates to compare.
-        tolerance: largest relative difference between two losses.
+        tolerance: largest relative difference between two losses; that of gradient norms is ten times as large.
     """
 
     trainer: Trainer
@@ -56,7 +59,7 @@ class TrainingChecks:
         other = self._cpu(1) if self.num_gpus == 1 else self._all_devices
         with self.trainer.started("all", self.preset, other, self._compared, _EXACT) as everywhere:
             everywhere.finish()
-        return self._judge_losses("devices", one, everywhere, 0)
+        return self._judge_metrics("devices", one, everywhere, 0)
 
     def jax(self) -> Result:
         """Resumes the training of one device halfway, with Keras on JAX, and compares the losses."""
@@ -69,7 +72,7 @@ class TrainingChecks:
         environment = {**_EXACT, "KERAS_BACKEND": "jax"}
         with self.trainer.started("jax", self.preset, flags, self._compared, environment) as on_jax:
             on_jax.finish()
-        return self._judge_losses("jax", one, on_jax, halfway)
+        return self._judge_metrics("jax", one, on_jax, halfway)
 
     def resume(self) -> Result:
         """Kills a training, resumes it, and compares its checkpoint with that of an uninterrupted training."""
@@ -149,26 +152,25 @@ class TrainingChecks:
                 time.sleep(0.02)
         return training
 
-    def _judge_losses(self, check: str, expected: Training, actual: Training, after: int) -> Result:
-        """Compares the losses of all updates after the given one."""
-        losses = [_losses(each.records) for each in (expected, actual)]
-        steps = range(after + 1, self.updates + 1)
-        missing = [step for step in steps if not all(step in each for each in losses)]
-        if missing:
-            return Result(check, "failed", f"there is no loss of update {missing[0]}")
-        # The largest difference must not hide a NaN.
-        differences = [abs(losses[1][step] / losses[0][step] - 1) for step in steps]
-        largest = math.nan if any(map(math.isnan, differences)) else max(differences)
-        text = (
-            f"{expected.devices} and {actual.devices}{', JAX' if check == 'jax' else ''}: the losses of updates "
-            f"{steps[0]} to {steps[-1]} differ by at most {largest:.1e} (tolerance {self.tolerance:.0e})"
-        )
-        return judged(check, largest <= self.tolerance, text)
+    def _judge_metrics(self, check: str, expected: Training, actual: Training, after: int) -> Result:
+        """Compares the losses and the gradient norms of all updates after the given one."""
+        steps, texts, is_passed = range(after + 1, self.updates + 1), [], True
+        for metric, name, factor in _COMPARED:
+            values = [_values(training.records, metric) for training in (expected, actual)]
+            if missing := [step for step in steps if not all(step in each for each in values)]:
+                return Result(check, "failed", f"{actual.devices}: there is no {name} of update {missing[0]}")
+            differences = [abs(values[1][step] / values[0][step] - 1) for step in steps]
+            largest = math.nan if any(map(math.isnan, differences)) else max(differences)  # max may skip a NaN
+            is_passed = is_passed and largest <= factor * self.tolerance
+            texts.append(f"{name} by at most {largest:.1e} (tolerance {factor * self.tolerance:.0e})")
+        backend = ", JAX" if check == "jax" else ""
+        text = f"{expected.devices} and {actual.devices}{backend}: updates {steps[0]} to {steps[-1]} differ in "
+        return judged(check, is_passed, text + " and ".join(texts))
 
 
-def _losses(records: Sequence[Record]) -> dict[int, float]:
-    """Returns the loss of each update; records have null instead of NaN."""
-    return {each["step"]: math.nan if each["loss"] is None else each["loss"] for each in records}
+def _values(records: Sequence[Record], metric: str) -> dict[int, float]:
+    """Returns a metric of each update; records have null instead of NaN."""
+    return {each["step"]: math.nan if each[metric] is None else each[metric] for each in records}
 
 
 def _is_equal(array: np.ndarray | None, expected: np.ndarray) -> bool:

@@ -22,11 +22,11 @@ _PAIRS, _VALIDATION_PAIRS = 10_000, 20
 _VOCAB_SIZE = 4000
 # Nearly equal lengths need few batch shapes, each of which XLA compiles.
 _WORDS_PER_SENTENCE = (18, 22)
-# Metrics of each update, and no translations. In the few updates of a check, the preset's warm-up would hardly change
-# the weights, and an error in an update would stay small.
+# Metrics of each update, and no translations. During the preset's warm-up, a few updates would hardly change the
+# weights, and the effect of an error would be small.
 _SETTINGS: dict[str, Any] = {
     "train.log_steps": 1,
-    "train.warmup_steps": 400,
+    "train.warmup_steps": 100,
     "train.tokens_per_batch": 2000,
     "train.static_shapes": True,
     "train.best_metric": "loss",
