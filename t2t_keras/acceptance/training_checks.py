@@ -25,7 +25,8 @@ _EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "JAX_DEFAULT_MATMUL_PRECISION": "highest"
 # Metrics to compare, with their names and factors of the tolerance. Adam hides the scale of the gradients from the
 # losses; rounding changes a norm more than a loss.
 _COMPARED = (("loss", "loss", 1), ("gradient_norm", "gradient norm", 10))
-_UNLIMITED = 1_000_000  # updates of a training that is killed
+# Of a training that is killed; without a parent process, it ends by itself.
+_UNTIL_KILLED = {"train.max_steps": 1_000_000, "train.max_minutes": 30.0}
 _PEAK_UPDATES = 20
 _PEAK_TOKENS = {"CPU": 1024, "GPU": 16384}  # per device
 
@@ -77,7 +78,7 @@ class TrainingChecks:
     def resume(self) -> Result:
         """Kills a training, resumes it, and compares its checkpoint with that of an uninterrupted training."""
         settings = {"train.checkpoint_steps": self._halfway, "train.deterministic": self.num_gpus > 0}
-        killed = self._train_until_killed({**settings, "train.max_steps": _UNLIMITED})
+        killed = self._train_until_killed({**settings, **_UNTIL_KILLED})
         saved, last = killed.saved_steps[-1], killed.records[-1]["step"]
         settings["train.max_steps"] = last + self.updates
         ends = []
