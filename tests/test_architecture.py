@@ -60,6 +60,7 @@ BELOW_THE_LINE = {
         *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),
         *("text", "training"),
     },
+    "acceptance": GROUND | {"config", "data", "inference", "machine", "runs", "studies"},
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_LINE | BELOW_THE_LINE

@@ -192,39 +192,39 @@ def _devices() -> tuple[int, str]:
     return len(gpus), gpus[0].get("device_name", "GPU") if gpus else processor()
 
 
-def matrix_flops_per_second() -> tuple[str, float]:
+def matrix_flops_per_second(dtype: str = "float32") -> tuple[str, float]:
     """Returns a description of this machine's devices, and their total matrix-product throughput.
 
     The CPU's cores are divided as in training.
     """
     number, name = _devices()
     _share_out_cores()
-    rate = matrix_rate(_multiply)["flops_per_second"]
+    rate = matrix_rate(functools.partial(_multiply, dtype=dtype))["flops_per_second"]
     return (f"{number} x {name}", number * rate) if number else (name, rate)
 
 
-def _multiply(size: int) -> float:
+def _multiply(size: int, dtype: str = "float32") -> float:
     """Returns the seconds of a matrix product on the first GPU, or on all cores.
 
     Each of the streams that share the cores runs ten products, so that the overhead of the call is small.
     """
-    products, streams = _products(size), range(num_streams())
+    products, streams = _products(size, dtype), range(num_streams())
     start = time.perf_counter()
     list(side_by_side(lambda _: products().numpy(), streams))
     return (time.perf_counter() - start) / 10 / len(streams)
 
 
 @functools.cache
-def _products(size: int) -> Callable[[], tf.Tensor]:
+def _products(size: int, dtype: str) -> Callable[[], tf.Tensor]:
     """Returns a traced function that computes ten successive matrix products."""
-    matrix = tf.random.uniform([size, size])
+    matrix = tf.cast(tf.random.uniform([size, size]), dtype)
 
     @tf.function
     def products() -> tf.Tensor:
         product = matrix
         for _ in range(10):
             product = tf.matmul(matrix, product) / size
-        return tf.reduce_sum(product)
+        return tf.reduce_sum(tf.cast(product, tf.float32))
 
     products()
     return products

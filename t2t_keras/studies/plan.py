@@ -109,15 +109,15 @@ def _score_seconds(config: Config, length: int) -> float:
     return config.train.max_steps * hidden_score_seconds(config, _MEMORY_RATE, length)
 
 
-def measured_rate() -> tuple[str, float]:
+def measured_rate(dtype: str = "float32") -> tuple[str, float]:
     """Returns this machine's devices and their matrix-product throughput, measured in a separate process."""
-    return call_apart(_measured_rate)
+    return call_apart(_measured_rate, dtype)
 
 
-def _measured_rate() -> tuple[str, float]:
+def _measured_rate(dtype: str) -> tuple[str, float]:
     with without_notices():
         from t2t_keras.studies import phases  # imports TensorFlow
-    return phases.matrix_flops_per_second()
+    return phases.matrix_flops_per_second(dtype)
 
 
 _ALL = "all families"

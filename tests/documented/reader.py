@@ -91,13 +91,16 @@ class Reader:
         if self._is_made_before(command):
             return None
         command = sizes.small(command)
-        if asked := re.search(r"curl .*/v1/models/(\w+):|client_grpc\.py --model=(\w+)", command.text):
-            name = asked[1] or asked[2]
+        if asked := re.search(
+            r"curl .*/v1/models/(\w+):|client_grpc\.py --model=(\w+)|--serving=.*saved_models/(\w+)", command.text
+        ):
+            name = asked[1] or asked[2] or asked[3]
             if not self.servers.has(name):
                 self.run(Command(command.page, f"python -m launch.serve --export_dir=saved_models/{name}"))
             if asked[1]:
                 return self.servers.ask(command)
-            command = sizes.with_words(command, f"--server={self.servers.grpc}")
+            flag = "--serving" if asked[3] else "--server"
+            command = sizes.with_words(command, f"{flag}={self.servers.grpc}")
         if re.search(r"curl .*:8501/translate", command.text):
             if not self.servers.has("mine"):
                 self.run(Command(command.page, "python -m launch.serve --export_dir=saved_models/mine"))

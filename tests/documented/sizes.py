@@ -30,6 +30,7 @@ APPENDED = (
     (r"training: .*--model_dir=runs/mine .*max_minutes", _SLOW),
     (r"--strategy=mirrored", "--replicas=2"),  # as launch.train asks where there is no GPU
     (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # the run of the command before goes on
+    (r"launch\.prove ", f"--updates=2 --peak_preset=tiny {_LAYERS} --set model.d_model=32 --set model.d_ff=64"),
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
     (r"launch\.fit ", f"--vocab_size=320 --set train.max_steps=9 {_LAYERS}"),
     (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1 --set train.tokens_per_batch=400"),

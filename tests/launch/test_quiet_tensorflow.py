@@ -14,6 +14,7 @@ from tests.programs import ROOT
 PROGRAMS = sorted(
     path.stem for path in (ROOT / "launch").glob("*.py") if "program.command(" in path.read_text(encoding="utf-8")
 )
+NEED_NOTHING = {"quickstart", "prove"}  # without flags they begin to work
 RUN = "tests/golden/run"
 OF_DISTIL = ["--direction=back", "--target=README.md", "--output_source=OUT", "--output_target=OUT.de"]
 MISSING = {
@@ -32,6 +33,8 @@ MISSING = {
     "export": ["--model_dir=missing", "--export_dir=OUT"],
     "fit": ["--source=missing.en", "--target=missing.de", "--output=OUT"],
     "prepare_data": ["--train_source=missing.en", "--train_target=missing.de", "--data_dir=OUT"],
+    "prove run": ["--serving=localhost:1", "--model_dir=missing", "--input=README.md"],
+    "prove text": ["--serving=localhost:1", f"--model_dir={RUN}", "--input=missing"],
     "score run": ["--model_dir=missing", "--source=README.md", "--translation=README.md"],
     "score text": [f"--model_dir={RUN}", "--source=missing", "--translation=README.md"],
     "serve": ["--export_dir=missing"],
@@ -84,7 +87,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """By the name of a case: exit status, what was imported that takes long, and what was said."""
     out = str(tmp_path_factory.mktemp("out") / "out")
     cases = {f"{name} {flag}": [name, [flag]] for name in PROGRAMS for flag in ("--help", "--helpfull", "--nonsense")}
-    cases |= {f"{name} alone": [name, []] for name in PROGRAMS if name != "quickstart"}  # that one would begin to work
+    cases |= {f"{name} alone": [name, []] for name in PROGRAMS if name not in NEED_NOTHING}
     for name, arguments in MISSING.items():
         cases[f"{name} missing"] = [name.split()[0], [argument.replace("OUT", out) for argument in arguments]]
     command = [sys.executable, "-c", _FORKS]

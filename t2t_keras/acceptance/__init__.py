@@ -1,0 +1,1 @@
+"""Checks that a user runs on their own machines, of training and serving, and their report."""
