@@ -86,7 +86,12 @@ def served_pairs(core: Core) -> LanguagePairs:
                 directions = about.get("directions")
                 languages = directions or [(about.get("source_language"), about.get("target_language"))]
                 if about.get("task", "translation") == "translation":
-                    pairs += [LanguagePair(name, *each, directions is not None) for each in languages if all(each)]
+                    has_tags = directions is not None
+                    pairs += [
+                        LanguagePair(name, source, target, has_tags)
+                        for source, target in languages
+                        if source and target
+                    ]
     return LanguagePairs(pairs)
 
 
