@@ -163,6 +163,10 @@ def test_of_every_flag_it_is_known_whether_it_is_a_path():
         "winner",
         "column",
         "target_column",
+        "served_model",
+        "peak_preset",
+        "serving",
+        "checks",
     }
     names = set()
     for file in (*(ROOT / "launch").glob("*.py"), *(ROOT / "launch" / "flag_groups").glob("*.py")):
