@@ -1,4 +1,4 @@
-"""What the code says of itself: a page for each program, the table of the server's metrics, and docstrings."""
+"""Generates pages from the code: one for each program, the table of the server's metrics, and docstrings."""
 
 import functools
 import importlib

@@ -237,7 +237,7 @@ class EpochPlans:
         return (position.epoch + position.batch / self.plan(position.epoch).num_batches) / self._parts
 
     def num_batches(self, epochs: float) -> int:
-        """Returns the number of batches, at least 1, in so many passes of the length of the first one."""
+        """Returns the number of batches, at least 1, in that number of passes of the length of the first one."""
         return max(1, round(epochs * self._parts * self.plan(0).num_batches))
 
     def positions(self, start: Position) -> Iterator[Position]:

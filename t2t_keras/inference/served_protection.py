@@ -73,21 +73,7 @@ class ServedProtection:
         *,
         aligns_all: bool = False,
     ) -> "ProtectedTexts | None":
-        """Prepares the texts of a request.
-
-        Args:
-            texts: the texts.
-            fields: "protect", a list of kinds, and "case", as far as the request has them.
-            aligning: name of the signature that returns word alignments; "" if there is none.
-            most_rows: maximum number of rows per call.
-            aligns_all: whether all texts are aligned, for `ProtectedTexts.aligned`.
-
-        Returns:
-            The texts, or None if the model reads all of them as they are.
-
-        Raises:
-            InputError: a field is invalid, or the version is not an export of this project.
-        """
+        """Prepares the texts of a request; see `t2t_keras.serving.http.protected.Protection`."""
         if self._config is None:
             if fields:
                 raise InputError(f"{next(iter(fields))!r} needs an export with a vocabulary")

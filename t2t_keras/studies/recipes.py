@@ -192,7 +192,7 @@ def _text_identity(files: Sequence[str]) -> str:
 
 
 def _warm_up(row: Row, steps: int) -> tuple[str, str]:
-    """Returns the settings that warm up for so many updates to the highest rate that `row` has."""
+    """Returns the settings that warm up to the highest rate of `row` in the given number of updates."""
     train = override(presets.preset(row.preset), row.settings).train
     scale = train.learning_rate_scale * math.sqrt(steps / train.warmup_steps)
     return f"train.warmup_steps={steps}", f"train.learning_rate_scale={scale:.4g}"

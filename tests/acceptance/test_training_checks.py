@@ -1,4 +1,4 @@
-"""What the checks conclude from trainings that are only written down; tests/launch/test_prove.py has real ones."""
+"""Conclusions of the checks from made-up records of trainings; tests/launch/test_prove.py trains for real."""
 
 import contextlib
 import dataclasses

@@ -399,7 +399,7 @@ def test_a_catalogue_that_was_compiled(tmp_path):
 
 
 def test_a_new_format_is_one_entry(tmp_path, monkeypatch):
-    """What a new format takes, up to training data."""
+    """A new format is one entry, and its pairs become training data."""
 
     def read_arrows(file, place, languages):
         for number, line in enumerate(file, start=1):

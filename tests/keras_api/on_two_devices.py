@@ -1,4 +1,4 @@
-"""Prints the losses of `fit` on one device and on two as JSON; a program of its own, because devices come first."""
+"""Prints the losses of `fit` on one device and on two as JSON; a separate program, because devices are set up first."""
 
 import json
 from collections.abc import Iterator

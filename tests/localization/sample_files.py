@@ -184,7 +184,7 @@ title: Not translated
 
 A **big dog** runs over [the lawn](https://x.org "Title"), see
 [Reference] and ![picture](a.png) with 5 \* 3. It is a very long
-paragraph that goes on <kbd>Ctrl</kbd> here.  
+paragraph that continues <kbd>Ctrl</kbd> here.  
 A hard break.
 
 > - [ ] a task_name here

@@ -127,11 +127,11 @@ CHANGES = {
 +# DOG *BREEDS* WITH `code`
 -A **big dog** runs over [the lawn](https://x.org "Title"), see
 -[Reference] and ![picture](a.png) with 5 \* 3. It is a very long
--paragraph that goes on <kbd>Ctrl</kbd> here.  
+-paragraph that continues <kbd>Ctrl</kbd> here.  
 -A hard break.
 +A **BIG DOG** RUNS OVER [THE LAWN](https://x.org "Title"), SEE [REFERENCE][Reference]
 +AND ![picture](a.png) WITH 5 \* 3. IT IS A VERY
-+LONG PARAGRAPH THAT GOES ON <kbd>CTRL</kbd> HERE.  
++LONG PARAGRAPH THAT CONTINUES <kbd>CTRL</kbd> HERE.  
 +A HARD BREAK.
 -> - [ ] a task_name here
 ->   continues here

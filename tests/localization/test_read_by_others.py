@@ -72,7 +72,7 @@ READ = {
         [
             *("---\ntitle: Not translated\n---\n\n", "DOG *BREEDS* WITH `code`", "Title", "Reference"),
             "A **BIG DOG** RUNS OVER [THE LAWN]{1}, SEE [REFERENCE]{2} AND ![picture]{3} WITH 5 \\* 3. IT IS A VERY "
-            "LONG PARAGRAPH THAT GOES ON {4}CTRL{5} HERE.\nA HARD BREAK.",
+            "LONG PARAGRAPH THAT CONTINUES {4}CTRL{5} HERE.\nA HARD BREAK.",
             *("[ ] A TASK_NAME HERE CONTINUES HERE", "NAME", "USE | CASE", "DOG", "`a|b` BARKS", "code", "Reference"),
         ],
     ),
