@@ -34,7 +34,7 @@ class ToyConfig(ModelConfig):
 class Toy(keras.Model):
     """Its decoder begins in the mean of the source's embeddings."""
 
-    offers: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -63,7 +63,7 @@ class Toy(keras.Model):
         tokens = ops.cast(ops.count_nonzero(source, axis=1), "float32")[:, None]
         return ops.sum(self.output_head(source), axis=1) / ops.maximum(tokens, 1)  # --> [batch, d_model]
 
-    def start_search(self, source, memory, beam_size, *, wanted=frozenset()):
+    def start_search(self, source, memory, beam_size, *, capabilities=frozenset()):
         def step(token_ids, cache):
             state = ops.reshape(cache.per_hypothesis, (-1, self.config.d_model))  # --> [batch * beam, d_model]
             hidden, _ = self.cell(self.output_head(token_ids), [state])

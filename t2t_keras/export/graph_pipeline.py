@@ -113,7 +113,7 @@ class Pipeline:
     def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
         self.config = translator.config
         self._model = translator.model
-        self.has_attention = ATTENTION in self._model.offers
+        self.has_attention = ATTENTION in self._model.capabilities
         self._weights = weights
         self._source_tokenizer, self._target_tokenizer = tokenizers
         words = translator.tokenizer.truecaser

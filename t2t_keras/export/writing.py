@@ -64,7 +64,7 @@ def export_translator(
         raise ValueError("export_translator must be called outside the scope of a tf.distribute.Strategy")
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
-    warmup = warmup_records(name, ATTENTION in model.offers, translator.task.context or "")
+    warmup = warmup_records(name, ATTENTION in model.capabilities, translator.task.context or "")
     details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it

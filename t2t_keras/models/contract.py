@@ -43,12 +43,12 @@ class Cache(NamedTuple):
 StepFunction = Callable[[Tensor, Cache], tuple[Tensor, Cache]]
 
 
-def first_coverage(source: Tensor, beam_size: int, wanted: frozenset[str] = frozenset()) -> Tensor:
+def first_coverage(source: Tensor, beam_size: int, capabilities: frozenset[str] = frozenset()) -> Tensor:
     """The coverage before the first step, float32 [batch, beam, source_len]: 1 on padding, else 0.
 
-    If `COVERAGE` is not wanted, source_len is 0.
+    Without `COVERAGE` among the capabilities, source_len is 0.
     """
-    source = source if COVERAGE in wanted else source[:, :0]
+    source = source if COVERAGE in capabilities else source[:, :0]
     hidden = ops.cast(ops.equal(source, 0), "float32")[:, None]  # --> [batch, 1, source_len]
     return ops.repeat(hidden, beam_size, axis=1)  # --> [batch, beam, source_len]
 
@@ -68,18 +68,18 @@ class Search(NamedTuple):
 class StepModel(Protocol):
     """The interface that a search requires of a model.
 
-    `offers` lists the optional abilities that the model has: `ATTENTION`, `COVERAGE`, `BFLOAT16`. Check it before using
-    one of them.
+    `capabilities` lists the optional features that the model supports: `ATTENTION`, `COVERAGE`, `BFLOAT16`. Check it
+    before you use one of them.
     """
 
     @property
-    def offers(self) -> frozenset[str]: ...
+    def capabilities(self) -> frozenset[str]: ...
 
     def encode(self, source: Tensor) -> Nest:
         """Encodes a source, int [batch, source_len], padded with 0, to its memory."""
 
     def start_search(
-        self, source: Tensor, memory: Nest, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: Tensor, memory: Nest, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
         """Prepares a search.
 
@@ -90,8 +90,7 @@ class StepModel(Protocol):
             source: int [batch, source_len], padded with 0.
             memory: from `encode`.
             beam_size: hypotheses per sentence.
-            wanted: the abilities that the steps must use: `COVERAGE`, `BFLOAT16`, both or none. The model must offer
-                them.
+            capabilities: those that the steps must use: `COVERAGE`, `BFLOAT16`, both or none. The model must have them.
         """
 
 
@@ -178,7 +177,7 @@ class Attentions(NamedTuple):
 
 
 class AttentionViews(Protocol):
-    """The interface of a model that offers `ATTENTION`; inputs are as in `ScoringModel.states`."""
+    """The interface of a model with the capability `ATTENTION`; inputs are as in `ScoringModel.states`."""
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """Logits without dropout, float32 [batch, target_len, vocab], and the attention weights of this pass."""
@@ -188,8 +187,8 @@ class AttentionViews(Protocol):
 
 
 def attention_views(model: StepModel) -> AttentionViews:
-    """Returns the model as `AttentionViews`; raises InputError if it does not offer `ATTENTION`."""
-    if ATTENTION not in model.offers:
+    """Returns the model as `AttentionViews`; raises InputError if it lacks the capability `ATTENTION`."""
+    if ATTENTION not in model.capabilities:
         raise InputError(
             f"the model ({type(model).__name__}) has no attention, which pictures and word alignments need"
         )

@@ -172,9 +172,9 @@ class EncoderDecoder(keras.Model):
         """Projects hidden states to logits: float [..., width] --> float32 [..., vocab]."""
         return self.output_head.logits(hidden)
 
-    def step_products(self, wanted: frozenset[str]) -> tuple[str, Callable[[Tensor], Tensor]]:
+    def step_products(self, capabilities: frozenset[str]) -> tuple[str, Callable[[Tensor], Tensor]]:
         """The dtype of the products in search steps, and a `logits` function with its matrix prepared in that dtype."""
-        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        dtype = BFLOAT16 if BFLOAT16 in capabilities else self.compute_dtype
         head = self.output_head
         matrix = made_ready(f"{head.table.path}.{dtype}", lambda: head.output_matrix(dtype))  # --> [width, vocab]
 

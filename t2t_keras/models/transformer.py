@@ -77,7 +77,7 @@ class Transformer(EncoderDecoder):
     """
 
     config_class = TransformerConfig
-    offers = frozenset({ATTENTION, BFLOAT16, COVERAGE})
+    capabilities = frozenset({ATTENTION, BFLOAT16, COVERAGE})
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         self.check_config(config)
@@ -174,7 +174,7 @@ class Transformer(EncoderDecoder):
         return ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def start_search(
-        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: Tensor, memory: Tensor, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
         """Prepares a search; see `StepModel.start_search`.
 
@@ -182,7 +182,7 @@ class Transformer(EncoderDecoder):
         weights in bfloat16.
         """
         self.ensure_built()
-        dtype, logits_of = self.step_products(wanted)
+        dtype, logits_of = self.step_products(capabilities)
         window, d_model = self.config.attention_window, self.config.d_model
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -197,7 +197,7 @@ class Transformer(EncoderDecoder):
                 x, past = self.decoder(
                     x, memory, entries.mask, mask, token_rows=rows, past=cache.per_sentence, training=False
                 )
-            if COVERAGE in wanted:
+            if COVERAGE in capabilities:
                 coverage += ops.mean(
                     ops.cast(collector.weights[-1], "float32"), axis=1
                 )  # --> [batch, beam, source_len]
@@ -209,7 +209,7 @@ class Transformer(EncoderDecoder):
         batch = ops.shape(memory)[0]
         source_cache = SourceCache(self.decoder.keys_and_values(memory), padding_mask(source))
         past, entries = self.decoder.empty_past(batch), OwnEntries.none(batch, beam_size)
-        coverage = first_coverage(source, beam_size, wanted)
+        coverage = first_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), entries, past, source_cache, coverage))
 
     def _positions(self, name: str) -> keras.layers.Layer:

@@ -43,8 +43,8 @@ def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf
 class Ensemble:
     """Several models with one vocabulary that decode as one model.
 
-    An ensemble offers what all of its members offer. Each nest of its cache is a tuple of the members' nests, so a
-    search reorders them together. Its coverage is the mean of the members' coverage.
+    An ensemble has the capabilities that all of its members have. Each nest of its cache is a tuple of the members'
+    nests, so a search reorders them together. Its coverage is the mean of the members' coverage.
 
     Args:
         models: the members; their families and sizes may differ.
@@ -79,15 +79,16 @@ class Ensemble:
         return tuple(model.encode(source) for model in self.models)
 
     @property
-    def offers(self) -> frozenset[str]:
-        return frozenset.intersection(*(model.offers for model in self.models))
+    def capabilities(self) -> frozenset[str]:
+        return frozenset.intersection(*(model.capabilities for model in self.models))
 
     def start_search(
-        self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
         pairs = zip(self.models, memory, strict=True)
         searches = [
-            model.start_search(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs
+            model.start_search(source, member_memory, beam_size, capabilities=capabilities)
+            for model, member_memory in pairs
         ]
         steps = [HoistedWeights().wrap(search.step) for search in searches]  # one each: names of weights may clash
 

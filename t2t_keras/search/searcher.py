@@ -37,7 +37,7 @@ def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
     return tf.cast(limits, tf.int32) + config.max_length_offset
 
 
-def wanted(config: DecodeConfig) -> frozenset[str]:
+def required_capabilities(config: DecodeConfig) -> frozenset[str]:
     """Returns the capabilities that a search with this configuration requires of a model."""
     requested = {COVERAGE: config.coverage_penalty > 0, BFLOAT16: config.bfloat16}
     return frozenset(name for name, is_requested in requested.items() if is_requested)
@@ -69,8 +69,8 @@ class Searcher:
         continuations: Sequence[int] = (),
     ) -> None:
         self._model, self._config, self._form, self._continuations = model, config, form, continuations
-        self._abilities = wanted(config)
-        if missing := self._abilities - model.offers:
+        self._capabilities = required_capabilities(config)
+        if missing := self._capabilities - model.capabilities:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
             settings = ", ".join(names[name] for name in sorted(missing))
             raise InputError(f"{settings}: the model does not offer {' and '.join(sorted(missing))}; omit it")
@@ -182,7 +182,7 @@ class Searcher:
         return beam_search(search.step, search.cache, goal)
 
     def _start_search(self, source_ids: tf.Tensor, memory: Any) -> Search:
-        search = self._model.start_search(source_ids, memory, self._config.beam_size, wanted=self._abilities)
+        search = self._model.start_search(source_ids, memory, self._config.beam_size, capabilities=self._capabilities)
         return search._replace(step=HoistedWeights().wrap(search.step))
 
     def _goal(

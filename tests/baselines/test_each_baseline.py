@@ -59,8 +59,8 @@ def test_nothing_has_no_states(family, source_len, target_len):
 @each_family
 def test_steps_give_the_calls_logits_and_the_sum_of_its_attention(family):
     model = make(family)
-    has_attention = COVERAGE in model.offers
-    search = model.start_search(SOURCE, model.encode(SOURCE), 1, wanted=model.offers & {COVERAGE})
+    has_attention = COVERAGE in model.capabilities
+    search = model.start_search(SOURCE, model.encode(SOURCE), 1, capabilities=model.capabilities & {COVERAGE})
     cache, found = search.cache, []
     for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
         logits, cache = search.step(tf.constant(token_ids), cache)
@@ -80,7 +80,10 @@ def test_steps_give_the_calls_logits_and_the_sum_of_its_attention(family):
 def test_bfloat16_is_close(family):
     model = make(family)
     memory, token_ids = model.encode(SOURCE), tf.constant([3, 8, 11])
-    searches = [model.start_search(SOURCE, memory, 1, wanted=wanted) for wanted in (frozenset(), frozenset({BFLOAT16}))]
+    searches = [
+        model.start_search(SOURCE, memory, 1, capabilities=capabilities)
+        for capabilities in (frozenset(), frozenset({BFLOAT16}))
+    ]
     exact, rounded = (np.array(search.step(token_ids, search.cache)[0]) for search in searches)
     assert 0 < np.abs(exact - rounded).max() < 0.03 * np.abs(exact).max()
 

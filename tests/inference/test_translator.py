@@ -89,8 +89,8 @@ def test_output_never_has_a_line_break():
             newline = tiny.tokenizer()._processor.piece_to_id("<0x0A>")
             return tf.pad(source, [[0, 0], [1, 0]], constant_values=newline)
 
-        def start_search(self, source, memory, beam_size, *, wanted=frozenset()):
-            return super().start_search(memory, memory, beam_size, wanted=wanted)
+        def start_search(self, source, memory, beam_size, *, capabilities=frozenset()):
+            return super().start_search(memory, memory, beam_size, capabilities=capabilities)
 
     tokenizer = tiny.tokenizer()
     translator = Translator(tokenizer, NewlineModel(tokenizer.vocab_size))

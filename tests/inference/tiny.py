@@ -57,7 +57,7 @@ def make_run(model_dir: pathlib.Path, model: Any = None, **data: Any) -> pathlib
 class CopyModel:
     """Gives its source back, token by token."""
 
-    offers: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, vocab_size: int):
         self.vocab_size = vocab_size
@@ -66,9 +66,9 @@ class CopyModel:
         return source
 
     def start_search(
-        self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
-        del wanted
+        del capabilities
 
         def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
             source = cache.source

@@ -252,7 +252,7 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
 
 
 def test_what_is_offered():
-    assert Transformer(SMALL).offers == {ATTENTION, BFLOAT16, COVERAGE}
+    assert Transformer(SMALL).capabilities == {ATTENTION, BFLOAT16, COVERAGE}
 
 
 @pytest.mark.quick("base")
@@ -261,8 +261,8 @@ def test_coverage_is_the_attention_of_all_steps(changes):
     """The last layer's, mean over heads, of the same tokens computed all at once; logits stay as they are."""
     model, beam_size = shared(changes), 2
     plain, covered = (
-        model.start_search(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted))
-        for wanted in ((), (COVERAGE,))
+        model.start_search(SOURCE, model.encode(SOURCE), beam_size, capabilities=frozenset(capabilities))
+        for capabilities in ((), (COVERAGE,))
     )
     inputs = np.array([[0, 5, 7], [0, 3, 3], [0, 4, 4], [0, 5, 7]])  # of each hypothesis
     sources, targets = np.repeat(SOURCE, beam_size, axis=0), np.pad(inputs[:, 1:], [(0, 0), (0, 1)], constant_values=1)
@@ -285,7 +285,8 @@ def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
         changes = {**changes, "experts_per_token": changes["num_experts"]}
     model = shared(changes)
     exact, rounded = (
-        model.start_search(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
+        model.start_search(SOURCE, model.encode(SOURCE), 1, capabilities=frozenset(capabilities))
+        for capabilities in ((), (BFLOAT16,))
     )
     exact_cache, rounded_cache = exact.cache, rounded.cache
     for token in (0, 5, 7):

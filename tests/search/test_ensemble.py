@@ -133,7 +133,7 @@ def test_coverage_is_the_members_mean(models):
     """Also after beams have swapped places, which a model with itself shows by being the model."""
 
     def search(model, penalty: float):
-        begun = model.start_search(SOURCE, model.encode(SOURCE), 3, wanted=frozenset({COVERAGE}))
+        begun = model.start_search(SOURCE, model.encode(SOURCE), 3, capabilities=frozenset({COVERAGE}))
         goal = Goal(DecodeConfig(beam_size=3, coverage_penalty=penalty), [9, 7])
         return beam_search(begun.step, begun.cache, goal)
 
@@ -144,7 +144,7 @@ def test_coverage_is_the_members_mean(models):
 
     ensemble, parts = Ensemble(models), []
     for model in (ensemble, *models):
-        begun = model.start_search(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
+        begun = model.start_search(SOURCE, model.encode(SOURCE), 1, capabilities=frozenset({COVERAGE}))
         parts.append(begun.step(np.zeros(2, np.int32), begun.cache)[1].coverage)
     np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
 

@@ -32,7 +32,7 @@ class ByteNet(EncoderDecoder):
     Reference: Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016.
     """
 
-    offers = frozenset({BFLOAT16})
+    capabilities = frozenset({BFLOAT16})
 
     config_class = ByteNetConfig
 
@@ -133,10 +133,10 @@ class ByteNet(EncoderDecoder):
         return x
 
     def start_search(
-        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: Tensor, memory: Tensor, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
         """Prepares a search; see `StepModel`. The time of a step does not depend on the number of earlier tokens."""
-        dtype, logits_of = self.step_products(wanted)
+        dtype, logits_of = self.step_products(capabilities)
         blocks = [DilatedBlockStep(block, dtype) for block in self.decoder_layers]
         readout = LinearStep(self.decoder_readout, dtype)
         d_model, end = self.config.d_model, self.config.unfolded_length(ops.shape(source)[1])

@@ -40,7 +40,7 @@ class ConvS2S(EncoderDecoder):
     Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017.
     """
 
-    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+    capabilities = frozenset({ATTENTION, COVERAGE, BFLOAT16})
 
     config_class = ConvS2SConfig
 
@@ -138,10 +138,10 @@ class ConvS2S(EncoderDecoder):
         return ops.mean(self.logits_and_attention(inputs)[1].cross[:, :, 0], axis=1)
 
     def start_search(
-        self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
         """Prepares a search; see `StepModel`. The coverage sums the attention averaged over all blocks."""
-        dtype, logits_of = self.step_products(wanted)
+        dtype, logits_of = self.step_products(capabilities)
         first, last = LinearStep(self.decoder_inputs, dtype), LinearStep(self.decoder_outputs, dtype)
         steps = [AttentiveConvolutionStep(layer, dtype) for layer in self.decoder_layers]
 
@@ -155,14 +155,14 @@ class ConvS2S(EncoderDecoder):
                 attention.append(weights)
             hidden = ops.reshape(last(x), (-1, self.config.output_width()))  # --> [batch * beam, output width]
             coverage = cache.coverage
-            if COVERAGE in wanted:
+            if COVERAGE in capabilities:
                 coverage += ops.cast(sum(attention) / len(attention), "float32")  # --> [batch, beam, source_len]
             after = cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts), coverage=coverage)
             return logits_of(hidden), after
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.convolution.empty_past(batch, beam_size, self.compute_dtype) for block in steps)
-        coverage = first_coverage(source, beam_size, wanted)
+        coverage = first_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))
 
 

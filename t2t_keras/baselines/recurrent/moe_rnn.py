@@ -35,7 +35,7 @@ class MoERNN(EncoderDecoder):
     appendix E.
     """
 
-    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+    capabilities = frozenset({ATTENTION, COVERAGE, BFLOAT16})
     config_class = MoERNNConfig
 
     def __init__(self, config: MoERNNConfig, **kwargs: Any) -> None:
@@ -162,9 +162,9 @@ class MoERNN(EncoderDecoder):
         return self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
 
     def start_search(
-        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: Tensor, memory: Tensor, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
-        dtype, logits_of = self.step_products(wanted)
+        dtype, logits_of = self.step_products(capabilities)
         bottom, *upper = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -183,7 +183,7 @@ class MoERNN(EncoderDecoder):
                 x = x + new_states[-1].hidden
             hidden = ops.reshape(x, (batch * beam_size, d_model))
             coverage = cache.coverage
-            if COVERAGE in wanted:
+            if COVERAGE in capabilities:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
             return logits_of(hidden), Cache(
                 cache.position + 1, tuple(new_states), cache.per_sentence, memories, coverage
@@ -195,6 +195,6 @@ class MoERNN(EncoderDecoder):
             ops.zeros((*rows, self.config.num_units), "float32"),
         )
         memories = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
-        coverage = first_coverage(source, beam_size, wanted)
+        coverage = first_coverage(source, beam_size, capabilities)
         states = (zeros,) * (1 + len(upper))
         return Search(step, Cache(ops.zeros((), "int32"), states, (), memories, coverage))

@@ -56,7 +56,7 @@ class RNNAttention(EncoderDecoder):
     Fast-Forward Connections for Neural Machine Translation", 2016.
     """
 
-    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+    capabilities = frozenset({ATTENTION, COVERAGE, BFLOAT16})
     config_class = RNNAttentionConfig
 
     def __init__(self, config: RNNAttentionConfig, **kwargs: Any) -> None:
@@ -169,9 +169,9 @@ class RNNAttention(EncoderDecoder):
         return self.bottom.attended(bottom.hidden, memory, self.source_bias(inputs["source"]))
 
     def start_search(
-        self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+        self, source: Tensor, memory: Tensor, beam_size: int, *, capabilities: frozenset[str] = frozenset()
     ) -> Search:
-        dtype, logits_of = self.step_products(wanted)
+        dtype, logits_of = self.step_products(capabilities)
         steps = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -186,7 +186,7 @@ class RNNAttention(EncoderDecoder):
                 x = self._outputs(number, x, new_states[-1].hidden, gates)  # --> [batch, beam, units]
             hidden = ops.reshape(self._read(x, context), (batch * beam_size, self.config.d_model))
             coverage = cache.coverage
-            if COVERAGE in wanted:
+            if COVERAGE in capabilities:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
             return logits_of(hidden), Cache(
                 cache.position + 1, tuple(new_states), cache.per_sentence, memories, coverage
@@ -196,7 +196,7 @@ class RNNAttention(EncoderDecoder):
         zeros = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
         states = (zeros,) * len(steps)
         memories = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
-        coverage = first_coverage(source, beam_size, wanted)
+        coverage = first_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), memories, coverage))
 
     def _inputs(self, lower: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:

@@ -254,7 +254,7 @@ def test_what_unfolding_adds_has_no_gradient_larger_than_others_by_orders():
 
 def test_what_needs_attention_is_refused():
     model = make()
-    assert model.offers == {BFLOAT16}
+    assert model.capabilities == {BFLOAT16}
     with pytest.raises(InputError, match=r"the model \(ByteNet\) has no attention, which"):
         attention_views(model)
     with pytest.raises(InputError, match=r"decode\.coverage_penalty: the model does not offer coverage"):
