@@ -7,7 +7,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from t2t_keras.export.ready_weights import KeptWeights
+from t2t_keras.export.derived_variables import DerivedVariables
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import named_weights
 
@@ -23,7 +23,7 @@ class Weights:
 
     Attributes:
         variables: variables by name, of dtype `storage` in memory and on disk; they are cast to float32 for use.
-        ready: tensors that are computed from the variables once these are loaded.
+        derived: tensors that are computed from the variables once these are loaded.
     """
 
     def __init__(self, model: SequenceModel, storage: Storage = "float32") -> None:
@@ -32,15 +32,15 @@ class Weights:
             name: tf.Variable(tf.cast(weight.numpy(), storage), trainable=False, name=name)
             for name, weight in self._originals
         }
-        self.ready = KeptWeights(self._read)
+        self.derived = DerivedVariables(self._read)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Returns a context in which graphs that call the model read these variables, and share tensors in `ready`.
+        """Returns a context in which graphs that call the model read these variables, and share tensors in `derived`.
 
         A function that is traced in this context may enter it again, so that it reads the variables itself.
         """
-        with self._read(), nullcontext() if KeptWeights.innermost() is self.ready else self.ready:
+        with self._read(), nullcontext() if DerivedVariables.innermost() is self.derived else self.derived:
             yield
 
     @contextmanager

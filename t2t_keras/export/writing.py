@@ -107,7 +107,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         functions = signatures(pipeline)
         graphs = {name: function.get_concrete_function() for name, function in functions.items()}
-        module.ready = weights.ready.trackable()
+        module.derived = weights.derived.trackable()
         tf.saved_model.save(module, str(path), graphs, options)
     shrink(path)
     return functions

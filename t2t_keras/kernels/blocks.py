@@ -10,7 +10,7 @@ from t2t_keras.tensor import Tensor
 Length = Any
 
 
-def ceiling(length: Length, size: Length) -> Length:
+def ceil_div(length: Length, size: Length) -> Length:
     """The number of blocks of a size that cover a length."""
     return (length + size - 1) // size
 
@@ -25,17 +25,17 @@ def larger(one: Length, other: Length) -> Length:
     return max(one, other) if isinstance(one, int) and isinstance(other, int) else ops.maximum(one, other)
 
 
-def in_blocks(x: Tensor, count: Length, size: Length) -> Tensor:
+def split_blocks(x: Tensor, count: Length, size: Length) -> Tensor:
     """Divides a sequence into blocks, padded with zeros: [..., length, width] --> [..., count, size, width].
 
     The length is at most count * size.
     """
     *leading, length, width = kernels.shape(x)
     padding = [(0, 0)] * len(leading) + [(0, count * size - length), (0, 0)]
-    return ops.reshape(ops.pad(x, padding), (*leading, count, size, width))
+    return ops.reshape(ops.pad(x, padding), (*leading, count, size, width))  # --> [..., count, size, width]
 
 
-def joined(blocks: Tensor, length: Length) -> Tensor:
-    """Joins blocks and removes the padding: [..., count, size, width] --> [..., length, width]."""
+def merge_blocks(blocks: Tensor, length: Length) -> Tensor:
+    """Concatenates blocks and removes the padding: [..., count, size, width] --> [..., length, width]."""
     *leading, count, size, width = kernels.shape(blocks)
-    return ops.reshape(blocks, (*leading, count * size, width))[..., :length, :]
+    return ops.reshape(blocks, (*leading, count * size, width))[..., :length, :]  # --> [..., length, width]

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras.kernels.made_ready import ProductDtype, made_ready
+from t2t_keras.kernels.contexts import ProductDtype, compute_once
 from t2t_keras.tensor import Tensor
 
 __all__ = [
@@ -41,7 +41,7 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     `ProductDtype` or if the kernel is bfloat16.
     """
     dtype = product_dtype(inputs, kernel)
-    outputs = ops.matmul(ops.cast(inputs, dtype), ready_kernel(kernel, dtype))  # --> [..., d_out]
+    outputs = ops.matmul(ops.cast(inputs, dtype), cast_kernel(kernel, dtype))  # --> [..., d_out]
     outputs = ops.cast(outputs, inputs.dtype)
     return outputs if bias is None else outputs + ops.cast(bias, inputs.dtype)
 
@@ -55,12 +55,12 @@ def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
     return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
 
 
-def ready_kernel(kernel: Any, dtype: str) -> Tensor:
-    """Casts a kernel to a dtype, with `made_ready` if it is a weight."""
+def cast_kernel(kernel: Any, dtype: str) -> Tensor:
+    """Casts a kernel to a dtype, once per `WeightCache` if it is a weight."""
     name = getattr(kernel, "path", None)
     if name is None or dtype == "float32":
         return ops.cast(kernel, dtype)
-    return made_ready(f"{name}.{dtype}", lambda: ops.cast(kernel, dtype))
+    return compute_once(f"{name}.{dtype}", lambda: ops.cast(kernel, dtype))
 
 
 def check_float(inputs: Tensor) -> None:

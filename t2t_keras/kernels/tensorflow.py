@@ -20,7 +20,7 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     inputs = tf.convert_to_tensor(inputs)
     rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
     dtype = plain.product_dtype(inputs, kernel)
-    outputs = tf.matmul(tf.cast(rows, dtype), plain.ready_kernel(kernel, dtype))  # --> [rows, d_out]
+    outputs = tf.matmul(tf.cast(rows, dtype), plain.cast_kernel(kernel, dtype))  # --> [rows, d_out]
     outputs = tf.cast(outputs, inputs.dtype)
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
@@ -41,7 +41,7 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
     """`plain.grouped_linear` with one product per group. Shapes depend on the data, so XLA cannot compile this."""
     groups = kernels.shape[0]
     parts = tf.split(inputs, counts, num=groups)  # --> [rows of the group, d_in] each
-    kernels = plain.ready_kernel(kernels, plain.product_dtype(inputs, kernels))
+    kernels = plain.cast_kernel(kernels, plain.product_dtype(inputs, kernels))
     weights = zip(tf.unstack(tf.convert_to_tensor(kernels)), tf.unstack(tf.convert_to_tensor(biases)), strict=True)
     return tf.concat([linear(part, *each) for part, each in zip(parts, weights, strict=True)], 0)  # --> [rows, d_out]
 

@@ -11,7 +11,7 @@ from t2t_keras import kernels
 from t2t_keras.config.arguments import check_flags, check_numbers, check_rates, check_sizes
 from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.kernels import plain
-from t2t_keras.kernels.made_ready import ProductDtype
+from t2t_keras.kernels.contexts import ProductDtype
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward

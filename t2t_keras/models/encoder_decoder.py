@@ -14,7 +14,7 @@ from keras import ops
 from t2t_keras import kernels
 from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
-from t2t_keras.kernels.made_ready import made_ready
+from t2t_keras.kernels.contexts import compute_once
 from t2t_keras.layers import TiedEmbedding
 from t2t_keras.layers.attention.masks import check_token_ids
 from t2t_keras.layers.attention.scores import mask_bias
@@ -176,7 +176,7 @@ class EncoderDecoder(keras.Model):
         """The dtype of the products in search steps, and a `logits` function with its matrix prepared in that dtype."""
         dtype = BFLOAT16 if BFLOAT16 in capabilities else self.compute_dtype
         head = self.output_head
-        matrix = made_ready(f"{head.table.path}.{dtype}", lambda: head.output_matrix(dtype))  # --> [width, vocab]
+        matrix = compute_once(f"{head.table.path}.{dtype}", lambda: head.output_matrix(dtype))  # --> [width, vocab]
 
         def logits(hidden: Tensor) -> Tensor:
             logits = ops.cast(kernels.linear(hidden, matrix, None), "float32")

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras.config import TransformerConfig
-from t2t_keras.kernels.made_ready import ProductDtype
+from t2t_keras.kernels.contexts import ProductDtype
 from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, padding_mask, token_rows
 from t2t_keras.layers.attention.multi_head import KeysAndValues
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses

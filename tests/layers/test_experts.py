@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.kernels.made_ready import ProductDtype
+from t2t_keras.kernels.contexts import ProductDtype
 from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from tests.layers import numpy_oracle

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.kernels.made_ready import made_ready
+from t2t_keras.kernels.contexts import compute_once
 from t2t_keras.models import presets
 from t2t_keras.models.families import make_model
 from t2t_keras.models.transformer import Transformer
@@ -27,7 +27,7 @@ def test_a_tensor_is_made_once_in_the_graph_around_the_loop():
             made.append(2.0 * weight)
             return made[-1]
 
-        return token_ids + made_ready("twice", make), cache + made_ready("twice", make)
+        return token_ids + compute_once("twice", make), cache + compute_once("twice", make)
 
     @tf.function(autograph=False)
     def search():

@@ -8,7 +8,7 @@ from keras import ops
 from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
 from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState, LSTMStep
 from t2t_keras.baselines.recurrent.rnn_attention import RecurrentMemory
-from t2t_keras.kernels.made_ready import ProductDtype
+from t2t_keras.kernels.contexts import ProductDtype
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in

@@ -56,15 +56,18 @@ def window_mask(token_ids: Tensor | int, window: tuple[int, int]) -> Tensor:
     return ops.logical_and(distance >= -window[0], distance <= window[1])
 
 
-def causal_step_mask(query_len: Tensor | int, key_len: Tensor | int) -> Tensor:
-    """A causal mask for the last of some positions: bool [1, 1, query_len, key_len], where query_len <= key_len."""
-    keys = ops.arange(key_len, dtype="int32")
-    queries = ops.arange(query_len, dtype="int32") + (key_len - query_len)
-    return ops.less_equal(ops.expand_dims(keys, (0, 1, 2)), ops.expand_dims(queries, (0, 1, 3)))
+def causal_past_mask(query_len: Tensor | int, key_len: Tensor | int, past_len: Tensor | int) -> Tensor:
+    """Hides later positions from queries that follow a past.
+
+    Returns:
+        bool [1, 1, query_len, key_len], True where key position <= query position + past_len.
+    """
+    queries, keys = (ops.arange(length, dtype="int32") for length in (query_len, key_len))
+    return ops.less_equal(ops.expand_dims(keys, (0, 1, 2)), ops.expand_dims(queries + past_len, (0, 1, 3)))
 
 
 def all_masks(*masks: Tensor | None) -> Tensor | None:
-    """Combines masks of attention, which hide what any of them hides; None hides nothing."""
+    """Combines attention masks: the result hides each position that any of them hides; None hides nothing."""
     combined = None
     for mask in masks:
         if mask is not None:

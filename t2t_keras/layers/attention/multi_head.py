@@ -17,12 +17,11 @@ from t2t_keras.config.arguments import (
     check_sizes,
 )
 from t2t_keras.config.layer_settings import AttentionScore
-from t2t_keras.kernels.made_ready import ReadyWeights, made_ready
+from t2t_keras.kernels.contexts import WeightCache, compute_once
 from t2t_keras.kernels.plain import product_dtype
 from t2t_keras.layers.attention.masks import (
     all_masks,
-    causal_mask,
-    causal_step_mask,
+    causal_past_mask,
     check_window,
     window_mask,
     with_heads,
@@ -40,8 +39,8 @@ from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.layers.weight_options import WeightedLayer, copied, weight_option
 from t2t_keras.tensor import Tensor
 
-# Maximum number of kernel elements to concatenate for one wider product: copying more costs more than it saves.
-MOST_JOINED = 2**18
+# Maximum number of elements of the kernels that are fused in each call: copying more costs more than it saves.
+MAX_FUSED = 2**18
 
 
 class KeysAndValues(NamedTuple):
@@ -99,7 +98,8 @@ class MultiHeadAttention(WeightedLayer):
         past: in self-attention, the keys and values of earlier positions; a window and `memory_mask` are then ignored.
         memory_mask: bool [batch, key_len], True = may be attended to; by default the Keras mask of `memory`. It applies
             in addition to `attention_mask`. The Keras mask of `query` is only passed on.
-        use_causal_mask: whether to hide later positions too.
+        use_causal_mask: whether to hide later positions too; the first query then has the position of the first key
+            after `past`.
         return_attention_scores: whether to return the attention weights too. A layer with a window then computes
             weights for all positions, 0 outside the window.
 
@@ -208,9 +208,9 @@ class MultiHeadAttention(WeightedLayer):
             if window is not None:
                 attention_mask = all_masks(attention_mask, window_mask(ops.shape(query)[1], window))
             if use_causal_mask:
+                past_len = 0 if past is None else kernels.shape(past.keys)[2]
                 lengths = kernels.shape(queries)[2], kernels.shape(keys)[2]
-                causal = causal_mask(lengths[1]) if past is None else causal_step_mask(*lengths)
-                attention_mask = all_masks(attention_mask, causal)
+                attention_mask = all_masks(attention_mask, causal_past_mask(*lengths, past_len))
             heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
                 collector.weights.append(weights)  # [batch, heads, query_len, key_len]
@@ -290,8 +290,8 @@ class MultiHeadAttention(WeightedLayer):
     def _project(self, x: Tensor, *names: str) -> list[Tensor]:
         """Projects [batch, length, width] to the named queries, keys or values: [batch, heads, length, d_head] each.
 
-        Kernels of equal width are joined for a single product. If they must be joined at each call, this is done only
-        for small ones.
+        Kernels of equal width are fused for a single product. Without a `WeightCache`, each call has to concatenate
+        them anew, which pays only for small kernels.
         """
         projections = [getattr(self, f"{name}_kernel") for name in names]
         if len(x.shape) != 3 or x.shape[-1] != projections[0].shape[0]:
@@ -299,18 +299,18 @@ class MultiHeadAttention(WeightedLayer):
             shape = f"[batch, length, {projections[0].shape[0]}]"
             raise ValueError(f"`{argument}` must be {shape}, as in `build`, got the shape {tuple(x.shape)}")
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
-        is_copied = ReadyWeights.innermost() is None  # anew at each call
+        is_too_large = WeightCache.innermost() is None and elements > MAX_FUSED
         has_equal_widths = len({kernel.shape[1] for kernel in projections}) == 1
-        if len(names) > 1 and (not has_equal_widths or (is_copied and elements > MOST_JOINED)):
+        if len(names) > 1 and (is_too_large or not has_equal_widths):
             return [part for name in names for part in self._project(x, name)]
         kernel, bias = projections[0], getattr(self, f"{names[0]}_bias")
         if len(names) > 1:
             dtype = product_dtype(x, kernel)
-            kernel, bias = made_ready(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._join(names, dtype))
+            kernel, bias = compute_once(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._fuse(names, dtype))
         heads = kernels.split_heads(kernels.linear(x, kernel, bias), len(names) * self.num_heads)
         return ops.split(heads, len(names), axis=1) if len(names) > 1 else [heads]
 
-    def _join(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
+    def _fuse(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
         """Concatenates the kernels, cast to a dtype, and the biases of several projections."""
         kernel = ops.concatenate([ops.cast(getattr(self, f"{name}_kernel"), dtype) for name in names], axis=1)
         if not self.use_bias:

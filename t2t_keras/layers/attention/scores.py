@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.kernels.blocks import ceiling, in_blocks, joined, larger
+from t2t_keras.kernels.blocks import ceil_div, split_blocks, merge_blocks, larger
 from t2t_keras.layers.attention.masks import check_mask
 from t2t_keras.tensor import Tensor
 
@@ -81,13 +81,13 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """
     vector = ops.cast(vector, queries.dtype)
     query_len, keys_size = kernels.shape(queries)[-2], math.prod(kernels.shape(keys))
-    count = ceiling(query_len, larger(_MOST_HIDDEN // larger(keys_size, 1), 1))
+    count = ceil_div(query_len, larger(_MOST_HIDDEN // larger(keys_size, 1), 1))
     score_block = keras.remat(_block_scores)
     if isinstance(count, int) and count <= 1:
         return score_block(queries, keys, vector)
-    blocks = in_blocks(queries, count, ceiling(query_len, larger(count, 1)))  # --> [..., blocks, block_len, d_key]
+    blocks = split_blocks(queries, count, ceil_div(query_len, larger(count, 1)))  # --> [..., blocks, block_len, d_key]
     scores = ops.map(lambda block: score_block(block, keys, vector), ops.moveaxis(blocks, -3, 0))
-    return joined(ops.moveaxis(scores, 0, -3), query_len)  # --> [..., query_len, key_len]
+    return merge_blocks(ops.moveaxis(scores, 0, -3), query_len)  # --> [..., query_len, key_len]
 
 
 def _block_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:

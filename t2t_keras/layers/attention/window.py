@@ -10,7 +10,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.config.layer_settings import WINDOW_BLOCK as BLOCK
-from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
+from t2t_keras.kernels.blocks import Length, ceil_div, split_blocks, merge_blocks, larger, smaller
 from t2t_keras.tensor import Tensor
 
 
@@ -38,13 +38,13 @@ def window_attention(
         differs only for queries whose window is fully masked.
     """
     length = kernels.shape(queries)[2]
-    count = larger(ceiling(length, max(2 * max(window), BLOCK)), 1)
-    size = ceiling(length, count)  # at least the window's reach, so that one neighbour suffices
+    count = larger(ceil_div(length, max(2 * max(window), BLOCK)), 1)
+    size = ceil_div(length, count)  # at least the window's reach, so that one neighbour suffices
     before, after = (smaller(reach, (count - 1) * size) for reach in window)  # a single block has no neighbours
 
     def surroundings(x: Tensor) -> Tensor:
         """The positions in reach of each block: [..., length, width] --> [..., blocks, key_len, width]."""
-        return _add_neighbours(in_blocks(x, count, size), before, after)
+        return _add_neighbours(split_blocks(x, count, size), before, after)
 
     exists = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
     if mask is not None:
@@ -53,9 +53,9 @@ def window_attention(
     places, query_places = ops.arange(before + size + after, dtype="int32") - before, ops.arange(size, dtype="int32")
     distance = places - query_places[:, None]  # --> [size, key_len]
     mask = exists & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
-    queries = in_blocks(queries, count, size)  # --> [batch, heads, blocks, size, d_key]
+    queries = split_blocks(queries, count, size)  # --> [batch, heads, blocks, size, d_key]
     heads, _ = attend(queries, surroundings(keys), surroundings(values), mask)
-    return joined(heads, length)  # --> [batch, heads, length, d_value]
+    return merge_blocks(heads, length)  # --> [batch, heads, length, d_value]
 
 
 def _add_neighbours(blocks: Tensor, before: Length, after: Length) -> Tensor:

@@ -145,3 +145,13 @@ def test_attention_scores_are_returned(window, rng, tmp_path):
     np.testing.assert_allclose(ops.sum(weights, -1), np.ones((2, 2, 5)), atol=1e-5)
     outputs, past, weights = attention(x, x, past=attention.empty_keys_and_values(2), return_attention_scores=True)
     assert past.keys.shape == (2, 2, 5, 4) and weights.shape == (2, 2, 5, 5)
+
+
+def test_a_causal_mask_between_sequences_of_different_lengths_is_that_of_keras(rng):
+    theirs, ours = keras.layers.MultiHeadAttention(2, 4), layers.MultiHeadAttention(2)
+    for lengths in ((3, 5), (5, 3)):
+        query, memory = (rng.standard_normal((2, length, 8)).astype("float32") for length in lengths)
+        _, expected = theirs(query, memory, use_causal_mask=True, return_attention_scores=True)
+        for value in (memory, ours.keys_and_values(memory) if ours.built else memory):
+            _, weights = ours(query, value, use_causal_mask=True, return_attention_scores=True)
+            np.testing.assert_array_equal(np.array(weights) > 0, np.array(expected) > 0)

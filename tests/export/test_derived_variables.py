@@ -1,4 +1,4 @@
-"""Variables that an export does not store: every loader has them made of those that it does."""
+"""Variables that an export does not store: every loader computes them from the stored ones."""
 
 import contextlib
 import gc
@@ -6,8 +6,8 @@ import gc
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.export.ready_weights import KeptWeights
-from t2t_keras.kernels.made_ready import made_ready
+from t2t_keras.export.derived_variables import DerivedVariables
+from t2t_keras.kernels.contexts import compute_once
 
 WEIGHTS = np.arange(600, dtype="float32").reshape(20, 30)
 
@@ -15,7 +15,7 @@ WEIGHTS = np.arange(600, dtype="float32").reshape(20, 30)
 def save(path, scale=1.0):
     """A module with a weight and a function that reads what is made of it; returns how often that was made."""
     weight, made = tf.Variable(scale * WEIGHTS, name="weight"), []
-    kept = KeptWeights(contextlib.nullcontext)
+    derived = DerivedVariables(contextlib.nullcontext)
 
     def make():
         made.append(tf.executing_eagerly())
@@ -23,15 +23,15 @@ def save(path, scale=1.0):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 30])])
     def product(x):
-        with kept:
-            first, second = (made_ready("of_weight", make) for _ in range(2))
+        with derived:
+            first, second = (compute_once("of_weight", make) for _ in range(2))
         assert first is second
         return {"product": x @ first["transposed"] + 0 * second["sum"]}
 
     module = tf.Module()
     module.weight, module.product = weight, product
     product.get_concrete_function()
-    module.ready = kept.trackable()
+    module.derived = derived.trackable()
     tf.saved_model.save(module, str(path), {"serving_default": product})
     return made
 
@@ -67,5 +67,5 @@ def test_the_loader_of_tensorflow_1_makes_them(tmp_path):
     np.testing.assert_allclose(found, X @ WEIGHTS.T, rtol=1e-5)
 
 
-def test_without_anybody_who_keeps_it_everything_is_made_where_it_is_used():
-    assert made_ready("anything", lambda: 7) == 7
+def test_without_a_cache_each_call_computes_its_result():
+    assert compute_once("anything", lambda: 7) == 7
