@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.kernels.blocks import ceil_div, split_blocks, merge_blocks, larger
+from t2t_keras.kernels.blocks import ceil_div, larger, merge_blocks, split_blocks
 from t2t_keras.layers.attention.masks import check_mask
 from t2t_keras.tensor import Tensor
 

@@ -10,7 +10,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.config.layer_settings import WINDOW_BLOCK as BLOCK
-from t2t_keras.kernels.blocks import Length, ceil_div, split_blocks, merge_blocks, larger, smaller
+from t2t_keras.kernels.blocks import Length, ceil_div, larger, merge_blocks, smaller, split_blocks
 from t2t_keras.tensor import Tensor
 
 
