@@ -33,34 +33,6 @@ class FusedLoss(NamedTuple):
     d_head: Head
 
 
-def fused_loss(
-    hidden: Tensor,
-    head: Head,
-    targets: Tensor,
-    label_smoothing: float,
-    *,
-    scale: Tensor | float = 1.0,
-    skip_padding: bool = True,
-    for_cpu: bool = True,
-) -> FusedLoss:
-    """Computes the label-smoothed loss (section 5.4) and its scaled gradients.
-
-    Args:
-        hidden: hidden states of the decoder, float [batch, target_len, d_model].
-        head: weights of the output head.
-        targets: int32 [batch, target_len], padded with 0.
-        label_smoothing: epsilon, in [0, 1).
-        scale: factor on the loss of each token in the gradients; a number, or float32 that broadcasts to the shape of
-            `targets`.
-        skip_padding: whether to drop padded positions first. False keeps every shape static, which XLA needs.
-        for_cpu: whether to use chunks that fit a CPU's caches. False uses larger chunks and no conditional branch.
-
-    Returns:
-        The `FusedLoss`.
-    """
-    return Chunks(head, label_smoothing, hidden.dtype, for_cpu).fused_loss(hidden, targets, scale, skip_padding)
-
-
 class Prediction(NamedTuple):
     """The predictions of a chunk of rows, float32.
 
@@ -77,14 +49,14 @@ class Prediction(NamedTuple):
     normalisers: Tensor
 
 
-class Chunks:
-    """Computes losses and gradients in chunks of rows.
+class ChunkedLoss:
+    """The label-smoothed loss (section 5.4), computed with its gradients in chunks of rows.
 
     Args:
         head: weights of the output head.
         label_smoothing: epsilon, in [0, 1).
-        dtype: dtype of the rows.
-        for_cpu: as in `fused_loss`.
+        dtype: dtype of the hidden states.
+        for_cpu: whether to use chunks that fit a CPU's caches. False uses larger chunks and no conditional branch.
     """
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool) -> None:
@@ -94,8 +66,16 @@ class Chunks:
         elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
         self._chunk_rows = max(elements // head.table.shape[0], 64)
 
-    def fused_loss(self, hidden: Tensor, targets: Tensor, scale: Tensor | float, skip_padding: bool) -> FusedLoss:
-        """Computes the loss of whole targets; the arguments are those of the function `fused_loss`."""
+    def __call__(self, hidden: Tensor, targets: Tensor, scale: Tensor | float, skip_padding: bool) -> FusedLoss:
+        """Computes the loss of whole targets, and its scaled gradients.
+
+        Args:
+            hidden: hidden states of the decoder, float [batch, target_len, d_model].
+            targets: int32 [batch, target_len], padded with 0.
+            scale: factor on the loss of each token in the gradients; a number, or float32 that broadcasts to the shape
+                of `targets`.
+            skip_padding: whether to drop padded positions first. False keeps every shape static, which XLA needs.
+        """
         rows = tf.reshape(hidden, [-1, hidden.shape[-1]])  # --> [batch * target_len, d_model]
         labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
         scales = tf.reshape(tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets)), [-1])

@@ -7,43 +7,48 @@ loss equals `t2t_keras.losses.pair_losses`; tests compare the two.
 
 import tensorflow as tf
 
+from t2t_keras.config.arguments import check_positive_numbers
 from t2t_keras.losses import PairTerms
 from t2t_keras.tensor import Tensor
-from t2t_keras.training.fused_loss import Chunks, FusedLoss, subtracted
+from t2t_keras.training.fused_loss import ChunkedLoss, FusedLoss, subtracted
 from t2t_keras.training.updates import Head
 
 
-class PairChunks(Chunks):
-    """Computes the loss of two predictions of each target, and its scaled gradients.
+class ChunkedPairLoss(ChunkedLoss):
+    """The loss of two predictions of each target, computed with its gradients in chunks of rows.
 
     Args:
         head: weights of the output head.
         label_smoothing: epsilon, in [0, 1).
         dtype: dtype of the hidden states.
-        for_cpu: as in `fused_loss`.
+        for_cpu: as in `ChunkedLoss`.
         terms: the factors of the terms of the loss.
+
+    Raises:
+        ValueError: `terms.forward` is not above 0.
     """
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool, terms: PairTerms) -> None:
         super().__init__(head, label_smoothing, dtype, for_cpu)
+        check_positive_numbers(forward=terms.forward)  # the unit of the gradients in `_chunk`
         self._terms = terms
         self._chunk_rows = (self._chunk_rows + 1) // 2  # two rows of logits per row
 
-    def fused_loss(self, hidden: Tensor, targets: Tensor, scale: Tensor | float, skip_padding: bool) -> FusedLoss:
+    def __call__(self, hidden: Tensor, targets: Tensor, scale: Tensor | float, skip_padding: bool) -> FusedLoss:
         """Computes the loss of whole targets.
 
         Args:
             hidden: hidden states of the decoder, float [2 * batch, target_len, d_model]; the second half belongs to the
                 second prediction of the same targets.
             targets: int32 [batch, target_len], padded with 0.
-            scale: as in the function `fused_loss`.
-            skip_padding: as in the function `fused_loss`.
+            scale: as in `ChunkedLoss`.
+            skip_padding: as in `ChunkedLoss`.
 
         Returns:
             The `FusedLoss`; `d_hidden` has the shape of `hidden`.
         """
         pairs = tf.concat(tf.split(hidden, 2), axis=2)  # --> [batch, target_len, 2 * d_model]
-        loss = super().fused_loss(pairs, targets, scale, skip_padding)
+        loss = super().__call__(pairs, targets, scale, skip_padding)
         return loss._replace(d_hidden=tf.concat(tf.split(loss.d_hidden, 2, axis=2), axis=0))
 
     def _chunk(self, h: Tensor, y: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:

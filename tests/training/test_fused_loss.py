@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t2t_keras import losses
 from t2t_keras.training import fused_loss as module
-from t2t_keras.training.fused_loss import fused_loss
+from t2t_keras.training.fused_loss import ChunkedLoss, FusedLoss
 from t2t_keras.training.updates import Head
 
 D_MODEL = 8
@@ -27,6 +27,12 @@ def make_inputs(
         targets[row, target_len - row % target_len :] = 0
     bias = random.normal(size=VOCAB).astype(np.float32)
     return (states, table, bias, targets) if has_bias else (states, table, targets)
+
+
+def fused_loss(
+    hidden: tf.Tensor, head: Head, targets: tf.Tensor, epsilon: float, *, for_cpu: bool = True, **options
+) -> FusedLoss:
+    return ChunkedLoss(head, epsilon, hidden.dtype, for_cpu)(hidden, targets, **{"scale": 1.0, **options})
 
 
 def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ MEASURE = """
 import sys
 import tensorflow as tf
 from t2t_keras.losses import loss_sum_and_count
-from t2t_keras.training.fused_loss import fused_loss
+from t2t_keras.training.fused_loss import ChunkedLoss
 from t2t_keras.training.updates import Head
 
 kind, tokens, vocab_size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -29,7 +29,7 @@ def plain(states, table, targets):
     return loss, *tape.gradient(loss, [states, table])
 
 def fused(states, table, targets):
-    return tuple(fused_loss(states, Head(table), targets, 0.1, skip_padding=kind == "skip_padding"))
+    return tuple(ChunkedLoss(Head(table), 0.1, states.dtype, True)(states, targets, 1.0, kind == "skip_padding"))
 
 def peak():  # in KiB, of this program alone: what getrusage tells begins with the process that started it
     with open("/proc/self/status") as file:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.losses import PairTerms, pair_losses
 from t2t_keras.training import fused_loss as module
-from t2t_keras.training.pair_loss import PairChunks
+from t2t_keras.training.pair_loss import ChunkedPairLoss
 from t2t_keras.training.updates import Head
 from tests.training.test_fused_loss import VOCAB, assert_close, make_inputs
 
@@ -38,8 +38,8 @@ def fused(
     def computed() -> list[tf.Tensor]:
         states, *head, targets = map(tf.constant, inputs)
         hidden = tf.cast(states, dtype)
-        chunks = PairChunks(Head(*head), EPSILON, hidden.dtype, options.get("for_cpu", True), terms)
-        result = chunks.fused_loss(hidden, targets, SCALE, options.get("skip_padding", True))
+        loss = ChunkedPairLoss(Head(*head), EPSILON, hidden.dtype, options.get("for_cpu", True), terms)
+        result = loss(hidden, targets, SCALE, options.get("skip_padding", True))
         return [result.loss_sum, result.d_hidden, *result.d_head[: len(head)]]
 
     return [tf.cast(tensor, tf.float32).numpy() for tensor in computed()]
@@ -79,3 +79,8 @@ def test_equal_predictions_have_the_plain_loss_and_no_divergence():
     assert loss == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(d_hidden, d_states, atol=1e-4)
     assert d_hidden.shape == (6, 7, 8) and head[0].shape[0] == VOCAB
+
+
+def test_a_loss_without_divergence_is_refused():
+    with pytest.raises(ValueError, match="`forward` must be a finite number above 0, got 0.0"):
+        fused(PairTerms(1.0, 0.0, 0.0, 1.0), make_pairs())

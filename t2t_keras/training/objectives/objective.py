@@ -62,9 +62,6 @@ class Likelihood:
         self._label_smoothing, self._consistency = label_smoothing, consistency
 
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
-        settings = rows.scale, self._label_smoothing, rows.seed
-        if self._consistency is None:
-            loss, gradients = model.likelihood(matrices, rows.pairs, *settings)
-        else:
-            loss, gradients = model.pair_likelihood(matrices, rows.pairs, *settings, self._consistency)
+        settings = rows.scale, self._label_smoothing, rows.seed, self._consistency
+        loss, gradients = model.likelihood(matrices, rows.pairs, *settings)
         return tf.expand_dims(loss * rows.scale, 0), gradients

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.losses import PairTerms
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import weight_names
 from t2t_keras.search.goal import Goal
@@ -15,9 +16,9 @@ from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.consistency import Consistency
-from t2t_keras.training.fused_loss import FusedLoss, fused_loss
+from t2t_keras.training.fused_loss import ChunkedLoss, FusedLoss
 from t2t_keras.training.layout import MatrixLayout
-from t2t_keras.training.pair_loss import PairChunks
+from t2t_keras.training.pair_loss import ChunkedPairLoss
 from t2t_keras.training.updates import Head
 
 # Added to the logit of padding, so that its probability is exactly 0. Finite, because it is multiplied by 0.
@@ -40,8 +41,8 @@ class WeightedModel:
     Args:
         model: a built model.
         layout: layout of the model's trainable weights in matrices.
-        skip_padding: as in `fused_loss`.
-        for_cpu: as in `fused_loss`.
+        skip_padding: as in `ChunkedLoss`.
+        for_cpu: as in `ChunkedLoss`.
         frozen: names of weights that are not trained: their gradients are 0 and are not computed.
 
     Raises:
@@ -75,7 +76,13 @@ class WeightedModel:
         return self._fused_loss(states.hidden, self._head(weights), pairs.target, 0.0, 1.0).loss_sum
 
     def likelihood(
-        self, matrices: Sequence[Tensor], pairs: Pairs, scale: Tensor, label_smoothing: float, seed: Tensor
+        self,
+        matrices: Sequence[Tensor],
+        pairs: Pairs,
+        scale: Tensor,
+        label_smoothing: float,
+        seed: Tensor,
+        consistency: Consistency | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Computes the sum of the token losses and the auxiliary loss, with dropout, and its gradients.
 
@@ -85,36 +92,16 @@ class WeightedModel:
             scale: float32 scalar, factor on the loss in the gradients.
             label_smoothing: epsilon, in [0, 1).
             seed: int32 [2], seed of the dropout.
+            consistency: a second prediction of each target. The auxiliary loss is then the mean over both predictions.
         """
-        weights = self.layout.split(matrices)
+        weights, terms = self.layout.split(matrices), None
+        inputs = pairs if consistency is None else Pairs(*consistency.doubled(*pairs, seed))
         with self._scope(weights):
-            states = self._model.states(pairs._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
+            states = self._model.states(inputs._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
-        loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
-        results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
-        return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
-
-    def pair_likelihood(
-        self,
-        matrices: Sequence[Tensor],
-        pairs: Pairs,
-        scale: Tensor,
-        label_smoothing: float,
-        seed: Tensor,
-        consistency: Consistency,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Like `likelihood`, with a second prediction of each target.
-
-        The auxiliary loss is the mean over both predictions. `consistency` says how the second one is computed.
-        """
-        weights = self.layout.split(matrices)
-        both = Pairs(*consistency.doubled(*pairs, seed))
-        with self._scope(weights):
-            states = self._model.states(both._asdict(), seed=seed, training=True, skip_padding=self._skip_padding)
-        auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32) / 2.0
-        settings = label_smoothing, states.hidden.dtype, self._for_cpu, consistency.terms
-        chunks = PairChunks(self._head(weights), *settings)
-        loss = chunks.fused_loss(states.hidden, pairs.target, scale, self._skip_padding)
+        if consistency is not None:
+            auxiliary_loss, terms = auxiliary_loss / 2.0, consistency.terms
+        loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale, terms)
         results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
         return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
 
@@ -168,11 +155,18 @@ class WeightedModel:
         return Head(weights[self._table_index], None if self._bias_index is None else weights[self._bias_index])
 
     def _fused_loss(
-        self, hidden: Tensor, head: Head, target: Tensor, label_smoothing: float, scale: Tensor | float
+        self,
+        hidden: Tensor,
+        head: Head,
+        target: Tensor,
+        label_smoothing: float,
+        scale: Tensor | float,
+        terms: PairTerms | None = None,
     ) -> FusedLoss:
-        return fused_loss(
-            hidden, head, target, label_smoothing, scale=scale, skip_padding=self._skip_padding, for_cpu=self._for_cpu
-        )
+        """Computes the fused loss of one prediction of each target or, with `terms`, of two."""
+        arguments = head, label_smoothing, hidden.dtype, self._for_cpu
+        loss = ChunkedLoss(*arguments) if terms is None else ChunkedPairLoss(*arguments, terms)
+        return loss(hidden, target, scale, self._skip_padding)
 
     def _gradients(
         self, results: list[Tensor], upstream: list[Tensor], weights: list[Tensor], head_gradients: Head

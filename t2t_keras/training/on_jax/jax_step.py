@@ -242,14 +242,13 @@ class JaxStep:
         weights = list(weights)
         for index, weight in zip(self._trained_indices, trained_weights, strict=True):
             weights[index] = weight
-        head, smoothing = self._head(weights), self.config.label_smoothing
-        if self._consistency is None:
-            states = self._states(weights, source, target, seed)
-            loss = scaled_loss(states.hidden, head, target, scale, smoothing)
-            return loss + scale * states.auxiliary_loss.astype("float32")
-        states = self._states(weights, *self._consistency.doubled(source, target, seed), seed)
-        loss = scaled_loss(states.hidden, head, target, scale, smoothing, self._consistency.terms)
-        return loss + scale * states.auxiliary_loss.astype("float32") / 2.0  # the mean over both predictions
+        inputs, terms = (source, target), None
+        if self._consistency is not None:
+            inputs, terms = self._consistency.doubled(source, target, seed), self._consistency.terms
+        states = self._states(weights, *inputs, seed)
+        loss = scaled_loss(states.hidden, self._head(weights), target, scale, self.config.label_smoothing, terms)
+        auxiliary_loss = scale * states.auxiliary_loss.astype("float32")
+        return loss + auxiliary_loss / (1.0 if terms is None else 2.0)  # the mean over both predictions
 
     def _replica_validation(self, weights: list[Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self._states(weights, source, target).hidden
