@@ -9,7 +9,7 @@ from t2t_keras import kernels
 from t2t_keras.config.arguments import check_flags, check_optional_numbers, check_sizes
 from t2t_keras.kernels.plain import check_float
 from t2t_keras.layers.layer import Layer
-from t2t_keras.layers.weight_options import weight_option
+from t2t_keras.layers.weight_options import embeddings_options, weight_option
 from t2t_keras.tensor import Tensor
 
 
@@ -75,18 +75,9 @@ class TiedEmbedding(Layer):
         self.autocast = False  # it would round ids that are passed as floats
 
     def build(self, input_shape: tuple | None = None) -> None:
-        initializer = self.embeddings_initializer
-        if initializer is None:
-            stddev = self.d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
-            initializer = keras.initializers.RandomNormal(stddev=stddev)
-        self.table = self.add_weight(
-            shape=(self.vocab_size, self.d_model),
-            initializer=initializer,
-            regularizer=self.embeddings_regularizer,
-            constraint=self.embeddings_constraint,
-            name="table",
-            autocast=False,  # rows are cast, not the whole matrix
-        )
+        options = embeddings_options(self, self.d_model, self.initial_stddev)
+        # Without autocast, rows are cast, not the whole matrix.
+        self.table = self.add_weight(shape=(self.vocab_size, self.d_model), name="table", autocast=False, **options)
         if self.use_bias:
             self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias", autocast=False)
 

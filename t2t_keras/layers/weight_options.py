@@ -39,8 +39,29 @@ def weight_option(name: str, value: Any) -> Any:
 
 
 def copied(initializer: Any) -> Any:
-    """Returns a copy of an initializer, with a new seed if it was given none; two weights would be equal otherwise."""
+    """Returns a copy of an initializer; without a fixed seed, it draws a new one, so that two weights differ."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
+def options_for(layer: Layer, weight: str) -> dict[str, Any]:
+    """Returns a layer's options for a kind of weights, such as "kernel", as arguments of `add_weight`."""
+    options = {kind: getattr(layer, f"{weight}_{kind}") for kind in _KINDS}
+    return {**options, "initializer": copied(options["initializer"])}
+
+
+def embeddings_options(layer: Layer, d_model: int, initial_stddev: float | None) -> dict[str, Any]:
+    """Returns `options_for` embeddings, which are initially normal by default.
+
+    Args:
+        layer: a layer with the option `embeddings_initializer`, where None means the default, and its kin.
+        d_model: width of the embeddings.
+        initial_stddev: standard deviation by default; None means 1 / sqrt(d_model).
+    """
+    options = options_for(layer, "embeddings")
+    if options["initializer"] is None:
+        stddev = d_model**-0.5 if initial_stddev is None else initial_stddev
+        options["initializer"] = keras.initializers.RandomNormal(stddev=stddev)
+    return options
 
 
 class WeightedLayer(Layer):
@@ -81,23 +102,14 @@ class WeightedLayer(Layer):
 
     def add_kernel(self, name: str, shape: tuple[int, ...], initializer: Any = None) -> Any:
         """Adds a kernel of that name and shape; `initializer` replaces the layer's own."""
-        return self.add_weight(
-            shape=shape,
-            initializer=copied(self.kernel_initializer) if initializer is None else initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-            name=name,
-        )
+        options = options_for(self, "kernel")
+        if initializer is not None:
+            options["initializer"] = initializer
+        return self.add_weight(shape=shape, name=name, **options)
 
     def add_bias(self, name: str, shape: tuple[int, ...]) -> Any:
         """Adds a bias of that name and shape."""
-        return self.add_weight(
-            shape=shape,
-            initializer=copied(self.bias_initializer),
-            regularizer=self.bias_regularizer,
-            constraint=self.bias_constraint,
-            name=name,
-        )
+        return self.add_weight(shape=shape, name=name, **options_for(self, "bias"))
 
 
 class ConfiguredLayer(WeightedLayer):

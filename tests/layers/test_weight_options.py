@@ -135,3 +135,25 @@ def test_lora_and_quantization_are_refused_in_one_line(make):
         layer.enable_lora(4)
     with pytest.raises(NotImplementedError, match="no quantized version of .*; .* --compute_type=int8"):
         layer.quantize("int8")
+
+
+@pytest.mark.parametrize(
+    ("layer", "weights"),
+    [
+        (layers.LayerNormalization, ("scale", "offset")),
+        (lambda **options: layers.LearnedPositions(6, **options), ("embeddings",)),
+    ],
+    ids=["normalization", "positions"],
+)
+def test_normalisation_and_positions_have_options(layer, weights):
+    options = {"initializer": keras.initializers.Constant(3.0), "regularizer": "l2", "constraint": "unit_norm"}
+    made = layer(**{f"{weight}_{kind}": value for weight in weights for kind, value in options.items()})
+    made.build((None, None, 8))
+    for weight in made.weights:
+        np.testing.assert_array_equal(weight, np.full(weight.shape, 3.0))
+        assert type(weight.constraint) is keras.constraints.UnitNorm
+    assert len(made.losses) == len(made.weights) == len(weights)
+    config = json.loads(json.dumps(made.get_config()))
+    assert json.loads(json.dumps(type(made).from_config(config).get_config())) == config
+    with pytest.raises(ValueError, match=f"`{weights[0]}_regularizer` must be a Keras regularizer or its name, got 3"):
+        layer(**{f"{weights[0]}_regularizer": 3})
