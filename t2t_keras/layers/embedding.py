@@ -8,13 +8,12 @@ from keras import ops
 from t2t_keras import kernels
 from t2t_keras.config.arguments import check_flags, check_optional_numbers, check_sizes
 from t2t_keras.kernels.plain import check_float
-from t2t_keras.layers.layer import Layer
-from t2t_keras.layers.weight_options import embeddings_options, weight_option
+from t2t_keras.layers.weight_options import TableLayer
 from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TiedEmbedding(Layer):
+class TiedEmbedding(TableLayer):
     """One matrix that embeds tokens and, transposed, projects hidden states to logits (section 3.4).
 
     Id 0, which is padding and the start symbol, is embedded as zeros, as in T2T. So are negative ids, which stand for
@@ -25,11 +24,9 @@ class TiedEmbedding(Layer):
         d_model: width of the embeddings.
         use_bias: whether the logits have a bias.
         scale: factor on the embeddings; None means sqrt(d_model), as in the paper.
-        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model), as in T2T.
-        embeddings_initializer: Keras initializer of the matrix, its name or a function; None means the normal
-            distribution.
-        embeddings_regularizer: Keras regularizer of the matrix; None means none.
-        embeddings_constraint: Keras constraint on the matrix; None means none.
+        kwargs: the options of the matrix, such as `embeddings_initializer`, as in `TableLayer`; and the arguments of
+            `keras.layers.Layer`. Initially, the matrix is normal with a standard deviation of 1 / sqrt(d_model), as in
+            T2T.
 
     Call arguments:
         inputs: token ids, int [...], below vocab_size; or hidden states, float [..., d_model], if `reverse`.
@@ -53,31 +50,22 @@ class TiedEmbedding(Layer):
         d_model: int,
         use_bias: bool = False,
         scale: float | None = None,
-        initial_stddev: float | None = None,
-        embeddings_initializer: Any = None,
-        embeddings_regularizer: Any = None,
-        embeddings_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_sizes(vocab_size=vocab_size, d_model=d_model)
         check_flags(use_bias=use_bias)
-        check_optional_numbers(scale=scale, initial_stddev=initial_stddev)
+        check_optional_numbers(scale=scale)
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.use_bias = use_bias
         self.scale = scale
-        self.initial_stddev = initial_stddev
-        self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
-        self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)
-        self.embeddings_constraint = weight_option("embeddings_constraint", embeddings_constraint)
         self.bias = None  # of the logits
         self.autocast = False  # it would round ids that are passed as floats
 
     def build(self, input_shape: tuple | None = None) -> None:
-        options = embeddings_options(self, self.d_model, self.initial_stddev)
         # Without autocast, rows are cast, not the whole matrix.
-        self.table = self.add_weight(shape=(self.vocab_size, self.d_model), name="table", autocast=False, **options)
+        self.table = self.add_table(self.vocab_size, self.d_model, autocast=False)
         if self.use_bias:
             self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias", autocast=False)
 

@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_choices, check_optional_numbers, check_sizes
+from t2t_keras.config.arguments import check_choices, check_sizes
 from t2t_keras.kernels.plain import check_float
 from t2t_keras.layers.layer import Layer, input_spec_of
-from t2t_keras.layers.weight_options import embeddings_options, weight_option
+from t2t_keras.layers.weight_options import TableLayer
 from t2t_keras.tensor import Tensor
 
 
@@ -74,16 +74,13 @@ class SinusoidalPositions(Layer):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LearnedPositions(Layer):
+class LearnedPositions(TableLayer):
     """Adds a learned vector for each position (Table 3, row E; Gehring et al., 2017).
 
     Args:
         max_positions: number of rows of the table; later positions use the last row.
-        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model).
-        embeddings_initializer: Keras initializer of the table, its name or a function; None means the normal
-            distribution.
-        embeddings_regularizer: Keras regularizer of the table; None means none.
-        embeddings_constraint: Keras constraint on the table; None means none.
+        kwargs: the options of the table, such as `embeddings_initializer`, as in `TableLayer`; and the arguments of
+            `keras.layers.Layer`.
 
     Call arguments:
         inputs: float [batch, length, d_model].
@@ -93,29 +90,14 @@ class LearnedPositions(Layer):
         float [batch, length, d_model].
     """
 
-    def __init__(
-        self,
-        max_positions: int,
-        initial_stddev: float | None = None,
-        embeddings_initializer: Any = None,
-        embeddings_regularizer: Any = None,
-        embeddings_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, max_positions: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_sizes(max_positions=max_positions)
-        check_optional_numbers(initial_stddev=initial_stddev)
         self.max_positions = max_positions
-        self.initial_stddev = initial_stddev
-        self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
-        self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)
-        self.embeddings_constraint = weight_option("embeddings_constraint", embeddings_constraint)
 
     def build(self, input_shape: tuple) -> None:
         self.input_spec = input_spec_of(3, input_shape)
-        d_model = input_shape[-1]
-        options = embeddings_options(self, d_model, self.initial_stddev)
-        self.table = self.add_weight(shape=(self.max_positions, d_model), name="table", **options)
+        self.table = self.add_table(self.max_positions, input_shape[-1])
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         check_float(inputs)

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from t2t_keras.config.arguments import check_optional_numbers
 from t2t_keras.config.layer_settings import FIELDS, LayerSettings
 from t2t_keras.layers.layer import Layer
 
@@ -47,21 +48,6 @@ def options_for(layer: Layer, weight: str) -> dict[str, Any]:
     """Returns a layer's options for a kind of weights, such as "kernel", as arguments of `add_weight`."""
     options = {kind: getattr(layer, f"{weight}_{kind}") for kind in _KINDS}
     return {**options, "initializer": copied(options["initializer"])}
-
-
-def embeddings_options(layer: Layer, d_model: int, initial_stddev: float | None) -> dict[str, Any]:
-    """Returns `options_for` embeddings, which are initially normal by default.
-
-    Args:
-        layer: a layer with the option `embeddings_initializer`, where None means the default, and its kin.
-        d_model: width of the embeddings.
-        initial_stddev: standard deviation by default; None means 1 / sqrt(d_model).
-    """
-    options = options_for(layer, "embeddings")
-    if options["initializer"] is None:
-        stddev = d_model**-0.5 if initial_stddev is None else initial_stddev
-        options["initializer"] = keras.initializers.RandomNormal(stddev=stddev)
-    return options
 
 
 class WeightedLayer(Layer):
@@ -110,6 +96,43 @@ class WeightedLayer(Layer):
     def add_bias(self, name: str, shape: tuple[int, ...]) -> Any:
         """Adds a bias of that name and shape."""
         return self.add_weight(shape=shape, name=name, **options_for(self, "bias"))
+
+
+class TableLayer(Layer):
+    """A layer with a table of embeddings, which has the options of Keras's `Embedding`.
+
+    Args:
+        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model).
+        embeddings_initializer: initializer of the table: a Keras initializer, its name or a function; None means the
+            normal distribution.
+        embeddings_regularizer: regularizer of the table, which Keras's `fit` adds to the loss; None means none.
+        embeddings_constraint: constraint on the table, which Keras's optimizers apply after each update; None means
+            none.
+        kwargs: arguments of `keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        initial_stddev: float | None = None,
+        embeddings_initializer: Any = None,
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_optional_numbers(initial_stddev=initial_stddev)
+        self.initial_stddev = initial_stddev
+        self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
+        self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)
+        self.embeddings_constraint = weight_option("embeddings_constraint", embeddings_constraint)
+
+    def add_table(self, rows: int, d_model: int, **arguments: Any) -> Any:
+        """Adds the table, [rows, d_model]; further arguments are those of `add_weight`."""
+        options = options_for(self, "embeddings")
+        if options["initializer"] is None:
+            stddev = d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
+            options["initializer"] = keras.initializers.RandomNormal(stddev=stddev)
+        return self.add_weight(shape=(rows, d_model), name="table", **options, **arguments)
 
 
 class ConfiguredLayer(WeightedLayer):

@@ -48,7 +48,7 @@ class ConvS2S(EncoderDecoder):
         super().__init__(config, output_bias=True, **kwargs)
         shared, rate = part_arguments(self), config.dropout_rate
         self.source_positions, self.target_positions = (
-            LearnedPositions(config.max_positions, _EMBEDDING_STDDEV, name=name, **shared)
+            LearnedPositions(config.max_positions, initial_stddev=_EMBEDDING_STDDEV, name=name, **shared)
             for name in ("source_positions", "target_positions")
         )
         encoder, decoder = config.encoder_blocks(), config.decoder_blocks()
@@ -74,7 +74,8 @@ class ConvS2S(EncoderDecoder):
         if name == "output_embedding":
             width = config.output_width()
             stddev = math.sqrt((1 - config.dropout_rate) / width)
-        return TiedEmbedding(self.entries_of(name), width, use_bias, 1.0, stddev, name=name, **part_arguments(self))
+        sizes, shared = (self.entries_of(name), width), part_arguments(self)
+        return TiedEmbedding(*sizes, use_bias, 1.0, initial_stddev=stddev, name=name, **shared)
 
     def build_layers(self) -> None:
         config = self.config
