@@ -10,7 +10,7 @@ from t2t_keras.config import Config, ModelConfig, TrainConfig
 from t2t_keras.config.model_config import Activations
 from t2t_keras.layers import Dropout, TiedEmbedding
 from t2t_keras.models import families, presets
-from t2t_keras.models.contract import Cache, Search, States, first_coverage
+from t2t_keras.models.contract import Cache, Search, States, initial_coverage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Toy(keras.Model):
             return self.logits(hidden), cache._replace(position=cache.position + 1, per_hypothesis=state)
 
         state = ops.repeat(memory[:, None], beam_size, axis=1)
-        return Search(step, Cache(ops.zeros((), "int32"), state, (), (), first_coverage(source, beam_size)))
+        return Search(step, Cache(ops.zeros((), "int32"), state, (), (), initial_coverage(source, beam_size)))
 
 
 families.register(ToyConfig, Toy)

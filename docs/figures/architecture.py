@@ -85,7 +85,7 @@ def figure_1() -> str:
     drawing.frame(left - 132, 432, 248, 290)
     drawing.frame(right - 116, 276, 248, 446)
     _embedded(drawing, left, -1, "Input Embedding", "TiedEmbedding", f"{_LAYERS}/embedding.py")
-    _embedded(drawing, right, 1, "Output Embedding", "embedded_targets", "t2t_keras/models/encoder_decoder.py")
+    _embedded(drawing, right, 1, "Output Embedding", "embed_targets", "t2t_keras/models/encoder_decoder.py")
     drawing.text(left, 872, "Inputs")
     drawing.text(right, 872, "Outputs (shifted right)")
 

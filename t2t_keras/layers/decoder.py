@@ -128,7 +128,7 @@ class Decoder(Stack):
     layer_class = DecoderLayer
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
-        self.build_all(inputs_shape, memory_shape)
+        self.build_layers(inputs_shape, memory_shape)
 
     def call(
         self,
@@ -153,7 +153,7 @@ class Decoder(Stack):
             else:
                 x, layer_past = layer(x, layer_memory, *masks, **arguments, past=past[index])
                 new_past.append(layer_past)
-        return self.normalised(x) if past is None else (self.normalised(x), tuple(new_past))
+        return self.apply_final_norm(x) if past is None else (self.apply_final_norm(x), tuple(new_past))
 
     def keys_and_values(self, memory: Tensor) -> tuple[KeysAndValues, ...]:
         """Projects a memory, float [batch, source_len, d_model], to each layer's keys and values."""

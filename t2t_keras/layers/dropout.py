@@ -31,7 +31,7 @@ def seed_tensor(seed: Any) -> Tensor:
     return ops.convert_to_tensor(seed, "int32")
 
 
-def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
+def draw_seed(generator: keras.random.SeedGenerator) -> Tensor:
     """Draws the generator's next seed, int32 [2]."""
     return ops.cast(ops.bitwise_and(generator.next(), 0x7FFFFFFF), "int32")
 
@@ -91,5 +91,5 @@ class Dropout(Layer):
         if not training or self.rate == 0:
             return inputs
         if seed is None:
-            seed = drawn_seed(self.seed_generator)
+            seed = draw_seed(self.seed_generator)
         return kernels.dropout(inputs, self.rate, seed_tensor(seed))

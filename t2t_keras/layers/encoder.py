@@ -101,7 +101,7 @@ class Encoder(Stack):
     layer_class = EncoderLayer
 
     def build(self, input_shape: tuple) -> None:
-        self.build_all(input_shape)
+        self.build_layers(input_shape)
 
     def call(
         self,
@@ -114,4 +114,4 @@ class Encoder(Stack):
         x, arguments = inputs, {"token_rows": token_rows, "use_causal_mask": use_causal_mask}
         for index, layer in enumerate(self.layers):
             x = layer(x, self_attention_mask, seed=fold_in(seed, index), **arguments)
-        return self.normalised(x)
+        return self.apply_final_norm(x)

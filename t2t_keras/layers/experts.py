@@ -13,11 +13,11 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.kernels import plain
 from t2t_keras.kernels.contexts import ProductDtype
 from t2t_keras.layers.collectors import AuxiliaryLosses
-from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
+from t2t_keras.layers.dropout import Dropout, draw_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.layers.weight_options import WeightedLayer, copied
+from t2t_keras.layers.weight_options import WeightedLayer, copy_initializer
 from t2t_keras.tensor import Tensor
 
 # Minimum standard deviation of the noise, which keeps the gradient of the load finite.
@@ -176,7 +176,7 @@ class MixtureOfExperts(WeightedLayer):
         """Adds one kernel and one bias per expert."""
 
         def initialise(shape: tuple, dtype: Any = None) -> Tensor:
-            each = (keras.initializers.get(copied(self.kernel_initializer)) for _ in range(shape[0]))
+            each = (keras.initializers.get(copy_initializer(self.kernel_initializer)) for _ in range(shape[0]))
             return ops.stack([initializer(shape[1:], dtype=dtype) for initializer in each])
 
         limit = math.sqrt(6.0 / (d_in + d_out))
@@ -191,7 +191,7 @@ class MixtureOfExperts(WeightedLayer):
         flat_inputs = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
         x = flat_inputs if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]
         if seed is None and training and self.gate_noise:
-            seed = drawn_seed(self.seed_generator)
+            seed = draw_seed(self.seed_generator)
         gating = self.gating(x, fold_in(seed, 0) if training and self.gate_noise else None)
         weights = ExpertWeights(self.inner_kernels, self.inner_biases, self.outer_kernels, self.outer_biases)
         grouped_linear = plain.grouped_linear if token_rows is None else kernels.grouped_linear

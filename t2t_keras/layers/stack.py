@@ -32,7 +32,7 @@ class Stack(ConfiguredLayer):
         if settings.norm_position == "pre":
             self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", **shared)
 
-    def build_all(self, inputs_shape: tuple, *shapes: tuple) -> None:
+    def build_layers(self, inputs_shape: tuple, *shapes: tuple) -> None:
         """Builds the layers for inputs of these shapes, and the final normalisation if there is one."""
         self.input_spec = input_spec_of(3, inputs_shape)
         for layer in self.layers:
@@ -40,6 +40,6 @@ class Stack(ConfiguredLayer):
         if self.final_norm is not None:
             self.final_norm.build(inputs_shape)
 
-    def normalised(self, x: Tensor) -> Tensor:
+    def apply_final_norm(self, x: Tensor) -> Tensor:
         """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""
         return x if self.final_norm is None else self.final_norm(x)

@@ -39,7 +39,7 @@ def weight_option(name: str, value: Any) -> Any:
         raise ValueError(f"`{name}` must be a Keras {kind} or its name, got {value!r}") from error
 
 
-def copied(initializer: Any) -> Any:
+def copy_initializer(initializer: Any) -> Any:
     """Returns a copy of an initializer; without a fixed seed, it draws a new one, so that two weights differ."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
@@ -47,7 +47,7 @@ def copied(initializer: Any) -> Any:
 def options_for(layer: Layer, weight: str) -> dict[str, Any]:
     """Returns a layer's options for a kind of weights, such as "kernel", as arguments of `add_weight`."""
     options = {kind: getattr(layer, f"{weight}_{kind}") for kind in _KINDS}
-    return {**options, "initializer": copied(options["initializer"])}
+    return {**options, "initializer": copy_initializer(options["initializer"])}
 
 
 class WeightedLayer(Layer):

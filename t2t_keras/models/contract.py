@@ -43,7 +43,7 @@ class Cache(NamedTuple):
 StepFunction = Callable[[Tensor, Cache], tuple[Tensor, Cache]]
 
 
-def first_coverage(source: Tensor, beam_size: int, capabilities: frozenset[str] = frozenset()) -> Tensor:
+def initial_coverage(source: Tensor, beam_size: int, capabilities: frozenset[str] = frozenset()) -> Tensor:
     """The coverage before the first step, float32 [batch, beam, source_len]: 1 on padding, else 0.
 
     Without `COVERAGE` among the capabilities, source_len is 0.

@@ -188,7 +188,7 @@ class EncoderDecoder(keras.Model):
         """The `mask_bias` that hides a source's padding: int [batch, source_len] --> float [batch, 1, source_len]."""
         return mask_bias(ops.not_equal(source, PAD_ID)[:, None], self.compute_dtype)
 
-    def embedded_targets(self, target: Tensor) -> Tensor:
+    def embed_targets(self, target: Tensor) -> Tensor:
         """Shifts targets right and embeds them: int [batch, target_len] --> float [batch, target_len, d_model]."""
         start = ops.zeros_like(target[:, :1])  # the start symbol is id 0
         return self.target_embedding(ops.concatenate([start, target[:, :-1]], axis=1))

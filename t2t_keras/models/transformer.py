@@ -13,7 +13,7 @@ from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, initial_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
 
@@ -126,7 +126,7 @@ class Transformer(EncoderDecoder):
         # Padding comes after the tokens, so the causal mask is enough to hide it from them. A window is causal itself.
         target_mask = None if self.config.attention_window else causal_mask(target)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
-            x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
+            x = self.target_positions(self.embed_targets(target))  # shifted right --> [batch, target_len, d_model]
             x = self.target_dropout(x, seed=fold_in(target_seed, 0), **mode)
             masks = target_mask, source_mask
             hidden = self.decoder(x, memory, *masks, seed=fold_in(target_seed, 1), token_rows=target_rows, **mode)
@@ -162,7 +162,7 @@ class Transformer(EncoderDecoder):
         """
         self.ensure_built()
         source, target = inputs["source"], inputs["target"]
-        x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
+        x = self.target_positions(self.embed_targets(target))  # shifted right --> [batch, target_len, d_model]
         target_mask = None if self.config.attention_window else causal_mask(target)
         memory, masks = self.encode(source), (target_mask, padding_mask(source))
         *lower_layers, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
@@ -209,7 +209,7 @@ class Transformer(EncoderDecoder):
         batch = ops.shape(memory)[0]
         source_cache = SourceCache(self.decoder.keys_and_values(memory), padding_mask(source))
         past, entries = self.decoder.empty_past(batch), OwnEntries.none(batch, beam_size)
-        coverage = first_coverage(source, beam_size, capabilities)
+        coverage = initial_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), entries, past, source_cache, coverage))
 
     def _positions(self, name: str) -> keras.layers.Layer:

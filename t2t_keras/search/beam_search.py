@@ -12,11 +12,11 @@ import tensorflow as tf
 from t2t_keras.models.contract import Cache, StepFunction
 from t2t_keras.search import diverse
 from t2t_keras.search import state as search_state
-from t2t_keras.search.candidates import Candidates, best_candidates, biased_candidates, first_live_on
+from t2t_keras.search.candidates import Candidates, best_candidates, biased_candidates, first_continuing
 from t2t_keras.search.goal import Goal
-from t2t_keras.search.greedy import GreedyState, best_texts, greedy_start, greedy_steps
+from t2t_keras.search.greedy import GreedyState, greedy_result, greedy_start, greedy_steps
 from t2t_keras.search.restrictions import constraints as lexical
-from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bias, texts_of, tracked_step
+from t2t_keras.search.restrictions.tracking import initial_tracked, restriction_bias, texts_of, tracked_step
 from t2t_keras.search.scoring import coverage_score
 from t2t_keras.search.state import DEAD, Finished, Living, SearchState, Tracked
 from t2t_keras.symbols import EOS_ID, PAD_ID
@@ -105,7 +105,7 @@ def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -
     """
     goal = goal.with_tensors()
     if isinstance(state, GreedyState):
-        texts = best_texts(state, goal.scored, so_far)
+        texts = greedy_result(state, goal.scored, so_far)
         scores = goal.score(texts.log_probs, texts.lengths)
         return SearchResult(*(values[:, tf.newaxis] for values in (texts.token_ids, scores, *texts[1:])))
     token_ids, *rest = _result(state, goal, so_far)
@@ -134,7 +134,7 @@ def _start(cache: Cache, goal: Goal) -> SearchState:
     """Returns the state before the first step. In a diverse search, each group takes the place of a sentence."""
     settings, batch = goal.settings, tf.shape(goal.max_lengths)[0]
     limits = _repeat_for_groups(goal.max_lengths, settings.num_groups)
-    tracked = first_tracked(goal, batch)
+    tracked = initial_tracked(goal, batch)
     beam_size = settings.beam_size // settings.num_groups
     start = search_state.start_state(cache, tracked, limits, beam_size)
     if settings.num_groups > 1:
@@ -161,7 +161,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     finished = _finish(state.finished, candidates, new_ends, scores, length)
     num_finished = state.num_finished
     living, parents = _select_living(candidates, ends, goal)
-    history = search_state.remember(state.history, state.length, living.token_ids, parents)
+    history = search_state.record_step(state.history, state.length, living.token_ids, parents)
     # A sentence that is done keeps its log-probabilities, because it may have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
     if coverage:
@@ -203,7 +203,9 @@ def _extend(
     if enabled, the new cache, and the new tracked tensors.
     """
     num_groups = goal.settings.num_groups
-    living = Living(*(tf.gather(diverse.together(values, num_groups), state.open_sentences) for values in state.living))
+    living = Living(
+        *(tf.gather(diverse.merge_groups(values, num_groups), state.open_sentences) for values in state.living)
+    )
     logits, cache, tracked = tracked_step(step_fn, state, living.token_ids)  # --> [N, vocab]
     may_end = state.length >= tf.gather(goal.min_lengths, state.open_sentences)  # --> [open]
     if goal.restricts:
@@ -215,16 +217,16 @@ def _extend(
         first_groups = num_groups * sentences[:, tf.newaxis]
         sentences = tf.reshape(first_groups + tf.range(num_groups), [-1])  # --> [open * groups]
     defaults = Candidates(DEAD, PAD_ID, 0)
-    spread = (
-        search_state.spread(values, sentences, state.done, default)
+    scattered = (
+        search_state.scatter_rows(values, sentences, state.done, default)
         for values, default in zip(candidates, defaults, strict=True)
     )
     coverage: tuple[tf.Tensor, ...] = ()
     if goal.settings.coverage_penalty:
         scores = coverage_score(cache.coverage, goal.settings.coverage_penalty)  # --> [open, beam]
-        scores = diverse.apart(tf.ensure_shape(scores, living.log_probs.shape), num_groups)
-        coverage = (search_state.spread(scores, sentences, state.done, 0.0),)
-    return Candidates(*spread), coverage, cache, tracked  # --> [batch, candidates]
+        scores = diverse.split_groups(tf.ensure_shape(scores, living.log_probs.shape), num_groups)
+        coverage = (search_state.scatter_rows(scores, sentences, state.done, 0.0),)
+    return Candidates(*scattered), coverage, cache, tracked  # --> [batch, candidates]
 
 
 def _restricted_candidates(
@@ -265,7 +267,7 @@ def _finish(
 
 def _select_living(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
     """Returns the candidates that live on, and the slots of their parents."""
-    first = first_live_on(candidates, ends)
+    first = first_continuing(candidates, ends)
     if goal.constraints is not None:
         log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
         first = Candidates(log_probs, *search_state.gather_slots(tuple(first[1:]), places))
@@ -280,7 +282,7 @@ def _repeat_for_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
 def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
     """Returns the finished hypotheses of each sentence with their tokens, or its living ones; see `result`."""
     finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
-    has_ended = diverse.one_ended(finished, num_groups)  # --> [batch * groups, 1]
+    has_ended = diverse.any_finished(finished, num_groups)  # --> [batch * groups, 1]
     limits = _repeat_for_groups(goal.max_lengths, num_groups)
     if so_far:
         limits = tf.minimum(limits, state.length)
@@ -316,7 +318,7 @@ def _best_first(
     token_ids: tf.Tensor, scores: tf.Tensor, log_probs: tf.Tensor, lengths: tf.Tensor, num_groups: int
 ) -> SearchResult:
     """Sorts the hypotheses of all groups of a sentence by score."""
-    scores, log_probs, lengths = (diverse.together(values, num_groups) for values in (scores, log_probs, lengths))
+    scores, log_probs, lengths = (diverse.merge_groups(values, num_groups) for values in (scores, log_probs, lengths))
     beam, steps = scores.shape[1], tf.shape(token_ids)[2]
     token_ids = tf.reshape(token_ids, [tf.shape(scores)[0], beam, steps])
     scores, places = tf.math.top_k(scores, beam)

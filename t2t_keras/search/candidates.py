@@ -106,7 +106,7 @@ def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: t
     return Candidates(chosen_log_probs, token_ids, places // per_row)
 
 
-def first_live_on(candidates: Candidates, ends: tf.Tensor) -> Candidates:
+def first_continuing(candidates: Candidates, ends: tf.Tensor) -> Candidates:
     """Returns the first candidates that do not end, in order: half of the candidates, but at least one.
 
     `ends` is bool [open, candidates]. Slots that remain are DEAD.

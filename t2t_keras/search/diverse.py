@@ -7,7 +7,7 @@ function and its caches have all groups of a sentence side by side: [batch, beam
 
 import tensorflow as tf
 
-from t2t_keras.search.candidates import Candidates, biased_candidates, first_live_on
+from t2t_keras.search.candidates import Candidates, biased_candidates, first_continuing
 from t2t_keras.search.state import DEAD, Finished
 from t2t_keras.symbols import EOS_ID
 
@@ -39,7 +39,7 @@ def diverse_candidates(
     for group, (group_log_probs, totals, group_bias) in enumerate(zip(*parts, strict=True)):
         candidates = biased_candidates(group_log_probs, totals, group_bias - strength * token_counts)
         groups.append(candidates)
-        living = first_live_on(candidates, candidates.token_ids == EOS_ID)
+        living = first_continuing(candidates, candidates.token_ids == EOS_ID)
         counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
         tokens = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
         token_counts += tf.reduce_sum(tokens, axis=1, keepdims=True)
@@ -47,15 +47,15 @@ def diverse_candidates(
     return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in arrays))
 
 
-def together(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+def merge_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
     """Joins the slots of each sentence's groups: [batch * groups, slots] --> [batch, groups * slots]."""
     if num_groups == 1:
         return values
     return tf.reshape(values, [-1, num_groups * values.shape[1]])
 
 
-def apart(values: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """Splits the slots of each sentence into groups; the inverse of `together`."""
+def split_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """Splits the slots of each sentence into groups; the inverse of `merge_groups`."""
     if num_groups == 1:
         return values
     return tf.reshape(values, [-1, values.shape[1] // num_groups])
@@ -67,10 +67,10 @@ def sentence_slots(slots: tf.Tensor, num_groups: int) -> tf.Tensor:
         return slots
     group_size = slots.shape[1]
     first_slots = tf.repeat(tf.range(num_groups) * group_size, group_size)
-    return together(slots, num_groups) + first_slots
+    return merge_groups(slots, num_groups) + first_slots
 
 
-def one_ended(finished: Finished, num_groups: int) -> tf.Tensor:
+def any_finished(finished: Finished, num_groups: int) -> tf.Tensor:
     """Whether any group of the sentence has a finished hypothesis, bool [batch * groups, 1]."""
     has_ended = finished.scores[:, :1] > DEAD
     if num_groups == 1:

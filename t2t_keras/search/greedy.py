@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.models.contract import Cache, StepFunction
-from t2t_keras.search.scoring import is_time_to_leave
-from t2t_keras.search.state import DEAD, any_rows, cache_shapes
+from t2t_keras.search.scoring import should_remove_done
+from t2t_keras.search.state import DEAD, cache_invariants, row_invariant
 from t2t_keras.search.top_k import largest, top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
@@ -85,7 +85,7 @@ class GreedyState(NamedTuple):
 
     def shapes(self) -> "GreedyState":
         """Shape invariants for `tf.while_loop`."""
-        return GreedyState(_shapes(self.open), *tf.nest.map_structure(any_rows, (self.fixed, self.results)))
+        return GreedyState(_shapes(self.open), *tf.nest.map_structure(row_invariant, (self.fixed, self.results)))
 
 
 def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyState:
@@ -128,19 +128,19 @@ def greedy_steps(
 
     def run_round(state: _OpenState, fixed: _FixedState, results: GreedyResult) -> GreedyState:
         state = _steps(step_fn, state, fixed, scored, limit)
-        return GreedyState(*_leave(state, fixed, results))
+        return GreedyState(*_remove_done(state, fixed, results))
 
     return GreedyState(*tf.while_loop(is_running, run_round, state, state.shapes()))
 
 
-def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
+def greedy_result(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
     """Returns the outputs of a search that has made all of its steps, or of an unfinished one with `so_far`.
 
     Without `scored`, finite log-probabilities are replaced by NaN.
     """
     results = state.results
     if so_far:
-        _, _, results = _leave(state.open._replace(done=tf.ones_like(state.open.done)), state.fixed, results)
+        _, _, results = _remove_done(state.open._replace(done=tf.ones_like(state.open.done)), state.fixed, results)
     log_probs = results.log_probs
     if not scored:
         log_probs = tf.where(tf.math.is_inf(log_probs), log_probs, float("nan"))
@@ -153,7 +153,7 @@ def _steps(
     """Makes steps until enough sentences are done to be removed, or until outputs reach the length `limit`."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
-        is_busy = ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
+        is_busy = ~should_remove_done(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
         return is_busy if limit is None else is_busy & (length < limit)
 
     def step(*values: Any) -> _OpenState:
@@ -199,7 +199,7 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
     return token_ids, chosen - best + tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
 
 
-def _leave(
+def _remove_done(
     state: _OpenState, fixed: _FixedState, results: GreedyResult
 ) -> tuple[_OpenState, _FixedState, GreedyResult]:
     """Moves the outputs of sentences that are done into the results, and keeps the other sentences."""
@@ -226,5 +226,5 @@ def _leave(
 
 def _shapes(state: _OpenState) -> _OpenState:
     """Shape invariants for `tf.while_loop`."""
-    shapes = tf.nest.map_structure(any_rows, state)
-    return shapes._replace(texts=tf.TensorShape([None, None]), cache=cache_shapes(state.cache))
+    shapes = tf.nest.map_structure(row_invariant, state)
+    return shapes._replace(texts=tf.TensorShape([None, None]), cache=cache_invariants(state.cache))

@@ -13,7 +13,7 @@ from t2t_keras.search import state as search_state
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.random_numbers import uniform
-from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bias, tracked_step
+from t2t_keras.search.restrictions.tracking import initial_tracked, restriction_bias, tracked_step
 from t2t_keras.search.state import DEAD, Living, SearchState
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
@@ -66,7 +66,7 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
         token_log_probs = tf.where(token_ids == PAD_ID, DEAD, token_log_probs)  # --> [open, samples]
         return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, token_log_probs, max_lengths)
 
-    tracked = first_tracked(goal, tf.shape(max_lengths)[0])
+    tracked = initial_tracked(goal, tf.shape(max_lengths)[0])
     start = search_state.start_state(cache, tracked, max_lengths, num_samples)
     start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
     state = search_state.make_steps(lambda length, done, *_: ~tf.reduce_all(done), step, start)
@@ -136,8 +136,8 @@ def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max
     The caches of `state` must already include this step.
     """
     length, end_lengths = state.length + 1, state.finished.lengths
-    token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
-    log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)
+    token_ids = search_state.scatter_rows(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
+    log_probs = search_state.scatter_rows(log_probs, state.open_sentences, state.done, 0.0)
     is_active = ~state.done[:, tf.newaxis] & (end_lengths == 0) & (state.living.log_probs > DEAD)
     totals = tf.where(is_active, state.living.log_probs + log_probs, state.living.log_probs)
     end_lengths = tf.where(is_active & (token_ids == EOS_ID), length, end_lengths)

@@ -58,6 +58,6 @@ def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
     return beta * tf.reduce_sum(tf.math.log(coverage), axis=-1)
 
 
-def is_time_to_leave(num_done: Any, num_open: Any) -> Any:
+def should_remove_done(num_done: Any, num_open: Any) -> Any:
     """Whether enough sentences are done (a quarter of the open ones) to be worth the copy that removes them."""
     return 4 * num_done >= num_open

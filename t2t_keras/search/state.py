@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.models.contract import Cache
-from t2t_keras.search.scoring import is_time_to_leave
+from t2t_keras.search.scoring import should_remove_done
 from t2t_keras.symbols import PAD_ID
 
 DEAD = -float("inf")  # log-probability and score of an empty slot
@@ -128,30 +128,33 @@ def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_siz
     )
 
 
-def any_rows(value: tf.Tensor) -> tf.TensorShape:
-    """Returns the shape of a value for any number of sentences; scalars keep their shape."""
+def row_invariant(value: tf.Tensor) -> tf.TensorShape:
+    """Returns the shape invariant of a value for any number of sentences; scalars keep their shape."""
     return tf.TensorShape([None, *value.shape[1:]]) if value.shape.rank else value.shape
 
 
-def growing(value: tf.Tensor) -> tf.TensorShape:
+def growth_invariant(value: tf.Tensor) -> tf.TensorShape:
     """Returns the shape of a value for any number of sentences, with axes of length 0 free to grow."""
-    return tf.TensorShape([size or None for size in any_rows(value)])
+    return tf.TensorShape([size or None for size in row_invariant(value)])
 
 
-def cache_shapes(cache: Cache) -> Cache:
+def cache_invariants(cache: Cache) -> Cache:
     """Returns shape invariants of a step function's cache for `tf.while_loop`."""
-    shapes = tf.nest.map_structure(any_rows, cache)
-    grow = {name: tf.nest.map_structure(growing, getattr(cache, name)) for name in ("per_hypothesis", "per_sentence")}
+    shapes = tf.nest.map_structure(row_invariant, cache)
+    grow = {
+        name: tf.nest.map_structure(growth_invariant, getattr(cache, name))
+        for name in ("per_hypothesis", "per_sentence")
+    }
     return shapes._replace(**grow)
 
 
 def state_shapes(state: SearchState) -> SearchState:
     """Returns shape invariants of the state for `tf.while_loop`."""
     steps = tf.TensorShape([None, None, state.living.log_probs.shape[1]])
-    return tf.nest.map_structure(any_rows, state)._replace(
+    return tf.nest.map_structure(row_invariant, state)._replace(
         history=History(steps, steps),
-        cache=cache_shapes(state.cache),
-        tracked=tf.nest.map_structure(growing, state.tracked),
+        cache=cache_invariants(state.cache),
+        tracked=tf.nest.map_structure(growth_invariant, state.tracked),
     )
 
 
@@ -160,7 +163,7 @@ def gather_slots(values: Any, slots: tf.Tensor) -> Any:
     return tf.nest.map_structure(lambda value: tf.gather(value, slots, batch_dims=1), values)
 
 
-def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: float | int) -> tf.Tensor:
+def scatter_rows(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: float | int) -> tf.Tensor:
     """Scatters rows [open, width] to the indices `sentences` of a new batch, and fills all other rows with `default`.
 
     The new batch has as many rows as `like`.
@@ -206,7 +209,7 @@ def make_steps(
     def busy(*values: Any) -> tf.Tensor:
         open_flags = is_open(SearchState(*values))
         num_done = tf.size(open_flags) - tf.math.count_nonzero(open_flags, dtype=tf.int32)
-        return is_running(*values) & ~is_time_to_leave(num_done, tf.size(open_flags))
+        return is_running(*values) & ~should_remove_done(num_done, tf.size(open_flags))
 
     def run_round(*values: Any) -> SearchState:
         state = SearchState(*tf.while_loop(busy, step, SearchState(*values), shapes))
@@ -224,7 +227,7 @@ def sentences_done(done: tf.Tensor, num_groups: int) -> tf.Tensor:
     return done if num_groups == 1 else tf.reduce_all(tf.reshape(done, [-1, num_groups]), axis=1)
 
 
-def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:
+def record_step(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:
     """Writes the token ids and parents of one step, int32 [batch, beam] each, into the history."""
     place = tf.reshape(step, [1, 1])
     return History(

@@ -22,7 +22,7 @@ from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
 from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.objectives import make_objective
 from t2t_keras.training.objectives.objective import Rows
-from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
+from t2t_keras.training.objectives.stateless_model import Pairs, StatelessModel
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.traced import TracedFunction
 from t2t_keras.training.updates import StepMetrics, clipped, moved_average, update_rate
@@ -72,7 +72,7 @@ class TrainingStep:
             self.averages = [tf.Variable(weights, trainable=False, name="average") for weights in matrices]
         self._for_cpu = "CPU" in self.weights[0].device and not self._is_tpu
         self.objective = make_objective(config)
-        self._weighted = WeightedModel(
+        self._weighted = StatelessModel(
             model,
             self.layout,
             skip_padding=not (config.jit_compile or self._is_tpu),

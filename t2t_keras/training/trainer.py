@@ -38,10 +38,10 @@ from t2t_keras.training.backends import (
     make_step,
     make_workers,
 )
-from t2t_keras.training.beginning import prepare_run, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
+from t2t_keras.training.run_start import prepare_run, take_weights
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
 from t2t_keras.training.training_text import mixture_of, training_pairs
 from t2t_keras.training.updates import StepMetrics
@@ -115,14 +115,14 @@ class Trainer:
             if train.checkpoint_epochs:
                 train = dataclasses.replace(train, checkpoint_steps=self.plans.num_batches(train.checkpoint_epochs))
                 self.config = config = dataclasses.replace(config, train=train)
-            beginning = prepare_run(run, config, data, self._text, init_from, self.workers)
+            origin = prepare_run(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
         with self.workers.raising_worker_lost(), in_host_memory():
             model = make_model(config.model, "mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
-            self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
+            self.account = [] if origin is None else take_weights(model, origin, self.workers)
             self.training = make_step(model, config.train, strategy)
         self.validator = Validator(
             self.training,

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
-from t2t_keras.models.contract import Cache, Search, first_coverage
+from t2t_keras.models.contract import Cache, Search, initial_coverage
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
@@ -76,7 +76,7 @@ class CopyModel:
             column = tf.repeat(column, tf.shape(token_ids)[0] // tf.shape(source)[0])  # --> [batch * beam]
             return self.logits_of(column), cache._replace(position=cache.position + 1)
 
-        return Search(step, Cache(tf.constant(0), (), (), memory, first_coverage(source, beam_size)))
+        return Search(step, Cache(tf.constant(0), (), (), memory, initial_coverage(source, beam_size)))
 
     def logits_of(self, column: tf.Tensor) -> tf.Tensor:
         return 30.0 * tf.one_hot(column, self.vocab_size)

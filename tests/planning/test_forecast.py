@@ -15,7 +15,7 @@ from t2t_keras.models import presets
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.planning.forecast import KINDS, Devices, activation_memory, forecast, pair_bytes, step
 from t2t_keras.training.objectives.objective import Rows
-from t2t_keras.training.objectives.weighted_model import Pairs
+from t2t_keras.training.objectives.stateless_model import Pairs
 from t2t_keras.training.step import TrainingStep
 
 MODEL = TransformerConfig(

@@ -14,7 +14,7 @@ from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import frozen_names, weight_names
 from t2t_keras.training import consistency
 from t2t_keras.training.layout import MatrixLayout
-from t2t_keras.training.objectives.weighted_model import WeightedModel
+from t2t_keras.training.objectives.stateless_model import StatelessModel
 from t2t_keras.training.step import TrainingStep
 from tests.training.tiny_families import TINY, tiny_family
 
@@ -146,4 +146,4 @@ def test_a_head_whose_matrix_is_computed_is_refused():
     model.output_embedding.table = tf.constant(model.output_embedding.table.numpy())
     layout = MatrixLayout([variable.shape for variable in model.trainable_variables])
     with pytest.raises(ValueError, match=r"output_head\.table must be one of model\.trainable_variables"):
-        WeightedModel(model, layout, skip_padding=True, for_cpu=True)
+        StatelessModel(model, layout, skip_padding=True, for_cpu=True)

@@ -12,7 +12,7 @@ from t2t_keras.baselines.convolution import Convolution, LinearStep
 from t2t_keras.layers import Dropout, LayerNormalization, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, initial_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
 
@@ -96,7 +96,7 @@ class ByteNet(EncoderDecoder):
         target, seed = inputs["target"], fold_in(seed, 1)
         zeros = ops.zeros((ops.shape(target)[0], ops.shape(target)[1], self.config.d_model), memory.dtype)
         memory = ops.concatenate([memory, zeros], axis=1)[:, : ops.shape(target)[1]]  # [batch, target_len, d_model]
-        x = ops.concatenate([self.embedded_targets(target), memory], axis=-1)  # --> [batch, target_len, 2 d_model]
+        x = ops.concatenate([self.embed_targets(target), memory], axis=-1)  # --> [batch, target_len, 2 d_model]
         x = self._apply_blocks(self.decoder_layers, x, None, seed, training)
         return States(self.decoder_readout(ops.relu(self.decoder_norm(x))), ops.zeros((), "float32"))
 
@@ -157,5 +157,5 @@ class ByteNet(EncoderDecoder):
         batch = ops.shape(source)[0]
         pasts = tuple(block.empty_past(batch, beam_size, self.compute_dtype) for block in blocks)
         memory = ops.pad(memory, ((0, 0), (0, 1), (0, 0)))  # zeros to read beyond its end
-        coverage = first_coverage(source, beam_size)
+        coverage = initial_coverage(source, beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))

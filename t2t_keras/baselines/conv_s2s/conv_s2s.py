@@ -19,7 +19,7 @@ from t2t_keras.baselines.convolution import LinearStep
 from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, initial_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
@@ -119,7 +119,7 @@ class ConvS2S(EncoderDecoder):
         self, target: Tensor, memory: ConvolutionalMemory, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Returns the hidden states, float [batch, target_len, output width], and each block's attention weights."""
-        embedded = self.target_positions(self.embedded_targets(target))  # --> [batch, target_len, d_model]
+        embedded = self.target_positions(self.embed_targets(target))  # --> [batch, target_len, d_model]
         embedded = self.dropout(embedded, seed=fold_in(seed, 0), training=training)
         x, attention = self.decoder_inputs(embedded), []
         for number, layer in enumerate(self.decoder_layers, start=1):
@@ -163,7 +163,7 @@ class ConvS2S(EncoderDecoder):
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.convolution.empty_past(batch, beam_size, self.compute_dtype) for block in steps)
-        coverage = first_coverage(source, beam_size, capabilities)
+        coverage = initial_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))
 
 

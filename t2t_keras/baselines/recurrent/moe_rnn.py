@@ -13,7 +13,7 @@ from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, initial_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
 
@@ -113,7 +113,7 @@ class MoERNN(EncoderDecoder):
 
         Both are float [batch, target_len, d_model].
         """
-        x = self.dropout(self.embedded_targets(inputs["target"]), seed=fold_in(seed, 0), training=training)
+        x = self.dropout(self.embed_targets(inputs["target"]), seed=fold_in(seed, 0), training=training)
         hidden, _ = self.bottom(x, memory, self.source_bias(inputs["source"]))
         return x + self.dropout(hidden, seed=fold_in(seed, 1), training=training), hidden
 
@@ -195,6 +195,6 @@ class MoERNN(EncoderDecoder):
             ops.zeros((*rows, self.config.num_units), "float32"),
         )
         memories = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
-        coverage = first_coverage(source, beam_size, capabilities)
+        coverage = initial_coverage(source, beam_size, capabilities)
         states = (zeros,) * (1 + len(upper))
         return Search(step, Cache(ops.zeros((), "int32"), states, (), memories, coverage))

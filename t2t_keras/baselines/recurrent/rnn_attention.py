@@ -10,7 +10,7 @@ from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfi
 from t2t_keras.layers import Dropout
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, initial_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
 
@@ -132,7 +132,7 @@ class RNNAttention(EncoderDecoder):
 
         The contexts are float [batch, target_len, memory_width].
         """
-        embedded = LayerOutputs(self.embedded_targets(inputs["target"]))
+        embedded = LayerOutputs(self.embed_targets(inputs["target"]))
         x = self._inputs(embedded, fold_in(seed, 1), training)
         gates = self.bottom.gates(x)
         hidden, context = self.bottom.recur(gates, memory, self.source_bias(inputs["source"]))
@@ -196,7 +196,7 @@ class RNNAttention(EncoderDecoder):
         zeros = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
         states = (zeros,) * len(steps)
         memories = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
-        coverage = first_coverage(source, beam_size, capabilities)
+        coverage = initial_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), memories, coverage))
 
     def _inputs(self, lower: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:

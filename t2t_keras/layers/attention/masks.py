@@ -66,7 +66,7 @@ def causal_past_mask(query_len: Tensor | int, key_len: Tensor | int, past_len: T
     return ops.less_equal(ops.expand_dims(keys, (0, 1, 2)), ops.expand_dims(queries + past_len, (0, 1, 3)))
 
 
-def all_masks(*masks: Tensor | None) -> Tensor | None:
+def combine_masks(*masks: Tensor | None) -> Tensor | None:
     """Combines attention masks: the result hides each position that any of them hides; None hides nothing."""
     combined = None
     for mask in masks:
@@ -75,7 +75,7 @@ def all_masks(*masks: Tensor | None) -> Tensor | None:
     return combined
 
 
-def with_heads(mask: Tensor | None) -> Tensor | None:
+def add_heads_axis(mask: Tensor | None) -> Tensor | None:
     """Adds an axis for the heads to a mask with three axes, the form that Keras's own `MultiHeadAttention` takes.
 
     [batch, query_len, key_len] --> [batch, 1, query_len, key_len]. Other masks and None are returned unchanged. Raises

@@ -20,11 +20,11 @@ from t2t_keras.config.layer_settings import AttentionScore
 from t2t_keras.kernels.contexts import WeightCache, compute_once
 from t2t_keras.kernels.plain import product_dtype
 from t2t_keras.layers.attention.masks import (
-    all_masks,
+    add_heads_axis,
     causal_past_mask,
     check_window,
+    combine_masks,
     window_mask,
-    with_heads,
 )
 from t2t_keras.layers.attention.scores import (
     additive_attention,
@@ -36,7 +36,7 @@ from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.trainable_parts import part_arguments
-from t2t_keras.layers.weight_options import WeightedLayer, copied, weight_option
+from t2t_keras.layers.weight_options import WeightedLayer, copy_initializer, weight_option
 from t2t_keras.tensor import Tensor
 
 # Maximum number of elements of the kernels that are fused in each call: copying more costs more than it saves.
@@ -194,7 +194,7 @@ class MultiHeadAttention(WeightedLayer):
         is_step = past is not None or isinstance(memory, KeysAndValues)
         window = None if self.window is None or is_step else self.window
         if past is None and not isinstance(memory_mask, tuple | list | None):  # not the empty masks of `KeysAndValues`
-            attention_mask = all_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
+            attention_mask = combine_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
         if use_causal_mask and window is not None:
             window, use_causal_mask = (window[0], 0), False
         attend = functools.partial(
@@ -206,11 +206,11 @@ class MultiHeadAttention(WeightedLayer):
             heads = window_attention(queries, keys, values, attention_mask, window=window, attend=attend)
         else:
             if window is not None:
-                attention_mask = all_masks(attention_mask, window_mask(ops.shape(query)[1], window))
+                attention_mask = combine_masks(attention_mask, window_mask(ops.shape(query)[1], window))
             if use_causal_mask:
                 past_len = 0 if past is None else kernels.shape(past.keys)[2]
                 lengths = kernels.shape(queries)[2], kernels.shape(keys)[2]
-                attention_mask = all_masks(attention_mask, causal_past_mask(*lengths, past_len))
+                attention_mask = combine_masks(attention_mask, causal_past_mask(*lengths, past_len))
             heads, weights = attend(queries, keys, values, attention_mask)
             if collector is not None:
                 collector.weights.append(weights)  # [batch, heads, query_len, key_len]
@@ -265,7 +265,7 @@ class MultiHeadAttention(WeightedLayer):
 
     def _prepare_mask(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor | None:
         """Returns the mask with an axis for the heads; raises a ValueError if it does not fit the scores."""
-        mask = with_heads(mask)
+        mask = add_heads_axis(mask)
         if mask is not None:
             full_shape = (*queries.shape[:3], keys.shape[2])
             sizes = zip(reversed(tuple(mask.shape)), reversed(full_shape), strict=False)
@@ -321,9 +321,9 @@ class MultiHeadAttention(WeightedLayer):
     def _projection(
         self, name: str, d_in: int, d_out: int, initializer: Any = None, gain: float = 1.0
     ) -> tuple[Any, Any]:
-        initializer = copied(initializer)
+        initializer = copy_initializer(initializer)
         if gain != 1:
-            base = copied(self.kernel_initializer) if initializer is None else initializer
+            base = copy_initializer(self.kernel_initializer) if initializer is None else initializer
             initializer = functools.partial(_scaled_values, keras.initializers.get(base), gain)
         kernel = self.add_kernel(f"{name}_kernel", (d_in, d_out), initializer)
         return kernel, self.add_bias(f"{name}_bias", (d_out,)) if self.use_bias else None

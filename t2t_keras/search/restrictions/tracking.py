@@ -12,7 +12,7 @@ from t2t_keras.search.state import SearchState, Tracked
 RANKS = {"prefixes": 2, "constraints": 4, "excluded": 3}
 
 
-def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
+def initial_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
     """Returns the tracked tensors before the first step."""
     texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
     values = {name: getattr(goal, name) for name in RANKS}

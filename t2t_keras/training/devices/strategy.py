@@ -12,7 +12,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.machine.streams import share_out_cores
 from t2t_keras.training.devices.cluster import STRATEGIES, Cluster, WorkerLostError, find_cluster
-from t2t_keras.training.devices.meeting import wait_for_all
+from t2t_keras.training.devices.rendezvous import wait_for_all
 
 # A single CPU computes the two halves of each batch in parallel, each on half of the cores: small operations are too
 # short to use more threads, and the halves do not wait for each other.

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.consistency import Consistency
-from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
+from t2t_keras.training.objectives.stateless_model import Pairs, StatelessModel
 
 
 class Rows(NamedTuple):
@@ -34,7 +34,7 @@ class Objective(Protocol):
 
     measures: tuple[str, ...]
 
-    def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
+    def __call__(self, model: StatelessModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
         """Computes the loss of some rows.
 
         Args:
@@ -61,7 +61,7 @@ class Likelihood:
     def __init__(self, label_smoothing: float, consistency: Consistency | None = None) -> None:
         self._label_smoothing, self._consistency = label_smoothing, consistency
 
-    def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
+    def __call__(self, model: StatelessModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
         settings = rows.scale, self._label_smoothing, rows.seed, self._consistency
         loss, gradients = model.likelihood(matrices, rows.pairs, *settings)
         return tf.expand_dims(loss * rows.scale, 0), gradients

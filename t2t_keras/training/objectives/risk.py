@@ -7,7 +7,7 @@ from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.objectives.gleu import sentence_gleu
 from t2t_keras.training.objectives.objective import Rows
-from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
+from t2t_keras.training.objectives.stateless_model import Pairs, StatelessModel
 
 
 class Risk:
@@ -33,10 +33,10 @@ class Risk:
         self._likelihood_weight, self._num_samples = likelihood_weight, num_samples
         self._label_smoothing, self._seed = label_smoothing, seed
 
-    def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
+    def __call__(self, model: StatelessModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
         return self.of_candidates(model, matrices, rows, self.candidates(model, matrices, rows))
 
-    def candidates(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> Tensor:
+    def candidates(self, model: StatelessModel, matrices: list[Tensor], rows: Rows) -> Tensor:
         """Samples candidates, int32 [samples, rows, `longest`(target_len)]."""
         source, target = rows.pairs
         tokens = tf.math.count_nonzero(target, axis=1, dtype=tf.int32)  # --> [rows]
@@ -48,7 +48,7 @@ class Risk:
         return tf.pad(samples, [[0, 0], [0, 0], [0, missing]], constant_values=PAD_ID)
 
     def of_candidates(
-        self, model: WeightedModel, matrices: list[Tensor], rows: Rows, candidates: Tensor
+        self, model: StatelessModel, matrices: list[Tensor], rows: Rows, candidates: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         """Like a call, with given candidates, int32 [samples, rows, length]."""
         source, target = rows.pairs
@@ -76,7 +76,7 @@ class Risk:
         return tf.stack([likelihood + cost, tf.reduce_sum(tokens * mean)]) * rows.scale, gradients
 
     def _likelihood(
-        self, model: WeightedModel, matrices: list[Tensor], rows: Rows
+        self, model: StatelessModel, matrices: list[Tensor], rows: Rows
     ) -> tuple[Tensor | float, list[Tensor]]:
         """Returns the weighted sum of the losses of the references, and its scaled gradients."""
         if not self._likelihood_weight:

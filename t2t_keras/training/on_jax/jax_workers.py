@@ -15,7 +15,7 @@ from t2t_keras.training.devices.cluster import Cluster, WorkerLostError, find_cl
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
-_PATIENCE, _SILENCE = 3600, 30  # seconds, as for TensorFlow's workers in `meeting`
+_PATIENCE, _SILENCE = 3600, 30  # seconds, as for TensorFlow's workers in `rendezvous`
 # Prefixes of errors of this process, which would recur on a retry whatever the other processes do.
 _OWN_FAULTS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
 

@@ -14,7 +14,7 @@ from t2t_keras.search.random_numbers import sentence_keys
 from t2t_keras.training.layout import MatrixLayout
 from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.risk import Risk, longest
-from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
+from t2t_keras.training.objectives.stateless_model import Pairs, StatelessModel
 from tests.training.plain_gleu import gleu_in_python
 from tests.training.tiny_families import tiny_family
 
@@ -23,7 +23,7 @@ SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [0, 0, 0]], np.int32)
 TARGET = np.array([[3, 5, 6, 1], [5, 1, 0, 0], [4, 5, 9, 1], [0, 0, 0, 0]], np.int32)
 
 
-def make(config: ModelConfig, spread: float = 1.0) -> tuple[keras.Model, WeightedModel, list[tf.Tensor]]:
+def make(config: ModelConfig, spread: float = 1.0) -> tuple[keras.Model, StatelessModel, list[tf.Tensor]]:
     """A model that is sure of some things, and its weights; dropout is nowhere in the way."""
     keras.utils.set_random_seed(3)
     model = make_model(config)
@@ -33,7 +33,7 @@ def make(config: ModelConfig, spread: float = 1.0) -> tuple[keras.Model, Weighte
     for variable, array in zip(model.trainable_variables, arrays, strict=True):
         variable.assign(array)
     matrices = [tf.constant(matrix) for matrix in layout.join_arrays(arrays)]
-    return model, WeightedModel(model, layout, skip_padding=True, for_cpu=True), matrices
+    return model, StatelessModel(model, layout, skip_padding=True, for_cpu=True), matrices
 
 
 def rows_of(source: np.ndarray, target: np.ndarray, scale: float = 1.0, step: int = 0) -> Rows:

@@ -23,7 +23,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.devices.workers import Workers
 
 
-class Beginning(NamedTuple):
+class WeightOrigin(NamedTuple):
     """The origin of a run's initial weights; recorded in `config.json`, except for `spelled`.
 
     Attributes:
@@ -44,7 +44,7 @@ class Beginning(NamedTuple):
 
 def prepare_run(
     run: Run, config: Config, data: PreparedData, text: str, init_from: RunCheckpoint | None, workers: Workers
-) -> Beginning | None:
+) -> WeightOrigin | None:
     """Prepares the directory of a new or resumed run. Every worker calls this; only the chief writes.
 
     If the run resumes, `init_from` must match the recorded origin by name, or else by its weights.
@@ -64,26 +64,26 @@ def prepare_run(
         InputError: the settings, the vocabulary, the training text or the origin of the weights differ from the run's,
             `init_from` does not exist, or its vocabulary is not a prefix of the data's.
     """
-    beginning = None
+    origin = None
     with workers.fail_together():
         if workers.is_chief:
-            beginning = _begin(run, config, data, text, init_from)
-    first, *_ = workers.gather(json.dumps(beginning).encode())
+            origin = _start_run(run, config, data, text, init_from)
+    first, *_ = workers.gather(json.dumps(origin).encode())
     values = json.loads(first)
-    return None if values is None else Beginning(*values)
+    return None if values is None else WeightOrigin(*values)
 
 
-def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -> list[str]:
-    """Initialises a built model from those weights of `beginning` whose names match, and returns a report in lines.
+def take_weights(model: SequenceModel, origin: WeightOrigin, workers: Workers) -> list[str]:
+    """Initialises a built model from those weights of `origin` whose names match, and returns a report in lines.
 
     Raises:
         InputError: shapes differ, no name matches, or the workers read different weights.
     """
     with workers.fail_together():
-        weights = load_weights(pathlib.Path(remote.local(beginning.path)))
-        account = assign_known_weights(model, weights, beginning.spelled)
-    workers.check_same(f"weights in {beginning.path}", _checksum(weights))
-    return [f"began with the weights of {beginning.path}", *account.lines()]
+        weights = load_weights(pathlib.Path(remote.local(origin.path)))
+        account = assign_known_weights(model, weights, origin.spelled)
+    workers.check_same(f"weights in {origin.path}", _checksum(weights))
+    return [f"began with the weights of {origin.path}", *account.lines()]
 
 
 def _checksum(weights: Mapping[str, np.ndarray]) -> str:
@@ -93,15 +93,15 @@ def _checksum(weights: Mapping[str, np.ndarray]) -> str:
     return f"{checksum:08x}"
 
 
-def _begin(
+def _start_run(
     run: Run, config: Config, data: PreparedData, text: str, init_from: RunCheckpoint | None
-) -> Beginning | None:
+) -> WeightOrigin | None:
     run.check_trainable()
     with run.lock():
         run.remove_leftovers()
         is_trained = checkpoints.exist(run.checkpoints_path)
         if is_trained:
-            _check_same_beginning(run, init_from)
+            _check_same_origin(run, init_from)
             if not checkpoints.steps(run.checkpoints_path):
                 raise InputError(
                     f"{run.checkpoints_path} contains averages but no step to resume from: copy a step back, or "
@@ -109,14 +109,14 @@ def _begin(
                 )
         else:
             run.forget()  # no checkpoint exists yet, so settings may still change
-        beginning = _resolve(init_from, data.vocab_path) if init_from and not is_trained else None
-        record = {} if beginning is None else beginning._asdict()
+        origin = _resolve(init_from, data.vocab_path) if init_from and not is_trained else None
+        record = {} if origin is None else origin._asdict()
         record.pop("spelled", None)
         run.start(config, data.directory, data.vocab_path, record, text)
-    return beginning
+    return origin
 
 
-def _resolve(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
+def _resolve(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> WeightOrigin:
     """Resolves `init_from`, whose vocabulary must equal the one at `vocab_path` or be a prefix of it."""
     run = Run(init_from.model_dir)
     path = weights_path(run, init_from.checkpoint)
@@ -132,10 +132,10 @@ def _resolve(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
             f"({sums[1]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
         ) from None
     weights = _checksum(load_weights(path))
-    return Beginning(remote.origin(init_from.model_dir), init_from.checkpoint, remote.origin(path), weights, spelled)
+    return WeightOrigin(remote.origin(init_from.model_dir), init_from.checkpoint, remote.origin(path), weights, spelled)
 
 
-def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
+def _check_same_origin(run: Run, init_from: RunCheckpoint | None) -> None:
     """Raises an InputError if a resumed run started from different weights; None always resumes."""
     if init_from is None:
         return

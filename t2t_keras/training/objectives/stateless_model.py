@@ -32,7 +32,7 @@ class Pairs(NamedTuple):
     target: Tensor
 
 
-class WeightedModel:
+class StatelessModel:
     """Computes losses, gradients and samples of a model as functions of its weights.
 
     The methods take the weights as float32 matrices, see `MatrixLayout`. A loss is the unscaled sum over all tokens, a

@@ -8,7 +8,7 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
-from t2t_keras.training.devices.meeting import wait_for_all
+from t2t_keras.training.devices.rendezvous import wait_for_all
 from tests.training.worker_processes import free_ports
 
 
