@@ -49,8 +49,8 @@ def main(argv: list[str]) -> None:
     run = Run(_MODEL_DIR.value)
     config = run.config
     selection, default_name = _select(run, config)
-    _warn_of_crowded_steps(run, config, selection)
-    _warn_of_early_steps(selection)
+    _warn_about_close_steps(run, config, selection)
+    _warn_about_early_steps(selection)
     output = averaging.save(run, selection, _OUTPUT.value or default_name)
     program.say(
         f"averaged {len(selection)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in selection)}"
@@ -106,7 +106,7 @@ def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
         raise InputError(f"{path} has a different vocabulary than --model_dir: {other.vocab_path}")
 
 
-def _warn_of_crowded_steps(run: Run, config: Config, selection: list[checkpoints.Checkpoint]) -> None:
+def _warn_about_close_steps(run: Run, config: Config, selection: list[checkpoints.Checkpoint]) -> None:
     """Warns if checkpoints are closer together than the run saves them, which biases the average towards them."""
     folder = run.checkpoints_path.resolve()
     steps = sorted(checkpoint.step for checkpoint in selection if checkpoint.path.resolve().parent == folder)
@@ -116,7 +116,7 @@ def _warn_of_crowded_steps(run: Run, config: Config, selection: list[checkpoints
     if gaps and (config.train.checkpoint_minutes or config.train.validation_steps):
         # Intervals in minutes differ in their number of steps, and a validation also saves a checkpoint.
         interval, reason = statistics.median(gaps) / 2, "half the usual interval of this run"
-    if pairs := averaging.crowded(steps, interval):
+    if pairs := averaging.close_steps(steps, interval):
         places = ", ".join(f"{first} and {second}" for first, second in pairs)
         program.warn(
             f"warning: steps {places} are closer together than {reason}, because a signal or the end of training saves "
@@ -124,9 +124,9 @@ def _warn_of_crowded_steps(run: Run, config: Config, selection: list[checkpoints
         )
 
 
-def _warn_of_early_steps(selection: list[checkpoints.Checkpoint]) -> None:
+def _warn_about_early_steps(selection: list[checkpoints.Checkpoint]) -> None:
     """Warns if the average reaches so far back that it is probably worse than its newest checkpoint."""
-    if first_and_last := averaging.reach([checkpoint.step for checkpoint in selection]):
+    if first_and_last := averaging.excessive_span([checkpoint.step for checkpoint in selection]):
         oldest, newest = first_and_last
         program.warn(
             f"warning: the average covers steps {oldest} to {newest}, and early weights usually make it worse than "

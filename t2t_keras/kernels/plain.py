@@ -327,6 +327,6 @@ def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     `gates` are the gates before activation, [..., 4 units]. Gates and cells are computed in float32, whatever the dtype
     of the products: multiplied by a forget gate of 0.9975, most cells in bfloat16 would not change.
     """
-    add, keep, candidate, show = ops.split(ops.cast(gates, "float32"), 4, axis=-1)
-    cell = ops.sigmoid(keep) * cell + ops.sigmoid(add) * ops.tanh(candidate)
-    return ops.cast(ops.sigmoid(show) * ops.tanh(cell), gates.dtype), cell
+    input_gate, forget_gate, candidate, output_gate = ops.split(ops.cast(gates, "float32"), 4, axis=-1)
+    cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
+    return ops.cast(ops.sigmoid(output_gate) * ops.tanh(cell), gates.dtype), cell

@@ -417,12 +417,13 @@ def _lstm_forward(
         at, recurrent = length - 1 - count if reverse else count, hidden
         for factor in factors:
             recurrent = tf.matmul(recurrent, factor)
-        add, keep, candidate, show = tf.split(tf.cast(x[at] + recurrent, tf.float32), 4, axis=-1)
-        add, keep, candidate, show = tf.sigmoid(add), tf.sigmoid(keep), tf.tanh(candidate), tf.sigmoid(show)
-        next_cell = keep * cell + add * candidate
-        hidden = tf.cast(is_token[at] * show * tf.tanh(next_cell), x.dtype) + is_padding[at] * hidden
+        input_gate, forget_gate, candidate, output_gate = tf.split(tf.cast(x[at] + recurrent, tf.float32), 4, axis=-1)
+        input_gate, forget_gate, output_gate = map(tf.sigmoid, (input_gate, forget_gate, output_gate))
+        candidate = tf.tanh(candidate)
+        next_cell = forget_gate * cell + input_gate * candidate
+        hidden = tf.cast(is_token[at] * output_gate * tf.tanh(next_cell), x.dtype) + is_padding[at] * hidden
         cell = is_token[at] * next_cell + (1 - is_token[at]) * cell
-        values = tf.concat([add, keep, candidate, show], -1), hidden, cell
+        values = tf.concat([input_gate, forget_gate, candidate, output_gate], -1), hidden, cell
         return count + 1, hidden, cell, tuple(array.write(at, v) for array, v in zip(arrays, values, strict=True))
 
     units = factors[0].shape[0]
@@ -450,17 +451,17 @@ def _lstm_backward(
 
     def step(count: Tensor, d_hidden: Tensor, d_cell: Tensor, array: Any) -> tuple:
         at = count if reverse else length - 1 - count
-        add, keep, candidate, show = tf.split(gates[at], 4, axis=-1)
+        input_gate, forget_gate, candidate, output_gate = tf.split(gates[at], 4, axis=-1)
         d_hidden += tf.cast(d_hiddens[at], tf.float32)
         activation = tf.tanh(cells[at])
         d_new = is_token[at] * d_hidden
-        d_new_cell = is_token[at] * d_cell + d_new * show * (1 - activation * activation)
+        d_new_cell = is_token[at] * d_cell + d_new * output_gate * (1 - activation * activation)
         d_gates = tf.concat(
             [
-                d_new_cell * candidate * add * (1 - add),
-                d_new_cell * previous_cells[at] * keep * (1 - keep),
-                d_new_cell * add * (1 - candidate * candidate),
-                d_new * activation * show * (1 - show),
+                d_new_cell * candidate * input_gate * (1 - input_gate),
+                d_new_cell * previous_cells[at] * forget_gate * (1 - forget_gate),
+                d_new_cell * input_gate * (1 - candidate * candidate),
+                d_new * activation * output_gate * (1 - output_gate),
             ],
             -1,
         )  # --> [batch, 4 units]
@@ -468,7 +469,7 @@ def _lstm_backward(
         for factor in reversed(factors):
             d_recurrent = tf.matmul(d_recurrent, factor, transpose_b=True)
         d_hidden += tf.cast(d_recurrent, tf.float32) - d_new
-        d_cell += d_new_cell * keep - is_token[at] * d_cell
+        d_cell += d_new_cell * forget_gate - is_token[at] * d_cell
         return count + 1, d_hidden, d_cell, array.write(at, d_gates)
 
     array = tf.TensorArray(d_hiddens.dtype, length, element_shape=[None, factors[-1].shape[1]])

@@ -82,7 +82,7 @@ def _epochs(checkpoint: Checkpoint) -> float:
     return checkpoint.state[checkpoints.EPOCHS]
 
 
-def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
+def close_steps(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
     """Returns the pairs of consecutive steps that are closer than `interval`, in ascending order.
 
     A signal or the end of training saves an additional checkpoint, so that an average would count nearly the same
@@ -95,7 +95,7 @@ def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
     return [(first, second) for first, second in itertools.pairwise(sorted(steps)) if second - first < interval]
 
 
-def reach(steps: Sequence[int]) -> tuple[int, int] | None:
+def excessive_span(steps: Sequence[int]) -> tuple[int, int] | None:
     """Returns the oldest and the newest step if the newest is more than twice the oldest, otherwise None.
 
     Over such a span the model still changes so much that the average is usually worse than the newest checkpoint.

@@ -5,7 +5,7 @@ import re
 
 from t2t_keras.errors import InputError
 
-_ESCAPED, _MEANT = re.compile(r"\.[.S]"), {"..": ".", ".S": "/"}  # TensorFlow's escapes of "." and "/" in names
+_ESCAPES = {"..": ".", ".S": "/"}  # TensorFlow's escapes of "." and "/" in names
 _WEIGHTS = "weights/"  # prefix of the names of weights in an export
 
 
@@ -36,4 +36,4 @@ def exported_weights(version: pathlib.Path) -> dict:
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
     names = {key: key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0] for key in arrays}
-    return {_ESCAPED.sub(lambda match: _MEANT[match[0]], names[key]): array for key, array in arrays.items()}
+    return {re.sub(r"\.[.S]", lambda match: _ESCAPES[match[0]], names[key]): array for key, array in arrays.items()}

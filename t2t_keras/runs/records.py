@@ -22,14 +22,16 @@ class RecordFile:
         last_validation: the same for validations; None means `last_step`.
 
     Attributes:
-        kept: existing records that `open` keeps.
+        records: existing records that `open` keeps.
         is_shorter: whether `open` drops anything.
     """
 
     def __init__(self, path: Path, last_step: int, last_validation: int | None = None) -> None:
         last = {"valid": last_step if last_validation is None else last_validation}
-        self.kept = [record for record in read_metrics(path) if record["step"] <= last.get(record["kind"], last_step)]
-        self._lines = "".join(map(_line, self.kept))
+        self.records = [
+            record for record in read_metrics(path) if record["step"] <= last.get(record["kind"], last_step)
+        ]
+        self._lines = "".join(map(_line, self.records))
         self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
         self._path = path
         self._file: io.FileIO | None = None

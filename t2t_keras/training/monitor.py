@@ -107,7 +107,7 @@ class Monitor:
         self._start = start_step, time.monotonic()
         self._ends_at = self._start[1] + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
-        self._records = list(self._metrics.kept)
+        self._records = list(self._metrics.records)
         # The next line covers all steps since the last line, including those before training was stopped.
         self._last_step = max((record["step"] for record in self._records if record["kind"] == "train"), default=0)
         self._summaries: tf.summary.SummaryWriter | None = None

@@ -92,14 +92,14 @@ def test_averages_refuse_another_configuration(tmp_path):
     [([], []), ([10], []), ([20, 10, 30], []), ([30, 10, 20, 27], [(20, 27), (27, 30)]), ([5, 5], [(5, 5)])],
 )
 def test_steps_that_lie_too_close(steps, expected):
-    assert averaging.crowded(steps, 10) == expected
+    assert averaging.close_steps(steps, 10) == expected
 
 
 @pytest.mark.parametrize(
     "steps, expected", [([10], None), ([0], None), ([20, 10], None), ([10, 21], (10, 21)), ([5, 40, 1], (1, 40))]
 )
 def test_steps_that_reach_far_back(steps, expected):
-    assert averaging.reach(steps) == expected
+    assert averaging.excessive_span(steps) == expected
 
 
 def test_averages_keep_their_dtype(tmp_path):

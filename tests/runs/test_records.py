@@ -73,7 +73,7 @@ def test_what_will_happen_again_is_dropped(path):
     path.parent.mkdir()
     path.write_text("".join(json.dumps(record(step)) + "\n" for step in (1, 2, 3)) + '{"step": 4, "ki')
     file = RecordFile(path, 2)
-    assert (file.kept, file.is_shorter) == ([record(1), record(2)], True)
+    assert (file.records, file.is_shorter) == ([record(1), record(2)], True)
     assert file.is_closed and len(path.read_text()) > 100  # nothing has happened yet
     file.open()
     file.append(record(3))
@@ -81,5 +81,5 @@ def test_what_will_happen_again_is_dropped(path):
     assert file.is_closed
     assert read_metrics(path) == [record(1), record(2), record(3)]
     again = opened(path, 3)
-    assert (again.kept, again.is_shorter) == ([record(1), record(2), record(3)], False)
+    assert (again.records, again.is_shorter) == ([record(1), record(2), record(3)], False)
     again.close()
