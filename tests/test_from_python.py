@@ -13,12 +13,15 @@ from tests import programs
 ROOT = pathlib.Path(__file__).parents[1]
 # What is trained first serves the others. The pages of other chapters, and of changed models, have tests of their own.
 PAGES = ("docs/python.md", "docs/translator.md", "docs/attention.md", "README.md")
-HAS_TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
+MISSING = [name for name in ("tokenizers", "tiktoken") if importlib.util.find_spec(name) is None]
+# An encoding without a file to download: each byte is a token.
+BYTES = 'tiktoken.Encoding("b", pat_str=".", mergeable_ranks={bytes([i]): i for i in range(256)}, special_tokens={})'
 SMALLER = {
     "vocab_size=8000": "vocab_size=320",
     "train.max_minutes=30": 'train.max_steps=4", "model.num_encoder_layers=1", "model.num_decoder_layers=1',
     "DecodeConfig(beam_size=5)": "DecodeConfig(beam_size=5, max_length_offset=20)",
     '"mine/run"': '"runs/mine"',
+    **({} if "tiktoken" in MISSING else {'tiktoken.get_encoding("r50k_base")': BYTES}),
 }
 WORDS = {
     "A dog": "Ein Hund",
@@ -60,7 +63,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     lines = list(itertools.product(range(3), range(3, 6))) * 10
     for name, words in (("a.en", english), ("a.de", german)):
         (folder / name).write_text("".join(f"{words[who]} {words[does]}.\n" for who, does in lines), "utf-8")
-    runnable = [block for block in blocks(*PAGES) if HAS_TOKENIZERS or "import tokenizers" not in block]
+    runnable = [block for block in blocks(*PAGES) if not any(f"import {name}" in block for name in MISSING)]
     printed("\n".join(sorted(runnable, key=lambda block: "data, strategy).train()" not in block)), folder, SMALLER)
     return folder
 

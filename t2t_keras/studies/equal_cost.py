@@ -55,9 +55,9 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
             lines.append(Line(cost_row.name, (jobs[-1].name,), facts))
     return Table(
         "table2_equal_cost",
-        "The systems of Table 2, each trained for as long as the others: for a tenth, a fifth and the whole of the "
-        "time that the slowest of them takes for its updates in Table 2. Warm-up and checkpoints are in proportion to "
-        f"a row's updates, and the highest rate is its preset's. One seed. {first.data_caption()}",
+        "The systems of Table 2, trained for equal times: a tenth, a fifth and all of the time that the slowest "
+        "system takes for its updates in Table 2. Warm-up and checkpoint intervals are in proportion to the updates of "
+        f"a row. The highest learning rate is that of its preset. One seed. {first.data_caption()}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,

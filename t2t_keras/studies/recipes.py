@@ -148,10 +148,10 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
         "recipes",
         "Recipes for little text, on validation text: the difference in BLEU from the row "
         f"{base.name}, and p of sacreBLEU's paired bootstrap with 1,000 samples. Row {base.name}: "
-        f"{config.train.max_steps:,} updates of at most {config.train.tokens_per_batch:,} tokens a side; the average "
+        f"{config.train.max_steps:,} updates of at most {config.train.tokens_per_batch:,} tokens per side; the average "
         f"of the last {config.train.keep_checkpoints} checkpoints, a beam of {config.decode.beam_size}, length penalty "
         f"{config.decode.length_penalty:g}. The rows after {text_rows[-1].name} have the text of {winner.name}. "
-        f"Rows with several seeds: the mean, with the range in brackets.{changes}",
+        f"Rows with several seeds show the mean, with the range in brackets.{changes}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,

@@ -113,7 +113,7 @@ class Recipe:
         """Describes in sentences what all rows have in common."""
         config = self.config(self.first)
         decode, train = config.decode, config.train
-        updates = f"{train.max_steps:,} updates of at most {train.tokens_per_batch:,} tokens a side"
+        updates = f"{train.max_steps:,} updates of at most {train.tokens_per_batch:,} tokens per side"
         comparison = ""
         if self.steps != self.full_steps:
             change = "shortened" if self.steps < self.full_steps else "lengthened"
@@ -125,13 +125,13 @@ class Recipe:
         average = f"the average of its last {train.keep_checkpoints} checkpoints"
         if self.patience:
             average = (
-                f"the average of {train.keep_checkpoints} checkpoints around the one with the best validation loss; a "
-                f"training ends after {self.patience} validations, every {train.validation_steps} updates, without a "
-                "better one"
+                f"the average of {train.keep_checkpoints} checkpoints around the one with the best validation loss; "
+                f"training stops after {self.patience} validations, one every {train.validation_steps} updates, without "
+                "improvement"
             )
         return (
-            f"Row {self.first.name}: {updates}{comparison}; {average}, {search}. {self.data_caption()} Rows with "
-            "several seeds: the mean, with the range in brackets."
+            f"Row {self.first.name}: {updates}{comparison}; {average}, {search}. {self.data_caption()} "
+            "Rows with several seeds show the mean, with the range in brackets."
         )
 
     def data_caption(self) -> str:

@@ -65,14 +65,15 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         _HEADINGS[2],
         Column(f"counted at n = {first.path_tokens}", "sequential_operations", "{:.0f}".format),
         _HEADINGS[3],
-        Column(f"found at n = {first.path_tokens}", "path_length", "{:.0f}".format),
+        Column(f"measured at n = {first.path_tokens}", "path_length", "{:.0f}".format),
     )
     caption = (
         f"Layers of width d = {first.d_model}, one head, k = {first.kernel_size}, r = {first.neighbours}, a batch of "
         f"{first.batch}: a forward and backward pass at n from {first.lengths[0]} to {longest:,}. Exponents are fitted "
-        f"to the last {first.fitted} of {len(first.lengths)} lengths. The projections of attention cost O(n·d²) beside "
-        "what the paper counts. A path is the number of layers until the last output depends on the first input, times "
-        "the sequential operations of a layer; the convolutions of a stack are dilated k times as far as the one below."
+        f"to the last {first.fitted} of {len(first.lengths)} lengths. The paper does not count the projections of "
+        "attention, which cost O(n·d²). The path length is the number of layers after which the last output depends on "
+        "the first input, times the sequential operations of a layer. In a stack, each convolution is dilated k times as "
+        "far as the one below."
     )
     lines = tuple(
         Line(job.name, (job.name,), dict(zip(_HEADINGS, texts, strict=True)))

@@ -76,7 +76,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         jobs += trainings
     return Table(
         "table3",
-        f"Variations on the Transformer, after Table 3 of the paper. An empty cell is as in base. {recipe.caption()}",
+        f"Variations on the Transformer, after Table 3 of the paper. Empty cells have the value of base. {recipe.caption()}",
         tuple(jobs),
         tuple(lines),
         (

@@ -109,8 +109,8 @@ def test_usual_steps_are_said_in_the_caption():
     table = TABLES["3"](StudySettings("3", settings=("train.clip_norm=1",)), DATA)
     train = table.jobs[0].config.train
     assert (train.max_steps, train.patience, train.validation_steps) == (4000, 2, 400)
-    assert "4,000 updates of at most 4,096 tokens a side instead of the preset's 8,000" in table.caption
-    assert "ends after 2 validations, every 400 updates, without a better one" in table.caption
+    assert "4,000 updates of at most 4,096 tokens per side instead of the preset's 8,000" in table.caption
+    assert "stops after 2 validations, one every 400 updates, without improvement" in table.caption
     assert "(warm-up of base: 1,000)" in table.caption and "All rows have train.clip_norm=1." in table.caption
     paper = TABLES["3"](StudySettings("3", "paper"), DATA)
     more = TABLES["3"](StudySettings("3", steps=16_000), DATA).caption
