@@ -76,8 +76,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         "table_attention",
         "Attention with scaled, unscaled and additive scores, for keys of different widths (section 3.2.1 of the "
         "paper), and self-attention that is restricted to a window of positions on either side, or before the position "
-        "in the decoder (section 4). Queries and keys initially have unit variance. The deviation is that of the scores "
-        f"of one query in the encoder's first layer, before the first update. {recipe.caption()}",
+        "in the decoder (section 4). Queries and keys initially have unit variance. The deviation is that of the "
+        f"scores of one query in the encoder's first layer, before the first update. {recipe.caption()}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,

@@ -126,8 +126,8 @@ class Recipe:
         if self.patience:
             average = (
                 f"the average of {train.keep_checkpoints} checkpoints around the one with the best validation loss; "
-                f"training stops after {self.patience} validations, one every {train.validation_steps} updates, without "
-                "improvement"
+                f"training stops after {self.patience} validations, one every {train.validation_steps} updates, "
+                "without improvement"
             )
         return (
             f"Row {self.first.name}: {updates}{comparison}; {average}, {search}. {self.data_caption()} "

@@ -72,8 +72,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         f"{first.batch}: a forward and backward pass at n from {first.lengths[0]} to {longest:,}. Exponents are fitted "
         f"to the last {first.fitted} of {len(first.lengths)} lengths. The paper does not count the projections of "
         "attention, which cost O(n·d²). The path length is the number of layers after which the last output depends on "
-        "the first input, times the sequential operations of a layer. In a stack, each convolution is dilated k times as "
-        "far as the one below."
+        "the first input, times the sequential operations of a layer. In a stack, each convolution is dilated k times "
+        "as far as the one below."
     )
     lines = tuple(
         Line(job.name, (job.name,), dict(zip(_HEADINGS, texts, strict=True)))

@@ -99,8 +99,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         "table2",
         "The Transformer and the systems of the paper's Table 2 on the same data, with the same search. BLEU is "
         "measured on the test set. The cost of an ensemble is the total cost of its members. GNMT + RL continues the "
-        "training of GNMT. GNMT, continued, has as many further updates that maximise the likelihood, at the same rate. "
-        f"Both include the cost of GNMT. {recipe.caption()}",
+        "training of GNMT. GNMT, continued, has as many further updates that maximise the likelihood, at the same "
+        f"rate. Both include the cost of GNMT. {recipe.caption()}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,

@@ -76,7 +76,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         jobs += trainings
     return Table(
         "table3",
-        f"Variations on the Transformer, after Table 3 of the paper. Empty cells have the value of base. {recipe.caption()}",
+        "Variations on the Transformer, after Table 3 of the paper. Empty cells have the value of base. "
+        f"{recipe.caption()}",
         tuple(jobs),
         tuple(lines),
         (

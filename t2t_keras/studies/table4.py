@@ -58,8 +58,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     return Table(
         "table4",
         "Constituency parsing, after Table 4 of the paper: F1 of labelled brackets, as EVALB counts them. The "
-        "published scores are for the Wall Street Journal section of the Penn Treebank, which is not free. They are not "
-        f"comparable with scores on other treebanks. {recipe.caption()}",
+        "published scores are for the Wall Street Journal section of the Penn Treebank, which is not free. They are "
+        f"not comparable with scores on other treebanks. {recipe.caption()}",
         trainings,
         tuple(lines),
         _COLUMNS,
