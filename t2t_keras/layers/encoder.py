@@ -36,7 +36,7 @@ class EncoderLayer(ConfiguredLayer):
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
         use_causal_mask: whether self-attention also hides later positions.
 
-    If `inputs` have a Keras mask, self-attention applies it too.
+    If `inputs` has a Keras mask, self-attention also applies that mask.
 
     Returns:
         float [batch, source_len, d_model].

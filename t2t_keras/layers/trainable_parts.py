@@ -65,16 +65,12 @@ def _parts(layer: keras.layers.Layer) -> list[tuple[str, keras.layers.Layer, ker
 
 
 def _held(layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:
-    """Yields the layers in attributes of a layer, with the attribute's name and the place in a list or a dict."""
-    # PyTorch keeps attributes that are modules in a dict.
+    """Yields the layers in attributes of a layer, with the attribute's name and the place in a list or dict."""
+    # On PyTorch, attributes that are modules are in a dict.
     attributes = {**vars(layer), **vars(layer).get("_modules", {})}
     for name, value in attributes.items():
         if isinstance(value, keras.layers.Layer):
             yield name, value
-        elif not name.startswith("_"):  # Keras's own lists and dicts of all layers
-            items = value.items() if isinstance(value, Mapping) else enumerate(value if _is_sequence(value) else ())
+        elif isinstance(value, list | tuple | Mapping) and not name.startswith("_"):  # not Keras's own lists of layers
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
             yield from ((f"{name}.{key}", item) for key, item in items if isinstance(item, keras.layers.Layer))
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, list | tuple)

@@ -36,7 +36,6 @@ class EncoderDecoder(keras.Model):
 
     Args:
         config: the settings of the family.
-        output_bias: whether the logits have a bias.
 
     Call arguments:
         inputs: "source", int [batch, source_len], and "target", int [batch, target_len], both padded with 0 at the end.
@@ -50,25 +49,24 @@ class EncoderDecoder(keras.Model):
     config_class: ClassVar[type[ModelConfig]]
     states: Callable[..., States]  # `ScoringModel.states`
 
-    def __init__(self, config: Any, *, output_bias: bool = False, **kwargs: Any) -> None:
-        self.check_config(config)
+    def __init__(self, config: Any, **kwargs: Any) -> None:
+        if not isinstance(config, self.config_class):
+            name = self.config_class.__name__
+            raise ValueError(f"`config` must be a {name}, such as {name}(vocab_size=8000), got {config!r}")
         super().__init__(**kwargs)
         self.autocast = False  # it would round ids that are passed as floats
         self.config = config
-        tied = config.tie_embeddings
-        self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and output_bias)
+        tied, has_bias = config.tie_embeddings, self.has_output_bias()
+        self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and has_bias)
         self.source_embedding = self.output_embedding = self.target_embedding
         if not tied or config.source_vocab_size is not None:
             self.source_embedding = self.make_embedding("source_embedding")
         if not tied:
-            self.output_embedding = self.make_embedding("output_embedding", use_bias=output_bias)
+            self.output_embedding = self.make_embedding("output_embedding", use_bias=has_bias)
 
-    @classmethod
-    def check_config(cls, config: Any) -> None:
-        """Raises a ValueError if `config` is not the settings of this family."""
-        name = cls.config_class.__name__
-        if not isinstance(config, cls.config_class):
-            raise ValueError(f"`config` must be a {name}, such as {name}(vocab_size=8000), got {config!r}")
+    def has_output_bias(self) -> bool:
+        """Whether the logits have a bias; they have one unless a family overrides this."""
+        return True
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
         """Makes the embedding of that name: "target_embedding", "source_embedding" or "output_embedding"."""

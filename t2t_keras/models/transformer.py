@@ -80,14 +80,16 @@ class Transformer(EncoderDecoder):
     capabilities = frozenset({ATTENTION, BFLOAT16, COVERAGE})
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
-        self.check_config(config)
-        super().__init__(config, output_bias=config.use_output_bias, **kwargs)
+        super().__init__(config, **kwargs)
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
         self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", **part_arguments(self))
         self.target_dropout = Dropout(config.dropout_rate, name="target_dropout", **part_arguments(self))
         self.encoder = Encoder(config.num_encoder_layers, config, name="encoder", **part_arguments(self))
         self.decoder = Decoder(config.num_decoder_layers, config, name="decoder", **part_arguments(self))
+
+    def has_output_bias(self) -> bool:
+        return self.config.use_output_bias
 
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)

@@ -57,8 +57,8 @@ def of_last_epochs(directory: str | Path, epochs: float) -> tuple[list[Checkpoin
         epochs: number of passes over the training text before the newest checkpoint.
 
     Returns:
-        The checkpoints, in ascending order of their steps. And the number of epochs that they cover, which is less than
-        `epochs` if older checkpoints do not exist any more.
+        The checkpoints in ascending order of their steps, and the number of epochs that they cover. It is less than
+        `epochs` if older checkpoints were deleted.
 
     Raises:
         InputError: a checkpoint is damaged, or does not record how many epochs were made.

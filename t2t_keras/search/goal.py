@@ -72,6 +72,7 @@ class Goal:
 
     @property
     def num_returned(self) -> Any:
+        """Number of hypotheses to return, an int or an int32 scalar."""
         return self.settings.beam_size if self.num_best is None else self.num_best
 
     @property

@@ -37,7 +37,7 @@ class ByteNet(EncoderDecoder):
     config_class = ByteNetConfig
 
     def __init__(self, config: ByteNetConfig, **kwargs: Any) -> None:
-        super().__init__(config, output_bias=True, **kwargs)
+        super().__init__(config, **kwargs)
         if self.source_embedding is self.target_embedding:  # the source's is twice as wide, so never tied
             self.source_embedding = self.make_embedding("source_embedding")
         self.dropout = Dropout(config.dropout_rate, name="dropout", **part_arguments(self))

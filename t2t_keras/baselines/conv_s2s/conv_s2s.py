@@ -45,7 +45,7 @@ class ConvS2S(EncoderDecoder):
     config_class = ConvS2SConfig
 
     def __init__(self, config: ConvS2SConfig, **kwargs: Any) -> None:
-        super().__init__(config, output_bias=True, **kwargs)
+        super().__init__(config, **kwargs)
         shared, rate = part_arguments(self), config.dropout_rate
         self.source_positions, self.target_positions = (
             LearnedPositions(config.max_positions, initial_stddev=_EMBEDDING_STDDEV, name=name, **shared)

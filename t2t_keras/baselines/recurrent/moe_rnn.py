@@ -39,7 +39,7 @@ class MoERNN(EncoderDecoder):
     config_class = MoERNNConfig
 
     def __init__(self, config: MoERNNConfig, **kwargs: Any) -> None:
-        super().__init__(config, output_bias=True, **kwargs)
+        super().__init__(config, **kwargs)
         shared, units, width = part_arguments(self), config.num_units, config.d_model
 
         def layer(name: str, reverse: bool = False) -> LSTM:

@@ -60,7 +60,7 @@ class RNNAttention(EncoderDecoder):
     config_class = RNNAttentionConfig
 
     def __init__(self, config: RNNAttentionConfig, **kwargs: Any) -> None:
-        super().__init__(config, output_bias=True, **kwargs)
+        super().__init__(config, **kwargs)
         shared, (columns, encoder, decoder) = part_arguments(self), config.layer_inputs()
 
         def layer(name: str, reverse: bool = False) -> LSTM:
