@@ -18,35 +18,40 @@ from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
 
 
-class OwnEntries(NamedTuple):
-    """Marks the past entries that belong to each hypothesis: bool [batch, beam, positions * beam].
+class Ancestry(NamedTuple):
+    """Marks the entries of the past that belong to each hypothesis.
 
-    With a beam of 1, all entries belong to the only hypothesis, and positions stays 0.
+    At each position, the past has an entry for each hypothesis of the beam. One of these entries belongs to the
+    ancestor of a hypothesis at that position.
+
+    Attributes:
+        is_ancestor: bool [batch, beam, positions * beam]. With a beam of 1, all entries belong to the only hypothesis,
+            and positions stays 0.
     """
 
-    is_own: Tensor
+    is_ancestor: Tensor
 
     @classmethod
-    def none(cls, batch: Tensor | int, beam_size: int) -> "OwnEntries":
+    def none(cls, batch: Tensor | int, beam_size: int) -> "Ancestry":
         """The state before the first position, without entries."""
         return cls(ops.zeros((batch, beam_size, 0), "bool"))
 
-    def with_newest(self) -> "OwnEntries":
+    def with_newest(self) -> "Ancestry":
         """Adds a position, at which each hypothesis has one entry."""
-        batch, beam_size, _ = ops.shape(self.is_own)
+        batch, beam_size, _ = ops.shape(self.is_ancestor)
         if beam_size == 1:
             return self
         newest = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
-        return OwnEntries(ops.concatenate([self.is_own, newest], axis=2))  # --> [batch, beam, positions * beam]
+        return Ancestry(ops.concatenate([self.is_ancestor, newest], axis=2))  # --> [batch, beam, positions * beam]
 
-    def newest(self, window: int | None) -> "OwnEntries":
+    def newest(self, window: int | None) -> "Ancestry":
         """Keeps the entries of the last `window` positions; None or 0 keeps all."""
-        return OwnEntries(self.is_own[:, :, -window * self.is_own.shape[1] :]) if window else self
+        return Ancestry(self.is_ancestor[:, :, -window * self.is_ancestor.shape[1] :]) if window else self
 
     @property
     def mask(self) -> Tensor | None:
         """Mask that hides other hypotheses' entries, bool [batch, 1, beam, positions * beam]; None if beam is 1."""
-        return None if self.is_own.shape[1] == 1 else self.is_own[:, None]
+        return None if self.is_ancestor.shape[1] == 1 else self.is_ancestor[:, None]  # --> [batch, 1, beam, keys]
 
 
 class SourceCache(NamedTuple):
@@ -191,28 +196,27 @@ class Transformer(EncoderDecoder):
             x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
             x = self.target_positions(x, start=cache.position)
             x = ops.reshape(x, (-1, beam_size, d_model))  # --> [batch, beam, d_model]
-            entries, coverage = cache.per_hypothesis.with_newest(), cache.coverage
+            ancestry, coverage = cache.per_hypothesis.with_newest(), cache.coverage
             # Experts are faster if shapes may depend on the data.
             rows = ops.arange(ops.shape(token_ids)[0], dtype="int32") if self.config.num_experts else None
             with AttentionWeights() as collector, ProductDtype(dtype):
                 memory, mask = cache.source
                 x, past = self.decoder(
-                    x, memory, entries.mask, mask, token_rows=rows, past=cache.per_sentence, training=False
+                    x, memory, ancestry.mask, mask, token_rows=rows, past=cache.per_sentence, training=False
                 )
             if COVERAGE in capabilities:
-                coverage += ops.mean(
-                    ops.cast(collector.weights[-1], "float32"), axis=1
-                )  # --> [batch, beam, source_len]
+                weights = ops.cast(collector.weights[-1], "float32")  # [batch, heads, beam, source_len]
+                coverage += ops.mean(weights, axis=1)  # --> [batch, beam, source_len]
             if window:
                 past = tuple(each.newest(window * beam_size) for each in past)
             logits = logits_of(ops.reshape(x, (-1, d_model)))  # --> [batch * beam, vocab]
-            return logits, Cache(cache.position + 1, entries.newest(window), past, cache.source, coverage)
+            return logits, Cache(cache.position + 1, ancestry.newest(window), past, cache.source, coverage)
 
         batch = ops.shape(memory)[0]
         source_cache = SourceCache(self.decoder.keys_and_values(memory), padding_mask(source))
-        past, entries = self.decoder.empty_past(batch), OwnEntries.none(batch, beam_size)
+        past, ancestry = self.decoder.empty_past(batch), Ancestry.none(batch, beam_size)
         coverage = initial_coverage(source, beam_size, capabilities)
-        return Search(step, Cache(ops.zeros((), "int32"), entries, past, source_cache, coverage))
+        return Search(step, Cache(ops.zeros((), "int32"), ancestry, past, source_cache, coverage))
 
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":

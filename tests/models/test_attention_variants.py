@@ -56,7 +56,7 @@ def test_a_step_of_a_window_keeps_as_many_positions_as_it_reaches_back():
         _, cache = search.step(tf.fill([3 * beam_size], position), cache)
         kept = min(position + 1, 3) * beam_size
         assert {tuple(x.shape)[2] for x in keras.tree.flatten(cache.per_sentence)} == {kept}
-        assert cache.per_hypothesis.is_own.shape == (3, beam_size, kept)
+        assert cache.per_hypothesis.is_ancestor.shape == (3, beam_size, kept)
 
 
 def test_a_layer_reads_no_position_beyond_its_window():

@@ -17,7 +17,7 @@ from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
-from t2t_keras.models.transformer import OwnEntries, Transformer
+from t2t_keras.models.transformer import Ancestry, Transformer
 from t2t_keras.models.weights import named_weights, weight_names
 from tests.baselines.untrained import assert_steps_are_teacher_forcing
 
@@ -202,11 +202,11 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
         expected = logits_of(model, np.repeat(SOURCE, beam_size, 0), targets)[:, -1]
         np.testing.assert_allclose(logits, expected, atol=1e-5)
         chosen = np.concatenate([beam_size * i + rng.integers(0, beam_size, beam_size) for i in range(2)])
-        own = np.array(cache.per_hypothesis.is_own)
+        own = np.array(cache.per_hypothesis.is_ancestor)
         positions = min(step + 1, model.config.attention_window or length)
         assert own.shape == (2, beam_size, positions * beam_size if beam_size > 1 else 0)
         own = own.reshape(rows, -1)[chosen].reshape(own.shape)
-        cache = cache._replace(per_hypothesis=OwnEntries(ops.convert_to_tensor(own)))
+        cache = cache._replace(per_hypothesis=Ancestry(ops.convert_to_tensor(own)))
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
 
 
