@@ -77,7 +77,7 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation:
+class ValidationRecord:
     """The record of a validation.
 
     Attributes:
@@ -98,7 +98,7 @@ class Validation:
         return -self.value if self.metric == "loss" else self.value
 
 
-def best_of(validations: Sequence[Validation]) -> Validation | None:
+def best_of(validations: Sequence[ValidationRecord]) -> ValidationRecord | None:
     """Returns the first of the best validations, or None if there are none."""
     return max(validations, key=lambda validation: validation.gain, default=None)
 
@@ -291,7 +291,7 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
     return deleted
 
 
-def best(directory: str | Path, newest: int | None = None) -> Validation | None:
+def best(directory: str | Path, newest: int | None = None) -> ValidationRecord | None:
     """Returns the best validation so far, or None if there is none.
 
     Args:
@@ -302,7 +302,7 @@ def best(directory: str | Path, newest: int | None = None) -> Validation | None:
         if newest is None or step <= newest:
             with contextlib.suppress(InputError):
                 state = _read_document(Path(directory) / step_name(step))["state"]
-                return best_of([Validation(**record) for record in state.get(VALIDATIONS, [])])
+                return best_of([ValidationRecord(**record) for record in state.get(VALIDATIONS, [])])
     return None
 
 

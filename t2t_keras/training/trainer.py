@@ -133,7 +133,7 @@ class Trainer:
             self.workers,
         )
         self.step, self.position, self.interval = 0, Position(), Interval()
-        self.validations: list[checkpoints.Validation] = []
+        self.validations: list[checkpoints.ValidationRecord] = []
         self.decay_end: int | None = None  # last step, once the time limit has started the learning rate's decay
         self.is_validation_on_time = True  # False for an additional validation at a limit
         self.is_validation_due = False  # whether the newest checkpoint is still to be validated
@@ -325,7 +325,9 @@ class Trainer:
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
         metric = self.config.train.best_metric
         value = validation.loss if metric == "loss" else cast(float, validation.score)
-        self.validations.append(checkpoints.Validation(self.step, metric, float(value), self.is_validation_on_time))
+        self.validations.append(
+            checkpoints.ValidationRecord(self.step, metric, float(value), self.is_validation_on_time)
+        )
         self.is_validation_due = False
         with self.workers.fail_together():
             monitor.sync()
@@ -386,7 +388,7 @@ class Trainer:
         self.is_validation_due = checkpoint.state.get("is_validation_due", False)
         self.is_validation_on_time = checkpoint.state.get("is_validation_on_time", True)
         self.validations = [
-            checkpoints.Validation(**each) for each in checkpoint.state.get(checkpoints.VALIDATIONS, [])
+            checkpoints.ValidationRecord(**each) for each in checkpoint.state.get(checkpoints.VALIDATIONS, [])
         ]
         self._resume_decay(checkpoint.state)
         uses_loss, old_config = self.config.train.best_metric == "loss", checkpoint.state.get("config")

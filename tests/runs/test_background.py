@@ -13,7 +13,7 @@ import pytest
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
-from t2t_keras.runs.checkpoints import VALIDATIONS, Validation
+from t2t_keras.runs.checkpoints import VALIDATIONS, ValidationRecord
 
 
 def save(writer, step: int, best: Validation | None = None) -> None:
@@ -79,7 +79,7 @@ def test_the_order_in_which_things_happen(monkeypatch, tmp_path, writer):
         monkeypatch.setattr(
             checkpoints, name, lambda *a, _name=name, _real=real: (events.append((_name, a[1])), _real(*a))
         )
-    save(writer, 7, Validation(7, "bleu", 30.0))
+    save(writer, 7, ValidationRecord(7, "bleu", 30.0))
     writer.wait()
     assert events == [("save", 7), ("replace_state", 7), ("prune", 2)]
 
@@ -91,7 +91,7 @@ def test_nothing_is_deleted_for_a_provisional_checkpoint(tmp_path, writer):
     writer.wait()
     assert checkpoints.steps(tmp_path) == [1, 2, 3]
     assert checkpoints.latest(tmp_path).state == {"validated": False}
-    writer.complete(3, {"validated": True, VALIDATIONS: [dataclasses.asdict(Validation(1, "loss", 1.0))]})
+    writer.complete(3, {"validated": True, VALIDATIONS: [dataclasses.asdict(ValidationRecord(1, "loss", 1.0))]})
     writer.wait()
     assert checkpoints.steps(tmp_path) == [1, 2, 3]  # the best and the newest two
     assert checkpoints.latest(tmp_path).state["validated"]
@@ -112,7 +112,7 @@ def test_a_provisional_checkpoint_that_is_withdrawn(tmp_path, writer):
 def test_a_checkpoint_of_an_earlier_life_is_completed(tmp_path, writer):
     for step in (1, 2, 3, 4):
         checkpoints.save(tmp_path, step, {}, {}, {})
-    writer.complete(3, {VALIDATIONS: [dataclasses.asdict(Validation(3, "loss", 1.0))]})  # the fourth was damaged
+    writer.complete(3, {VALIDATIONS: [dataclasses.asdict(ValidationRecord(3, "loss", 1.0))]})  # the fourth was damaged
     writer.wait()
     assert checkpoints.steps(tmp_path) == [2, 3]
     assert checkpoints.best(tmp_path).step == 3
@@ -124,7 +124,7 @@ def test_an_error_comes_out_later(tmp_path, writer, disk, when, error):
     save(writer, 1)
     writer.wait()
     disk[0] = error
-    save(writer, 2, Validation(2, "loss", 1.0))
+    save(writer, 2, ValidationRecord(2, "loss", 1.0))
     with pytest.raises(InputError, match=f"cannot save checkpoint .*step_00000002: {os.strerror(error)}; earlier"):
         save(writer, 3) if when == "next" else writer.wait()
     assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]

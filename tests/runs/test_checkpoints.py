@@ -96,7 +96,7 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path):
         save(tmp_path, step)
     for step, score in ((1, 30.0), (2, 31.5), (4, 31.5)):
         note_validation(tmp_path, step, "bleu", score)
-    assert checkpoints.best(tmp_path) == checkpoints.Validation(2, "bleu", 31.5)
+    assert checkpoints.best(tmp_path) == checkpoints.ValidationRecord(2, "bleu", 31.5)
     assert checkpoints.prune(tmp_path, keep=2) == [1, 3, 4]
     assert checkpoints.steps(tmp_path) == [2, 5, 6]
     note_validation(tmp_path, 6, "bleu", 32.0)
@@ -112,10 +112,10 @@ def test_the_best_follows_from_the_records_of_the_newest_that_can_be_read(tmp_pa
     state = checkpoints.load(save(tmp_path, 2)).state
     records = [{"step": 1, "metric": "loss", "value": 3.0}, {"step": 2, "metric": "loss", "value": 2.0}]
     checkpoints.replace_state(tmp_path, 2, {**state, checkpoints.VALIDATIONS: records})
-    assert checkpoints.best(tmp_path) == checkpoints.Validation(2, "loss", 2.0)
-    assert checkpoints.best(tmp_path, newest=1) == checkpoints.Validation(1, "loss", 3.0)
+    assert checkpoints.best(tmp_path) == checkpoints.ValidationRecord(2, "loss", 2.0)
+    assert checkpoints.best(tmp_path, newest=1) == checkpoints.ValidationRecord(1, "loss", 3.0)
     truncate(tmp_path / "step_00000002" / "state.json")
-    assert checkpoints.best(tmp_path) == checkpoints.Validation(1, "loss", 3.0)
+    assert checkpoints.best(tmp_path) == checkpoints.ValidationRecord(1, "loss", 3.0)
 
 
 def test_pruning_takes_what_was_passed_over_too(tmp_path):

@@ -39,6 +39,6 @@ def note_validation(directory, step: int, metric: str = "loss", value: float = 1
     """Adds the record of a validation to the newest checkpoint."""
     newest = checkpoints.steps(directory)[-1]
     state = checkpoints.load(pathlib.Path(directory) / checkpoints.step_name(newest)).state
-    record = dataclasses.asdict(checkpoints.Validation(step, metric, float(value)))
+    record = dataclasses.asdict(checkpoints.ValidationRecord(step, metric, float(value)))
     records = [*state.get(checkpoints.VALIDATIONS, []), record]
     checkpoints.replace_state(directory, newest, {**state, checkpoints.VALIDATIONS: records})

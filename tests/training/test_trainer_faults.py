@@ -41,7 +41,7 @@ def test_a_full_disk_ends_the_training_and_the_same_command_resumes_it(monkeypat
     assert saved_steps(tmp_path) == [4]
     scripted(3.0, 3.5)
     assert train(tmp_path, data).step == 12
-    assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.Validation(8, "loss", 3.0)
+    assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.ValidationRecord(8, "loss", 3.0)
     assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
 
 
