@@ -16,7 +16,7 @@ from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.checkpoints import VALIDATIONS, ValidationRecord
 
 
-def save(writer, step: int, best: Validation | None = None) -> None:
+def save(writer, step: int, best: ValidationRecord | None = None) -> None:
     """Saves a checkpoint, in two parts if it is validated."""
     arguments = (step, {"w": np.full(3, step, np.float32)}, {"m": np.zeros(2)})
     if best is None:
