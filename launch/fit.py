@@ -224,7 +224,7 @@ def _choose(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) ->
     """Returns the choices as JSON values; raises InputError if the flags conflict with the other choices."""
     with steps.preparing():
         program.say("reading the text; its size determines the choices")
-        choices = steps.chosen(survey.pairs, _MINUTES.value, given=overrides)
+        choices = steps.chosen(survey.pairs, _MINUTES.value, overrides=overrides)
     return [vars(each) for each in choices]
 
 
@@ -233,7 +233,7 @@ def _other_choices(steps: FitSteps) -> str:
     if (pairs := steps.record["pairs"]) is None:
         return ""
     overrides = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
-    new_choices = steps.chosen(pairs, _MINUTES.value, given=overrides)
+    new_choices = steps.chosen(pairs, _MINUTES.value, overrides=overrides)
     names = [next(each.value for each in choices if each.name == "preset") for choices in (steps.choices, new_choices)]
     if names[0] != names[1]:
         return f"preset: {' -> '.join(names)}"

@@ -122,21 +122,21 @@ class FitSteps:
 
         return make_strategy("auto")
 
-    def chosen(self, pairs: int, minutes: float, *, given: Sequence[Choice] = ()) -> list[Choice]:
-        """Returns the choices of the rules, in which those in `given` take precedence.
+    def chosen(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
+        """Returns the choices of the rules, in which those in `overrides` take precedence.
 
         The training speed of this machine is measured once and recorded, unless the number of updates is given.
 
         Args:
             pairs: number of training pairs.
             minutes: minutes of training.
-            given: the user's choices.
+            overrides: the user's choices.
 
         Raises:
             InputError: the choices are invalid or incompatible.
         """
         machine = this_machine()
-        steps = next((int(each.value) for each in given if each.name == "train.max_steps"), None)
+        steps = next((int(each.value) for each in overrides if each.name == "train.max_steps"), None)
         if steps is None:
             speed = self.record["updates_per_minute"]
             if speed is None:
@@ -148,7 +148,7 @@ class FitSteps:
                 self.record.update(updates_per_minute=speed)
         else:
             speed = steps / minutes
-        choices = list(fit_rules.choose(pairs, minutes, speed, **machine, given=given))
+        choices = list(fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides))
         settings_applied(choices)
         return choices
 

@@ -54,7 +54,7 @@ def choose(
     has_accelerator: bool = False,
     has_tpu: bool = False,
     computes_in_bfloat16: bool = False,
-    given: Sequence[Choice] = (),
+    overrides: Sequence[Choice] = (),
 ) -> tuple[Choice, ...]:
     """Returns the settings for an amount of text and a training time.
 
@@ -65,8 +65,8 @@ def choose(
         has_accelerator: whether there is a GPU or a TPU.
         has_tpu: whether the accelerator is a TPU.
         computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
-        given: choices of the user, which replace those of the rules. The number of updates is adapted to a given number
-            of layers and vocabulary size. Values may be strings, as flags hold them.
+        overrides: choices of the user, which replace those of the rules. The number of updates is adapted to the user's
+            number of layers and vocabulary size. Values may be strings, as flags hold them.
 
     Raises:
         InputError: there are fewer than `FEWEST_PAIRS` pairs.
@@ -74,7 +74,7 @@ def choose(
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
     work = minutes * updates_per_minute
-    values = {choice.name: choice.value for choice in given}
+    values = {choice.name: choice.value for choice in overrides}
     vocabulary = _vocabulary(pairs, work)
     choices = [vocabulary, _held_out_pairs(pairs)]
     rule = _preset(pairs, minutes, has_accelerator)
@@ -92,7 +92,7 @@ def choose(
     if has_tpu:
         choices.append(Choice("train.static_shapes", True, "a TPU needs static shapes"))
     beam = Choice("decode.beam_size", 4, "the paper's value; wider beams gain little")
-    choices += [*_validation(passes), *_saving(minutes), beam, *given]
+    choices += [*_validation(passes), *_saving(minutes), beam, *overrides]
     return tuple({choice.name: choice for choice in choices}.values())
 
 

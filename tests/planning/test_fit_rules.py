@@ -11,8 +11,8 @@ SPEED = 300.0  # updates a minute: two cores with AVX-512
 
 
 def chosen(pairs, minutes, speed=SPEED, *, preset=None, **more):
-    given = {"given": [Choice("preset", preset, GIVEN)]} if preset else {}
-    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **given, **more)}
+    overrides = {"overrides": [Choice("preset", preset, GIVEN)]} if preset else {}
+    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **overrides, **more)}
 
 
 @pytest.mark.parametrize("pairs", [200, 2_000, 44_000, 1_000_000, 40_000_000])
@@ -102,9 +102,9 @@ def test_a_given_preset_keeps_its_recipe():
 
 def test_the_number_of_updates_follows_given_layers_and_entries():
     layers = [Choice(f"model.num_{side}_layers", "4", GIVEN) for side in ("encoder", "decoder")]
-    given = [*layers, Choice("data.vocab_size", 8000, GIVEN)]
+    overrides = [*layers, Choice("data.vocab_size", 8000, GIVEN)]
     assert chosen(44_000, 5, 130)["updates"] == 1912
-    values = chosen(44_000, 5, 130, given=given)
+    values = chosen(44_000, 5, 130, overrides=overrides)
     assert (values["updates"], values["model.num_encoder_layers"], values["train.warmup_steps"]) == (650, "4", 160)
 
 
