@@ -110,6 +110,7 @@ def test_what_litert_lacks_is_refused(name, operation, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@promise('`export(format="litert")`', jax="no", torch="not tested")
 def test_operations_of_tensorflow_may_be_kept(tmp_path):
     model, _ = made("experts")
     supported = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.keras_api.promises import PENDING, promise
+from tests.keras_api.promises import promise
 from tests.keras_api.small_models import array, assert_equal, classifier, token_ids, transformer
 
 SENTENCES, BATCH = 8, 4
@@ -168,7 +168,7 @@ def test_every_kind_of_data_trains_as_arrays_do(training, model, kind):
     assert_equal(model.weights, training.expected, atol=1e-6)
 
 
-@promise("`steps_per_execution`")
+@promise("`steps_per_execution`", torch="no")
 @pytest.mark.integration
 def test_several_steps_per_execution_train_as_one(training):
     model = training.make(run_eagerly=False, steps_per_execution=2)
@@ -176,7 +176,7 @@ def test_several_steps_per_execution_train_as_one(training):
     assert_equal(model.weights, training.expected, atol=1e-5)
 
 
-@promise("`sample_weight` of sentences and of tokens, `class_weight`", jax=PENDING)
+@promise("`sample_weight` of sentences and of tokens, `class_weight`")
 @pytest.mark.parametrize("per", ["sentence", "token"])
 def test_sample_weights_multiply_the_losses_of_tokens(per):
     model, inputs = transformer(run_eagerly=True), {"source": SOURCE, "target": TARGET}
@@ -194,7 +194,7 @@ def test_sample_weights_multiply_the_losses_of_tokens(per):
     assert_equal(model.weights, weights)
 
 
-@promise("`sample_weight` of sentences and of tokens, `class_weight`", jax=PENDING)
+@promise("`sample_weight` of sentences and of tokens, `class_weight`")
 def test_class_weights_multiply_the_losses_of_a_classifier():
     model, labels = classifier(run_eagerly=True), np.arange(SENTENCES) % 2
     model.optimizer.learning_rate = 0.0

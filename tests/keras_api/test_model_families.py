@@ -8,7 +8,7 @@ import pytest
 
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.families import make_model
-from tests.keras_api.promises import PENDING, promise
+from tests.keras_api.promises import promise
 from tests.keras_api.small_models import POLICIES, VOCAB, array, assert_equal, dtype_of, token_ids
 from tests.training.tiny_families import TINY, tiny_family
 
@@ -103,7 +103,7 @@ def test_what_was_trained_is_saved_and_cloned(family, tmp_path):
     assert_equal(loaded.optimizer.variables, model.optimizer.variables)
 
 
-@promise("`jit_compile=True` and `False`", jax=PENDING, torch="not tested")
+@promise("`jit_compile=True` and `False`", torch="not tested")
 @pytest.mark.integration
 @every_family
 def test_a_compiled_training_is_that_of_plain_operations(family):

@@ -29,20 +29,14 @@ def test_the_table_is_what_the_tests_prove() -> None:
     assert head.split(" | ") == list(BACKENDS.values())
 
 
-# PyTorch traces nothing for these small models, and takes minutes.
-@pytest.mark.parametrize(
-    ("backend", "ring"),
-    [
-        pytest.param("jax", "not slow", marks=pytest.mark.slow),
-        pytest.param("torch", "not slow", marks=pytest.mark.slow),
-    ],
-)
-def test_on_another_backend(backend: str, ring: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_on_another_backend(backend: str) -> None:
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
     if keras.backend.backend() == backend:
         pytest.skip(f"{backend} is this backend")
     environment = {**os.environ, **programs.QUICKLY_COMPILED, "KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", ring, str(FOLDER)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", str(FOLDER)]
     done = subprocess.run(command, env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.keras_api.promises import PENDING, promise
+from tests.keras_api.promises import promise
 from tests.keras_api.small_models import POLICIES, array, assert_equal, dtype_of
 from tests.layers.test_contract import CASES, Case, example, functional_model
 
@@ -142,7 +142,7 @@ def test_what_was_trained_is_saved_and_cloned(case, rng, tmp_path):
     assert_equal(loaded.optimizer.variables, model.optimizer.variables)
 
 
-@promise("`jit_compile=True` and `False`", jax=PENDING, torch="not tested")
+@promise("`jit_compile=True` and `False`", torch="not tested")
 @pytest.mark.integration
 @every_layer
 def test_a_compiled_training_is_that_of_plain_operations(case):
