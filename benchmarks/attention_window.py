@@ -22,7 +22,7 @@ from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.machine.processor import processor
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.hoisting import HoistedWeights
-from t2t_keras.search.state import cache_shapes
+from t2t_keras.search.state import cache_invariants
 from t2t_keras.studies.layer_costs import exponent
 
 
@@ -88,7 +88,7 @@ def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[li
         model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
         source = tf.random.uniform([1, 32], 3, 1000, tf.int32)
         search = model.start_search(source, model.encode(source), flags.beam_size)
-        shapes = cache_shapes(search.cache)
+        shapes = cache_invariants(search.cache)
         specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
         step = tf.function(HoistedWeights().wrap(search.step), [tf.TensorSpec([None], tf.int32), specs])
         searches.append((search.cache, step, {position: list[float]() for position in positions}))

@@ -55,7 +55,7 @@ class EncoderDecoder(keras.Model):
             raise ValueError(f"`config` must be a {name}, such as {name}(vocab_size=8000), got {config!r}")
         super().__init__(**kwargs)
         self.autocast = False  # it would round ids that are passed as floats
-        self.config = config
+        self.config: Any = config
         tied, has_bias = config.tie_embeddings, self.has_output_bias()
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and has_bias)
         self.source_embedding = self.output_embedding = self.target_embedding

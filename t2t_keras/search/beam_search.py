@@ -122,7 +122,7 @@ def done_sentences(state: SearchState | GreedyState, goal: Goal) -> tf.Tensor:
 
 def shapes_of(state: SearchState | GreedyState) -> Any:
     """Returns the shapes of a state's tensors during a search, with None for axes that change."""
-    return state.shapes() if isinstance(state, GreedyState) else search_state.state_shapes(state)
+    return state.shapes() if isinstance(state, GreedyState) else search_state.state_invariants(state)
 
 
 def _is_greedy(goal: Goal) -> bool:

@@ -148,7 +148,7 @@ def cache_invariants(cache: Cache) -> Cache:
     return shapes._replace(**grow)
 
 
-def state_shapes(state: SearchState) -> SearchState:
+def state_invariants(state: SearchState) -> SearchState:
     """Returns shape invariants of the state for `tf.while_loop`."""
     steps = tf.TensorShape([None, None, state.living.log_probs.shape[1]])
     return tf.nest.map_structure(row_invariant, state)._replace(
@@ -201,7 +201,7 @@ def make_steps(
     are done. Removing sentences copies the whole state, so it is not part of a step. In a diverse search, each group
     takes the place of a sentence in `state.done`, and a sentence is removed when all of its groups are done.
     """
-    shapes = state_shapes(state)
+    shapes = state_invariants(state)
 
     def is_open(state: SearchState) -> tf.Tensor:
         return ~tf.gather(sentences_done(state.done, num_groups), state.open_sentences)  # --> [open]
