@@ -45,7 +45,7 @@ _SOURCE = flags.DEFINE_string(
     "Instead of --split: UTF-8 text, or also its translation in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.",
 )
 _REFERENCE = flags.DEFINE_string("reference", None, "With --source: its human translation, line by line.")
-_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task of the outputs.")
+_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task that they are outputs of.")
 _HYPOTHESES = flags.DEFINE_string(
     "hypotheses", None, "Instead of a model: a file of outputs in the format of the task."
 )

@@ -47,7 +47,7 @@ _WINNER = flags.DEFINE_string(
 _STEPS = flags.DEFINE_integer(
     "steps", None, "Updates of the table's first row; the other rows change in proportion.", lower_bound=1
 )
-_SEEDS = flags.DEFINE_integer("seeds", None, "Training runs of each row with several seeds; default: 2.", lower_bound=1)
+_SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row with several seeds; default: 2.", lower_bound=1)
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")
 _ONLY = flags.DEFINE_list("only", [], "Names of rows, with commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")

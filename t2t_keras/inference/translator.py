@@ -54,15 +54,14 @@ class Translator:
     """Translates lines of text; each line's result is independent of the others.
 
     Words and symbols with characters that the training text never had, and the spans that `config.protect` names, are
-    not translated: each appears exactly once, at the place that the word alignment determines
-    (`t2t_keras.text.protection`).
+    not translated: they come out exactly once, where the word alignment places them (`t2t_keras.text.protection`).
 
     By default, the translation task splits a line into sentences (`t2t_keras.text.sentences`), translates each
-    separately, and joins the translations with the white space of the line. A line break always ends a sentence. With
+    separately, and joins the translations with the line's own white space. A line break always ends a sentence. With
     `config.split="lines"`, and in all other tasks, a line is translated as a whole.
 
     Sentences, or whole lines, are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage
-    returns and other breaks become spaces, and invisible characters are removed. Text that does not fit into
+    returns and other breaks become blanks, and invisible characters are removed. Text that does not fit into
     `max_source_length` tokens is split into parts, at a punctuation mark if possible, and the parts are translated
     separately.
 
@@ -285,7 +284,7 @@ class Translator:
     def score(self, lines: Sequence[str], translations: Sequence[str]) -> list[ForcedScore]:
         """Scores given translations, one per line, with the configured length penalty but without coverage.
 
-        Both sides are repaired like lines to translate, and no line is split. A blank source is scored as a single end
+        Both sides are repaired like lines to translate, and no line is split. A blank source is scored as a lone end
         symbol. A translation that the search found gets the search's score if the tokenizer splits its text into the
         same tokens.
 
@@ -296,7 +295,7 @@ class Translator:
         return self.score_tokens(*self.encoded(lines, translations))
 
     def score_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[ForcedScore]:
-        """Like `score`, but for token ids with end symbols, such as `Translation.source_ids` and `token_ids`.
+        """Like `score`, but of token ids with end symbols, such as `Translation.source_ids` and `token_ids`.
 
         The sequences may have any length.
         """
@@ -323,7 +322,7 @@ class Translator:
         return self.explain_tokens(*self.encoded(lines, translations))
 
     def explain_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Explanation]:
-        """Like `explain`, but for token ids with end symbols, such as those of a `Translation`, of any length.
+        """Like `explain`, but of token ids with end symbols, such as those of a `Translation`, of any length.
 
         Raises:
             InputError: the model does not offer its attention, or the members of an ensemble differ in layers or heads
