@@ -44,10 +44,13 @@ def copy_initializer(initializer: Any) -> Any:
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
-def options_for(layer: Layer, weight: str) -> dict[str, Any]:
-    """Returns a layer's options for a kind of weights, such as "kernel", as arguments of `add_weight`."""
+def options_for(layer: Layer, weight: str, initializer: Any = None) -> dict[str, Any]:
+    """Returns a layer's options for a kind of weights, such as "kernel", as arguments of `add_weight`.
+
+    An `initializer` replaces the layer's own.
+    """
     options = {kind: getattr(layer, f"{weight}_{kind}") for kind in _KINDS}
-    return {**options, "initializer": copy_initializer(options["initializer"])}
+    return {**options, "initializer": copy_initializer(options["initializer"]) if initializer is None else initializer}
 
 
 class WeightedLayer(Layer):
@@ -88,10 +91,7 @@ class WeightedLayer(Layer):
 
     def add_kernel(self, name: str, shape: tuple[int, ...], initializer: Any = None) -> Any:
         """Adds a kernel of that name and shape; `initializer` replaces the layer's own."""
-        options = options_for(self, "kernel")
-        if initializer is not None:
-            options["initializer"] = initializer
-        return self.add_weight(shape=shape, name=name, **options)
+        return self.add_weight(shape=shape, name=name, **options_for(self, "kernel", initializer))
 
     def add_bias(self, name: str, shape: tuple[int, ...]) -> Any:
         """Adds a bias of that name and shape."""
@@ -128,10 +128,9 @@ class TableLayer(Layer):
 
     def add_table(self, rows: int, d_model: int, **arguments: Any) -> Any:
         """Adds the table, [rows, d_model]; further arguments are those of `add_weight`."""
-        options = options_for(self, "embeddings")
-        if options["initializer"] is None:
-            stddev = d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
-            options["initializer"] = keras.initializers.RandomNormal(stddev=stddev)
+        stddev = d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
+        normal = keras.initializers.RandomNormal(stddev=stddev) if self.embeddings_initializer is None else None
+        options = options_for(self, "embeddings", normal)
         return self.add_weight(shape=(rows, d_model), name="table", **options, **arguments)
 
 
