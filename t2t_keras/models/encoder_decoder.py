@@ -56,7 +56,7 @@ class EncoderDecoder(keras.Model):
         super().__init__(**kwargs)
         self.autocast = False  # it would round ids that are passed as floats
         self.config: Any = config
-        tied, has_bias = config.tie_embeddings, self.has_output_bias()
+        tied, has_bias = self.config.tie_embeddings, self.has_output_bias()
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and has_bias)
         self.source_embedding = self.output_embedding = self.target_embedding
         if not tied or config.source_vocab_size is not None:
