@@ -4,6 +4,7 @@ The suffix of a file decides its format and, if the suffix is unknown, the first
 compressed. A file of an unknown format has plain lines, one side of the pairs per file.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -16,7 +17,7 @@ from typing import BinaryIO, Protocol, cast
 from t2t_keras.data import table_readers, xml_readers
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources import corpora_files
-from t2t_keras.data.sources.gettext_catalogues import read_catalogue_file
+from t2t_keras.data.sources.gettext_catalogues import read_catalogue
 from t2t_keras.data.sources.parallel_files import ParallelFiles
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match, language_of_name
@@ -104,31 +105,39 @@ def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
             source, target = (_member_lines(archive, name, place) for (name,) in sides)
             yield from corpora_files.paired(source, target, *(f"{place}/{name}" for (name,) in sides))
             return
-        with_pairs = [name for name in names if (form := _format_of_name(name)) and form.pairs]
-        if any(sides) or len(with_pairs) != 1:
+        with_pairs = [(name, form.pairs) for name in names if (form := _format_of_name(name)) and form.pairs]
+        if any(sides) or len(with_pairs) != 1 or with_pairs[0][1] is read_zip:
             listing = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
             raise InputError(
                 f"{place}: expected one file that ends in .{languages.source} and one in .{languages.target}, or one "
                 f"file with both sides; it contains {listing or 'no files'}"
             )
-        form = cast(Format, _format_of_name(with_pairs[0]))
-        with archive.open(with_pairs[0]) as member:
-            stream = corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
-            yield from cast(PairReader, form.pairs)(stream, f"{place}/{with_pairs[0]}", languages)
+        ((name, read),) = with_pairs
+        with _member(archive, name, place) as file:
+            yield from read(file, f"{place}/{name}", languages)
 
 
 def _member_lines(archive: zipfile.ZipFile, name: str, place: str) -> Iterator[str]:
-    with archive.open(name) as member:
-        stream = corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
-        here = f"{place}/{name}"
-        yield from corpora_files.decoded_lines(corpora_files.raw_lines(stream, here), here)
+    with _member(archive, name, place) as file:
+        yield from corpora_files.decoded_lines(corpora_files.raw_lines(file, f"{place}/{name}"), f"{place}/{name}")
+
+
+@contextlib.contextmanager
+def _member(archive: zipfile.ZipFile, name: str, place: str) -> Iterator[BinaryIO]:
+    """Opens the decompressed contents of a file in an archive."""
+    try:
+        member = archive.open(name)
+    except RuntimeError as error:  # encrypted, or compressed in a way that the module does not know
+        raise InputError(f"{place}/{name}: cannot be unpacked: {error}") from error
+    with member:
+        yield corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
 
 
 _TSV = Format("tab-separated values", table_readers.read_tsv)
 _XLIFF = Format("XLIFF", xml_readers.read_xliff)
 _JSONL = Format("JSON lines", table_readers.read_jsonl)
 _SGM = Format("a test set in SGML", lines=xml_readers.read_sgm_lines)
-_CATALOGUE = Format("a gettext catalogue", read_catalogue_file)
+_CATALOGUE = Format("a gettext catalogue", read_catalogue)
 _SUBTITLES = Format("subtitles", advice="give text whose lines correspond, or a .tsv file with both sides")
 _DOCUMENT = Format("a document", advice="save its text as .txt, .csv or .tsv in UTF-8")
 _WEB_PAGE = Format("a web page", advice="extract its text as .txt or .tsv, one sentence a line")
@@ -178,7 +187,7 @@ _SIGNS: dict[bytes, Format] = {
     # An archive whose first file has one of these names.
     rb"PK\x03\x04[\s\S]{26}(?:\[Content_Types\]\.xml|mimetype|_rels/|word/)": _DOCUMENT,
     rb"PK\x03\x04": FORMATS[".zip"],
-    rb"PAR1": FORMATS[".parquet"],
+    corpora_files.PARQUET: FORMATS[".parquet"],
     rb"\xde\x12\x04\x95|\x95\x04\x12\xde": _CATALOGUE,
     rb'(?:#[^\n]*\n|\s)*msgid ""\s*\n\s*msgstr "': _CATALOGUE,
     rb"%PDF-\d|\{\\rtf": _DOCUMENT,

@@ -1,7 +1,8 @@
 """Reads sentence pairs from tables: separated values, JSON lines and Parquet."""
 
+import itertools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from t2t_keras.data.cleaning import Pair
@@ -45,12 +46,7 @@ def _pairs_of_rows(
             f"{place}: {len(header)} columns; expected two, or a header that names 'source' and 'target', or "
             f"{languages.source!r} and {languages.target!r}"
         )
-    yield from pairs_of_columns(_with_first(first, rows), place)
-
-
-def _with_first(first: Row, rows: Iterable[Row]) -> Iterator[Row]:
-    yield first
-    yield from rows
+    yield from pairs_of_columns(itertools.chain([first], rows), place)
 
 
 def read_jsonl(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
@@ -67,14 +63,9 @@ def read_jsonl(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pai
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{here}: expected a JSON object: {error}") from error
-        if isinstance(record, dict) and isinstance(record.get(_NESTED), dict):
-            record = record[_NESTED]
         if not isinstance(record, dict):
             raise InputError(f"{here}: expected a JSON object, got {type(record).__name__}")
-        names = _sides(record, languages)
-        if names is None:
-            raise _unnamed(here, "fields", record, languages)
-        yield _texts(here, record, names)
+        yield _pair_of_record(record, here, languages)
 
 
 def read_parquet(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
@@ -85,23 +76,15 @@ def read_parquet(file: BinaryIO, place: str, languages: Languages) -> Iterator[P
     arrow = optional_module("pyarrow", "")
     try:
         table = parquet.ParquetFile(file)
-        names = _sides(table.schema_arrow.names, languages)
-        columns = [_NESTED] if names is None and _NESTED in table.schema_arrow.names else list(names or ())
-        if not columns:
-            raise _unnamed(place, "columns", table.schema_arrow.names, languages)
-        row = 0
-        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
-            for record in batch.to_pylist():
-                row += 1
-                here = f"{place}, row {row}"
-                texts = record if names else record[_NESTED]
-                sides = names or _sides(texts or {}, languages)
-                if sides is None:
-                    raise _unnamed(here, "fields", texts or {}, languages)
-                yield _texts(here, texts, sides)
+        names = table.schema_arrow.names
+        columns = _sides(names, languages) or ([_NESTED] if _NESTED in names else None)
+        if columns is None:
+            raise _unnamed(place, "columns", names, languages)
+        batches = table.iter_batches(_ROWS_AT_ONCE, columns=list(columns))
+        records = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+        for number, record in enumerate(records, start=1):
+            yield _pair_of_record(record, f"{place}, row {number}", languages)
     except (arrow.ArrowException, OSError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{place}: cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from error
 
 
@@ -117,8 +100,13 @@ def _sides(names: Collection[str], languages: Languages) -> tuple[str, str] | No
     return None
 
 
-def _texts(place: str, record: Mapping[str, Any], names: Sequence[str]) -> Pair:
-    """Returns the texts of a record; a missing value is an empty text."""
+def _pair_of_record(record: Mapping[str, Any], place: str, languages: Languages) -> Pair:
+    """Returns the texts of a record, which may be in an object `_NESTED`; a missing value is an empty text."""
+    if isinstance(record.get(_NESTED), dict):
+        record = record[_NESTED]
+    names = _sides(record, languages)
+    if names is None:
+        raise _unnamed(place, "fields", record, languages)
     source, target = (record[name] if record[name] is not None else "" for name in names)
     for name, text in zip(names, (source, target), strict=True):
         if not isinstance(text, str):

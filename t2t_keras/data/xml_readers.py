@@ -24,7 +24,7 @@ _CODES = {"bpt", "ept", "ph", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp", "by
 _SEPARATING = {"ph", "it", "ut", "x", "bx", "ex"}
 _UNTRANSLATED = {"new", "needs-translation", "needs-adaptation", "needs-l10n", "initial"}
 
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE | re.DOTALL)
+_SEGMENT = re.compile(r"<seg\b[^>]*>([^<]*+(?:<(?!/?seg\b)[^<]*+)*+)</seg\s*>", re.IGNORECASE)
 
 
 class _Place(NamedTuple):
@@ -38,7 +38,8 @@ def root_of(start: bytes) -> str | None:
     """Returns the name of the root element in the beginning of an XML document, without its prefix, or None."""
     encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     text = start[: len(start) // 2 * 2].decode(encoding, "replace")
-    prolog = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>\s*)*"
+    # Possessive, because backtracking into a row of comments would take exponential time.
+    prolog = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>\s*)*+"
     match = re.match(rf"{prolog}<(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]", text, re.DOTALL)
     return match[1] if match else None
 

