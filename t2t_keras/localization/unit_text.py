@@ -56,7 +56,7 @@ class _Block(NamedTuple):
 
     def filled(self, result: str, line_limit: int) -> str:
         """Returns the translated piece, which is exactly the source if the model left the text unchanged."""
-        unchanged = self.document.filled([_unchanged(segment.text) for segment in self.document.segments])
+        unchanged = self.document.filled([AlignedText.unchanged(segment.text) for segment in self.document.segments])
         return self.text if result == unchanged else rewrapped(result, self.text, line_limit)
 
 
@@ -209,7 +209,3 @@ def _depths(text: str) -> list[int]:
         depths.append(depth)
         depth = max(depth + {"{": 1, "}": -1}.get(character, 0), 0)
     return depths
-
-
-def _unchanged(text: str) -> AlignedText:
-    return AlignedText(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))

@@ -228,6 +228,12 @@ def test_all_units_are_translated_on_request(suffix):
     assert marks.get(suffix, "").replace("FERTIG", "DONE") in after
 
 
+def test_flags_of_an_obsolete_entry_do_not_count_for_the_next_one():
+    obsolete = '#, fuzzy\n#~ msgid "old"\n#~ msgstr "alt"\n\n'
+    after = translated_file(f'{obsolete}msgid "dog"\nmsgstr ""\n', ".po").decode()
+    assert after == f'{obsolete}#, fuzzy\nmsgid "dog"\nmsgstr "DOG"\n'
+
+
 def test_a_unit_without_a_translation_stays():
     file = TranslatableFile(SAMPLES[".srt"].encode(), "in.srt", ".srt")
     results = [None if number == 0 else each.filled([same(s.text) for s in each.segments])

@@ -5,13 +5,12 @@ symbolic message names are skipped. Placeholders such as `%(name)s` stay; both s
 """
 
 import collections
-import gettext
 import html
 import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -20,6 +19,7 @@ import polib
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match
+from t2t_keras.text.plural_forms import PluralRule, plural_rule
 
 _BINARY_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")  # of .mo files in either byte order
 _DEFAULT_COMMENT = re.compile(r'Default:\s*"(.*)"', re.DOTALL)
@@ -35,6 +35,7 @@ _PARAGRAPHS = re.compile(r"\n\s*\n")
 _TRAILING_ACCELERATOR = re.compile(r"\s*\([_&]\w\)")
 _ACCELERATOR = re.compile(r"[_&](?=\w)")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
+_TWO_FORMS = PluralRule(2, lambda number: int(number != 1))  # for catalogues without a valid rule
 
 
 def read_wheel(path: str | Path, language: str) -> list[Pair]:
@@ -92,16 +93,16 @@ def _parsed(contents: bytes, place: str) -> polib.POFile | polib.MOFile:
 
 def _pairs(catalogue: polib.POFile | polib.MOFile) -> Iterator[Pair]:
     """Yields the usable pairs of a catalogue; see `read_catalogue`."""
-    plural_form = _plural_function(catalogue.metadata.get("Plural-Forms", ""))
+    rule = plural_rule(catalogue.metadata.get("Plural-Forms", "")) or _TWO_FORMS
     for entry in catalogue:
         if entry.obsolete or "fuzzy" in entry.flags:
             continue
         source = _english(entry)
         if source is None:
             continue
-        yield from _plain_pairs(source, entry.msgstr or entry.msgstr_plural.get(plural_form(1), ""))
+        yield from _plain_pairs(source, entry.msgstr or entry.msgstr_plural.get(rule.form(1), ""))
         if entry.msgid_plural:
-            yield from _plain_pairs(entry.msgid_plural, entry.msgstr_plural.get(plural_form(2), ""))
+            yield from _plain_pairs(entry.msgid_plural, entry.msgstr_plural.get(rule.form(2), ""))
 
 
 def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
@@ -119,19 +120,6 @@ def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
         if locale in catalogues:
             return sorted(catalogues[locale].values())
     return []
-
-
-def _plural_function(plural_forms: str) -> Callable[[int], int]:
-    """Returns a function from a number to the index of its plural form.
-
-    Args:
-        plural_forms: header of the catalogue, such as "nplurals=2; plural=(n != 1);"; an invalid one means "n != 1".
-    """
-    expression = re.search(r"plural=([^;]+)", plural_forms)
-    try:
-        return gettext.c2py(expression[1].strip() if expression else "n != 1")
-    except ValueError:
-        return gettext.c2py("n != 1")
 
 
 def _english(entry: polib.POEntry) -> str | None:

@@ -32,6 +32,11 @@ class AlignedText:
     text: str
     links: tuple[Link, ...]
 
+    @classmethod
+    def unchanged(cls, text: str) -> "AlignedText":
+        """Returns a text in place of its translation, with each character linked to itself."""
+        return cls(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
+
 
 @dataclasses.dataclass(frozen=True)
 class _Unit:

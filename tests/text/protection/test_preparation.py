@@ -26,8 +26,7 @@ def preparation(*protect: str, **options) -> Preparation:
 
 def copied(text: str) -> list[Sentence]:
     return [
-        Sentence(before, sentence, AlignedText(sentence, tuple((n, n + 1, n, n + 1) for n in range(len(sentence)))))
-        for before, sentence in find_sentences(text, "en")
+        Sentence(before, sentence, AlignedText.unchanged(sentence)) for before, sentence in find_sentences(text, "en")
     ]
 
 
