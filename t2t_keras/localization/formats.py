@@ -171,10 +171,11 @@ class TranslatableFile:
         newline = "\r\n" if "\r\n" in self._text else "\r" if "\r" in self._text else "\n"
         edits: list[Edit] = []
         for unit, unit_text in self.pending:
-            found = [result for result in itertools.islice(remaining, len(unit_text.documents)) if result is not None]
-            if len(found) < len(unit_text.documents):
+            documents = list(itertools.islice(remaining, len(unit_text.documents)))
+            translated = [document for document in documents if document is not None]
+            if len(translated) < len(documents):
                 continue
-            translation = unit_text.filled(found)
+            translation = unit_text.filled(translated)
             if not (unit.replaces and translation == spelled(unit)):
                 edits += unit.edits(translation)
         edits = [

@@ -115,8 +115,8 @@ def content_parts(text: str, element: Element, codes: frozenset[str]) -> tuple[P
     place = element.inner
     for child in element.children:
         parts += _text_parts(text[place : child.start])
-        is_kept = "no" in (child.attributes.get("translate"), child.attributes.get("its:translate"))
-        if is_kept or child.name in codes or child.inner == child.inner_end:
+        is_unchanged = "no" in (child.attributes.get("translate"), child.attributes.get("its:translate"))
+        if is_unchanged or child.name in codes or child.inner == child.inner_end:
             parts.append(Part("whole", text[child.start : child.end]))
         else:
             parts.append(Part("start", text[child.start : child.inner], child.tag))

@@ -446,5 +446,5 @@ def test_corpora_of_files_select_languages_and_keep_what_they_did(tmp_path):
     assert list(corpora.files({"train": (pairs, None)}).splits["train"]()) == PAIRS
     with pytest.raises(InputError, match="talk.srt: subtitles cannot be read"):
         corpora.files({"train": (written(tmp_path, "talk.srt", "1\n"), None)})
-    tagged = corpora.joined([corpora.files({"train": (pairs, None)})] * 2, ["<a>", "<b>"])
+    tagged = corpora.combined([corpora.files({"train": (pairs, None)})] * 2, ["<a>", "<b>"])
     assert next(iter(tagged.splits["train"]())) == (f"<a> {PAIRS[0][0]}", PAIRS[0][1])

@@ -79,7 +79,7 @@ def of_config(
     paths: Sequence[Mapping[str, Paths]] = (),
     report: Callable[[str], None] = print,
 ) -> Corpus:
-    """Returns the corpus that a configuration names, or all its corpora in all its directions, joined into one.
+    """Returns the corpus that a configuration names, or all its corpora in all its directions, combined into one.
 
     Args:
         config: data settings.
@@ -99,7 +99,7 @@ def of_config(
         if config.directions:
             raise InputError("directions are for corpora by name; for corpus=files, repeat the files with a tag each")
         languages = Languages(config.source_language, config.target_language)
-        return joined([files(group, config.task, languages) for group in paths or [{}]], config.tags)
+        return combined([files(group, config.task, languages) for group in paths or [{}]], config.tags)
     if "files" in names:
         raise InputError(f"corpus={config.corpus}: files cannot be combined with corpora by name")
     for name in names:
@@ -112,7 +112,7 @@ def of_config(
         raise InputError(f"corpus={config.corpus} has its own text; text files require corpus=files")
     directions = config.language_pairs
     all_corpora = [_public_corpus(name, pair, download_dir, report) for name in names for pair in directions]
-    return joined(all_corpora, config.tags)
+    return combined(all_corpora, config.tags)
 
 
 def _public_corpus(
@@ -168,8 +168,8 @@ def files(
     return Corpus(splits, files=all_files, provenance=lambda: resolved_paths)
 
 
-def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
-    """Joins several corpora into one.
+def combined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
+    """Combines several corpora into one.
 
     Args:
         corpora: the corpora.

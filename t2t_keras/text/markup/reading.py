@@ -21,7 +21,7 @@ class Part:
         raw: characters of the piece.
         name: name of the element, for a tag.
         is_inline: whether the piece may stand within a sentence.
-        is_kept: whether the content of the element stays unchanged unless `translate` is true, for a start tag.
+        is_unchanged: whether the content of the element stays unchanged unless `translate` is true, for a start tag.
         translate: whether the tag's attributes ask for translation of the element; None if they do not say.
         joins: whether the piece may stand within a word, as a comment may; for "whole".
         line: line of the document in which the piece begins, from 1.
@@ -31,7 +31,7 @@ class Part:
     raw: str
     name: str = ""
     is_inline: bool = True
-    is_kept: bool = False
+    is_unchanged: bool = False
     translate: bool | None = None
     joins: bool = False
     line: int = 1
