@@ -98,7 +98,7 @@ def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
         names = [name for name in archive.namelist() if not name.endswith("/") and "__MACOSX/" not in name]
         if {"[Content_Types].xml", "mimetype"} & {*names}:
             raise InputError(f"{place}: an office document; save its text as .txt, .csv or .tsv in UTF-8")
-        codes = {name: language_of_name(PurePosixPath(name).name) for name in names}
+        codes = {name: _language_of(PurePosixPath(name).name, languages) for name in names}
         best = [best_match(language, filter(None, codes.values())) for language in languages]
         sides = [[name for name, code in codes.items() if code and code == match] for match in best]
         if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
@@ -115,6 +115,12 @@ def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
         ((name, read),) = with_pairs
         with _member(archive, name, place) as file:
             yield from read(file, f"{place}/{name}", languages)
+
+
+def _language_of(name: str, languages: Languages) -> str | None:
+    """Returns the language code that a file name ends in; it may be one of `languages` that no table contains."""
+    last = name.rpartition(".")[2]
+    return last if last in languages else language_of_name(name)
 
 
 def _member_lines(archive: zipfile.ZipFile, name: str, place: str) -> Iterator[str]:

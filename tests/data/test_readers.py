@@ -195,6 +195,11 @@ def test_formats_that_name_their_languages_are_read_in_either_direction(tmp_path
         list(read_pairs(path, None, Languages("en", "cs")))
 
 
+def test_an_archive_in_a_rare_language(tmp_path):
+    path = written(tmp_path, "ber-en.txt.zip", moses(names=("T.ber-en.ber", "T.ber-en.en")))
+    assert list(read_pairs(path, None, Languages("en", "ber"))) == [pair[::-1] for pair in PAIRS]
+
+
 def test_a_language_that_is_missing_is_told_with_those_that_there_are(tmp_path):
     path = written(tmp_path, "a.tmx", TMX)
     with pytest.raises(InputError, match="a.tmx: no translations between en and cs; the file has .*en-US"):
@@ -357,7 +362,7 @@ def encrypted_archive():
     [
         ("a.zip", damaged_archive(), "broken compressed file"),
         ("b.zip", moses()[:-30], "broken compressed file"),
-        ("q.zip", encrypted_archive(), "q.zip/a.tsv: cannot be unpacked: .* is encrypted"),
+        ("q.zip", encrypted_archive(), "/a.tsv: cannot be unpacked: .* is encrypted"),
         ("r.zip", zipped("b.zip", moses()), "expected one file .*; it contains b.zip"),
         ("c.parquet", b"PAR1 and no more", "cannot be read as Parquet"),
         ("d.po", b'msgid "a"\nmessage "b"\n', r"not a readable catalogue: Syntax error in po file \(line 2\)"),
