@@ -31,11 +31,12 @@ _BLOCKS = frozenset(
         *("tbody", "td", "tfoot", "th", "thead", "title", "tr", "ul"),
     )
 )
-# Items besides those that the reader of documents knows: numbered elements of React (<0>), times of WebVTT
+# Items besides those that the reader of documents knows: URLs, numbered elements of React (<0>), times of WebVTT
 # (<00:01.500>), arguments of Qt and KDE (%1, %L1, %n), and arguments whose order counts (%s, {}).
 _NUMBERED_TAG = re.compile(r"</?\d+>")
+_URL = r"https?://(?:(?!&(?:[lg]t|quot|nbsp);)[^\s<>\"'])*[\w/}]"
 _ITEM = re.compile(
-    rf"(?P<tag>{_NUMBERED_TAG.pattern})"
+    rf"(?P<tag>{_NUMBERED_TAG.pattern})|{_URL}"
     r"|<\d+/>|<[\d:]+\.\d+>|(?<!\d)%L?\d{1,2}(?![\d.]*[$diouxXeEfFgGcrsaAp@])|%n\b"
     rf"|{ARGUMENT.pattern}"
 )
