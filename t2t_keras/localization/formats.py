@@ -18,7 +18,7 @@ from t2t_keras.localization.qt_units import qt_units
 from t2t_keras.localization.subtitle_units import srt_units, vtt_units
 from t2t_keras.localization.tmx_units import tmx_units
 from t2t_keras.localization.unit_text import UnitText, spelled
-from t2t_keras.localization.units import Edit, Options, Unit, edited, line_at
+from t2t_keras.localization.units import Edit, Options, Unit, edited
 from t2t_keras.localization.xliff_units import xliff_units
 from t2t_keras.localization.yaml_units import yaml_units
 from t2t_keras.text.markup.documents import MarkedDocument
@@ -149,14 +149,10 @@ class TranslatableFile:
         ]
         self.documents: list[MarkedDocument] = []
         self.lines: list[int] = []
-        line, place = 1, 0
+        newlines = [match.start() for match in re.finditer("\n", text)]
         for unit, unit_text in self.pending:
-            if unit.start >= place:
-                line, place = line + text.count("\n", place, unit.start), unit.start
-            else:
-                line = line_at(text, unit.start)
             self.documents += unit_text.documents
-            self.lines += [line] * len(unit_text.documents)
+            self.lines += [bisect.bisect_left(newlines, unit.start) + 1] * len(unit_text.documents)
 
     def filled(self, results: Sequence[str | None]) -> bytes:
         """Returns the file with translations; everything else is unchanged.

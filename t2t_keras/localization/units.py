@@ -135,8 +135,12 @@ def without_backslashes(text: str) -> str:
             return _CONTROLS.get(match[4], match[4])
         return chr(int(match[3], 8) if match[3] else int(match[1] or match[2], 16))
 
-    # Surrogate pairs become the characters that they stand for; half a pair becomes U+FFFD.
-    return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return surrogates_joined(_ESCAPE.sub(character, text))
+
+
+def surrogates_joined(text: str) -> str:
+    """Replaces surrogate pairs by the characters that they stand for, and half a pair by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def with_backslashes(text: str, special: str) -> str:
