@@ -9,6 +9,7 @@ from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources.corpora_files import decoded_lines, raw_lines
 from t2t_keras.errors import InputError, optional_module
 from t2t_keras.text.language_codes import Languages, best_match
+from t2t_keras.text.repair import surrogates_joined
 from t2t_keras.text.spreadsheets import Row, comma_separated_rows, pairs_of_columns, tab_separated_rows
 
 # Names of columns or fields for sources and targets, besides the codes of their languages.
@@ -111,7 +112,7 @@ def _pair_of_record(record: Mapping[str, Any], place: str, languages: Languages)
     for name, text in zip(names, (source, target), strict=True):
         if not isinstance(text, str):
             raise InputError(f"{place}: {name!r} must be a text, got {type(text).__name__}")
-    return source, target
+    return surrogates_joined(source), surrogates_joined(target)  # JSON may contain half a pair
 
 
 def _unnamed(place: str, kind: str, names: Collection[str], languages: Languages) -> InputError:

@@ -4,7 +4,8 @@ import json
 import re
 
 from t2t_keras.errors import InputError
-from t2t_keras.localization.units import Options, Unit, replacement, surrogates_joined, text_part
+from t2t_keras.localization.units import Options, Unit, replacement, text_part
+from t2t_keras.text.repair import surrogates_joined
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from t2t_keras.errors import InputError
 from t2t_keras.text.markup.reading import Part
+from t2t_keras.text.repair import surrogates_joined
 
 Joins = Literal["wrapped", "all"]
 
@@ -136,11 +137,6 @@ def without_backslashes(text: str) -> str:
         return chr(int(match[3], 8) if match[3] else int(match[1] or match[2], 16))
 
     return surrogates_joined(_ESCAPE.sub(character, text))
-
-
-def surrogates_joined(text: str) -> str:
-    """Replaces surrogate pairs by the characters that they stand for, and half a pair by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def with_backslashes(text: str, special: str) -> str:

@@ -420,6 +420,11 @@ def test_a_catalogue_that_was_compiled(tmp_path):
         path = tmp_path / name
 
 
+def test_half_a_surrogate_pair_becomes_a_character_that_files_can_contain(tmp_path):
+    path = written(tmp_path, "a.jsonl", '{"source": "\\ud83d\\ude00", "target": "a \\ud83d"}')
+    assert list(read_pairs(path, None, ENGLISH_GERMAN)) == [("😀", "a \ufffd")]
+
+
 def test_a_new_format_is_one_entry(tmp_path, monkeypatch):
     """A new format is one entry, and its pairs become training data."""
 
