@@ -1,7 +1,7 @@
 """Readers of parallel text by file format: one mapping, to which a format is added by one entry.
 
-The suffix of a file decides its format and, if the suffix is unknown, the first bytes. Any of the formats may be
-compressed. A file of an unknown format has plain lines, one side of the pairs per file.
+The suffix of a file decides its format. If the suffix is unknown, the first bytes decide. Any of the formats may be
+compressed. A file in an unknown format is read as plain lines, one side of the pairs per file.
 """
 
 import contextlib

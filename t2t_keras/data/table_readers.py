@@ -42,7 +42,7 @@ def _pairs_of_rows(
     if names:
         yield from pairs_of_columns(rows, place, (header.index(names[0]), header.index(names[1])))
         return
-    if most_columns and len(header) > most_columns:  # perhaps commas of the text
+    if most_columns and len(header) > most_columns:  # the text may contain commas
         raise InputError(
             f"{place}: {len(header)} columns; expected two, or a header that names 'source' and 'target', or "
             f"{languages.source!r} and {languages.target!r}"

@@ -21,7 +21,7 @@ _MOST_CODES = 20  # of languages, in messages
 
 # Inline elements whose content is markup of the original document, not text.
 _CODES = {"bpt", "ept", "ph", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp", "byte", "sub"}
-# Those of them that may stand for a break or a value, so that words do not touch in their place.
+# Those of them that may stand for a break or a value. A space replaces them between two words.
 _SEPARATING = {"ph", "it", "ut", "x", "bx", "ex"}
 _UNTRANSLATED = {"new", "needs-translation", "needs-adaptation", "needs-l10n", "initial"}
 
@@ -172,7 +172,7 @@ def _text_of(element: Element) -> str:
 
 
 def _elements(file: BinaryIO, place: str, names: Collection[str]) -> Iterator[_Place]:
-    """Yields all elements with some names, outermost ones only; prefixes of names are removed.
+    """Yields the outermost elements with one of the names; prefixes of names are removed.
 
     Raises:
         InputError: the document is not well-formed, declares entities, or is nested too deeply; names `place` and the
@@ -209,7 +209,7 @@ def _elements(file: BinaryIO, place: str, names: Collection[str]) -> Iterator[_P
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, data
     parser.EntityDeclHandler = refuse_entity
-    # An entity of HTML, such as &nbsp;, that the DTD may declare, which is not read.
+    # The DTD, which is not read, may declare entities of HTML such as &nbsp;.
     parser.SkippedEntityHandler = lambda name, is_parameter: None if is_parameter else data(html.unescape(f"&{name};"))
     try:
         while part := file.read(_PART_BYTES):

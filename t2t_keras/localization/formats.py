@@ -80,7 +80,7 @@ FORMATS = {
     ".markdown": Format(markdown_units),
 }
 
-# Files that are not lines of text either, with the way to translate them.
+# Suffixes of files that are neither translators' files nor lines of text, with advice.
 _REFUSED = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "give --markup=html"),
     ".xml": "give --markup=xml",

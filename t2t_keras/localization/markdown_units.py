@@ -11,7 +11,7 @@ from t2t_keras.text.markup.reading import Part
 MISSING = "the package markdown-it-py is missing: pip install '.[localization]'"
 _FRONT_MATTER = re.compile(r"(?s)\A(---|\+\+\+)[ \t]*\n.*?\n\1[ \t]*(?:\n|\Z)")
 _STYLE = Style(joins="all")
-# What extensions keep: the box of a task, the reference of a footnote, formulas.
+# Markup of extensions that stays unchanged: the box of a task, the reference of a footnote, formulas.
 _EXTENSION = re.compile(r"\[\^[^\]\s]+\]:?|\$\$.+?\$\$|\$(?=\S)[^$\n]*[^$\s]\$(?!\d)")
 _TASK = re.compile(r"\[[ xX]\] ")
 _SPECIAL = "*_`[]<>~"

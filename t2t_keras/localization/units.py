@@ -48,7 +48,7 @@ class Unit:
         start: position of the unit in the file's text.
         edits: returns the edits that write a translation, which `escape` was applied to except for inline elements.
         target: the present translation as the file spells it; "" if there is none.
-        is_translated: whether the file has a translation that is to stay.
+        is_translated: whether the file has a translation that must stay.
         replaces: whether the translation takes the place of the source, as in a file of a single language.
         note: comments for translators.
         style: the conventions of the format.
@@ -73,7 +73,7 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Choices that readers of formats depend on.
+    """The user's choices for the formats.
 
     Attributes:
         source_language: language code of the sources.

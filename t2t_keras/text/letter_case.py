@@ -13,8 +13,8 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
 _LEAST_TITLE_LETTERS = 4
 _LEAST_TITLE_WORDS = 3
-# How many times as many tokens the unusual case takes if the model does not know it. Words in a case that a vocabulary
-# was trained on take about as many tokens as in lower case.
+# A text in a case that the model does not know has at least this many times as many tokens as its ordinary form. Words
+# in a case that the vocabulary was trained on have about as many tokens as in lower case.
 _UNKNOWN_RATIO = 1.25
 _ENGLISH_I = re.compile(r"\bi\b(?!\.)")
 # Languages that write nouns with a capital first letter, so that an ordinary text can look like a title.

@@ -376,7 +376,7 @@ def encrypted_archive():
         ("k.csv", b'a,b\nc,"d\n' + b"e,f\n" * 50_000, r"line 2: .* is a quote not closed\?"),
         ("l.tsv.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff", "broken compressed file"),
         ("o.tsv", lambda: zstandard(b"a\tb\n" * 1000)[:-3], "broken compressed file"),
-        ("m.tsv.gz", b"a\tb\n", "not a .gz file, or broken"),
+        ("m.tsv.gz", b"a\tb\n", "not a .gz file, or damaged"),
         ("n.tsv", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-9], "broken compressed file"),
     ],
 )

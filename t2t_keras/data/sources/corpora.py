@@ -284,8 +284,8 @@ def gettext(
         target_language: language code; exactly one of the two languages must be "en".
         download_dir: the packages are downloaded to its subdirectory `gettext`.
         report: called with a line of text about downloads and missing packages.
-        name: "gettext", or "gettext_permissive" for packages under BSD, MIT, ISC and Apache licences, with whose text
-            models can be published.
+        name: "gettext", or "gettext_permissive" for packages under BSD, MIT, ISC and Apache licences, for models that
+            are published.
 
     Raises:
         InputError: not exactly one side is English.

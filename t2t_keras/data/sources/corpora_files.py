@@ -36,7 +36,7 @@ class _Compression(NamedTuple):
 
 
 class _ZstandardStream(io.RawIOBase):
-    """Decompressed contents of Zstandard frames; unlike the package's own stream, it tells where data are missing."""
+    """Decompressed contents of Zstandard frames; unlike the package's stream, it reports missing data."""
 
     def __init__(self, file: IO[bytes]) -> None:
         zstandard = optional_module(
@@ -155,11 +155,11 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
     """Opens the contents of a file, which are decompressed if the first bytes say so.
 
     Raises:
-        InputError: the file is missing, unreadable or damaged, also if this is found out while it is read.
+        InputError: the file is missing, unreadable or damaged, even if the damage is noticed only while it is read.
     """
     with damage_named(path), explained(f"{path}: cannot be read"), open(path, "rb") as file:
         if Path(path).suffix in _COMPRESSIONS and not _COMPRESSIONS[Path(path).suffix].magic.match(start_of(file)):
-            raise InputError(f"{path}: not a {Path(path).suffix} file, or broken; rename it, or fetch it again")
+            raise InputError(f"{path}: not a {Path(path).suffix} file, or damaged; rename it, or download it again")
         yield decompressed(file)
 
 
@@ -173,7 +173,7 @@ def decompressed(file: BinaryIO) -> BinaryIO:
 
 
 def start_of(file: BinaryIO) -> bytes:
-    """Returns up to 4 KiB from the beginning of a buffered file that is not read yet, and does not advance it."""
+    """Returns up to 4 KiB from the beginning of a buffered file that has not been read yet, without advancing it."""
     return cast(io.BufferedReader, file).peek(_START_BYTES)[:_START_BYTES]
 
 

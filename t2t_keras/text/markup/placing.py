@@ -84,7 +84,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
 
 
 def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
-    """Returns what stands between two units of the translation, or beside it, where a unit is None.
+    """Returns the blanks and markup between two units of the translation, or at one of its ends if a unit is None.
 
     Args:
         segment: the source.
@@ -103,7 +103,7 @@ def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], rig
 
 
 def _same_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str | None:
-    """Returns what stands between the same units in the source; None if that differs; arguments as in `_gap`."""
+    """Returns the gap between the same units in the source; None if its markup differs; arguments as in `_gap`."""
     number = left.source + 1 if left else 0
     if number != (right.source if right else len(segment.units)) or (left or right) is None:
         return None
