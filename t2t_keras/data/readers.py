@@ -22,7 +22,6 @@ from t2t_keras.data.sources.parallel_files import ParallelFiles
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match, language_of_name
 
-_BREAKS = re.compile(r"\s*[\r\n]\s*")
 _MOST_NAMES = 10  # of the files of an archive, in messages
 
 
@@ -89,7 +88,8 @@ class PairFile:
 
 def _on_one_line(text: str) -> str:
     """Replaces the line breaks of a text, and the white space around them, by spaces."""
-    return _BREAKS.sub(" ", text).strip() if "\n" in text or "\r" in text else text
+    lines = re.split("[\r\n]", text)
+    return " ".join(filter(None, map(str.strip, lines))) if len(lines) > 1 else text
 
 
 def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from t2t_keras.localization.units import Joins
 
 _SHORTEST_WRAPPED = 40  # characters of a line that may continue in the next one
-_BREAK = re.compile(r"[ \t]*\n\s*")
+_BREAK = re.compile(r"(?<![ \t])[ \t]*\n\s*")
 _NEXT_SPEAKER = re.compile(r"[-–—♪#>]")
 # A stand-in of `unit_text`.
 _TAG = re.compile(r"</?\w+ [\U00100000-\U0010fffd]>")

@@ -192,8 +192,9 @@ def content_edit(text: str, element: Element, content: str, name: str, value: st
 
 def indentation(text: str, place: int) -> str:
     """Returns the line break and the blanks before an element, or "" if it does not begin a line."""
-    before = text[text.rfind("\n", 0, place) + 1 : place]
-    return f"\n{before}" if not before.strip() and "\n" in text[:place] else ""
+    line_start = text.rfind("\n", 0, place) + 1
+    before = text[line_start:place]
+    return f"\n{before}" if line_start and not before.strip() else ""
 
 
 def prefix(element: Element) -> str:
