@@ -32,10 +32,6 @@ def _xml_encoding(content: bytes) -> str | None:
     return match[1].decode() if match else None
 
 
-def _utf_8(content: bytes) -> str | None:
-    return None
-
-
 def _properties_encoding(content: bytes) -> str:
     """Returns UTF-8, as Java 9 reads these files, unless a file is Latin-1, as Java 8 does."""
     try:
@@ -55,29 +51,24 @@ class Format(NamedTuple):
     """
 
     units: Callable[[str, Options], list[Unit]]
-    encoding: Callable[[bytes], str | None] = _utf_8
+    encoding: Callable[[bytes], str | None] = lambda content: None
     is_xml: bool = False
 
 
 FORMATS = {
-    ".po": Format(po_units, po_charset),
-    ".pot": Format(po_units, po_charset),
-    ".xliff": Format(xliff_units, _xml_encoding, is_xml=True),
-    ".xlf": Format(xliff_units, _xml_encoding, is_xml=True),
+    **dict.fromkeys((".po", ".pot"), Format(po_units, po_charset)),
+    **dict.fromkeys((".xliff", ".xlf"), Format(xliff_units, _xml_encoding, is_xml=True)),
     ".tmx": Format(tmx_units, _xml_encoding, is_xml=True),
     ".ts": Format(qt_units, _xml_encoding, is_xml=True),
     ".srt": Format(srt_units),
     ".vtt": Format(vtt_units),
     ".csv": Format(csv_units),
     ".tsv": Format(tsv_units),
-    ".json": Format(json_units),
-    ".arb": Format(json_units),
-    ".yaml": Format(yaml_units),
-    ".yml": Format(yaml_units),
+    **dict.fromkeys((".json", ".arb"), Format(json_units)),
+    **dict.fromkeys((".yaml", ".yml"), Format(yaml_units)),
     ".properties": Format(property_units, _properties_encoding),
     ".strings": Format(apple_units),
-    ".md": Format(markdown_units),
-    ".markdown": Format(markdown_units),
+    **dict.fromkeys((".md", ".markdown"), Format(markdown_units)),
 }
 
 # Suffixes of files that are neither translators' files nor lines of text, with advice.
