@@ -197,7 +197,7 @@ _SIGNS: dict[bytes, Format] = {
     rb"\xde\x12\x04\x95|\x95\x04\x12\xde": _CATALOGUE,
     rb'(?:#[^\n]*\n|\s)*msgid ""\s*\n\s*msgstr "': _CATALOGUE,
     rb"%PDF-\d|\{\\rtf": _DOCUMENT,
-    rb"WEBVTT\s|\s*1\r?\n\d\d:\d\d:\d\d,\d\d\d -->": _SUBTITLES,
+    rb"WEBVTT\s|\s*\d+\s*\n\d\d:\d\d:\d\d[,.]\d{3} -->": _SUBTITLES,
 }
 
 

@@ -283,7 +283,7 @@ def test_test_sets_of_wmt_in_sgml_are_two_files(tmp_path):
 
 REFUSED = {
     "talk.srt": (b"1\n00:00:01,000 --> 00:00:02,000\nHello\n", "subtitles cannot be read; give text whose lines"),
-    "subtitles": (b"1\n00:00:01,000 --> 00:00:02,000\nHello\n", "subtitles cannot be read"),
+    "subtitles": (b"0 \r\n00:00:01.000 --> 00:00:02,000\nHello\n", "subtitles cannot be read"),
     "film.en": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello\n", "subtitles cannot be read"),
     "letter.docx": (zipped("word/document.xml", "<w/>"), "a document cannot be read; save its text as .txt"),
     "letter.en": (zipped("[Content_Types].xml", "<w/>"), "a document cannot be read"),

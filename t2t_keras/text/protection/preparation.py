@@ -164,8 +164,10 @@ class Preparation:
     def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
         """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""
         source, target = self._languages
-        sentences = splitting.find_sentences(text, source) if self._splits else [splitting.Sentence("", text)]
-        results, result = [], ""
+        head = self.head(text)
+        rest = text[len(head) :]
+        sentences = splitting.find_sentences(rest, source) if self._splits else [splitting.Sentence("", rest)]
+        results, result = [], head
         for sentence in sentences:
             case = self._case_of(sentence.text)
             plain = ordinary(sentence.text, source) if case else sentence.text

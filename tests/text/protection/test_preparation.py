@@ -93,5 +93,7 @@ def test_capitals_of_two_letters_move_the_links():
 def test_a_symbol_in_front_is_not_text():
     prepare = preparation(symbols=["<2de>", "<2fr>"])
     assert prepare.head("<2fr>  A man") == "<2fr>  " and prepare.head("A <2fr> man") == ""
+    prepared = preparation(num_tokens=num_tokens, symbols=["<2de>"])("<2de> A MAN EATS.  THE DOG.")
+    assert prepared.text == "<2de> A man eats.  The dog." and [each.case for each in prepared.cases] == ["capitals"] * 2
     prepared = prepare("<2de> 😊!!")
     assert prepared.text == "" and prepared.finished([]).text == "😊!!"
