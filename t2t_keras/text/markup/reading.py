@@ -52,8 +52,13 @@ class _HtmlReader(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.begun: list[tuple[int, Part]] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", document))]
-        self.feed(document)
+        # No tag is complete after the last ">". The parser would look for the end of each, in quadratic time. Entities
+        # belong to the text around them, and the parser would take all markup after one like "&#a" for text.
+        end = document.rfind(">") + 1
+        self.feed(document[:end].replace("&", "_"))
         self.close()
+        if end < len(document):
+            self.begun.append((end, Part("text", "")))
 
     def _add(self, part: Part) -> None:
         line, column = self.getpos()
@@ -78,11 +83,6 @@ class _HtmlReader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._add(Part("text", ""))
-
-    def handle_entityref(self, name: str) -> None:
-        self._add(Part("text", ""))
-
-    handle_charref = handle_entityref
 
     def handle_comment(self, data: str) -> None:
         self._add(Part("whole", "", joins=True))
