@@ -56,9 +56,11 @@ def forms(sources: Sequence[str], references: Sequence[str], languages: Language
         with_emoji.append(" ".join([*words[:place], emoji[number], *words[place:]]))
 
     def cased(case: Case) -> Form:
-        sides = zip((sources, references), languages, strict=True)
-        # A title has short words in capitals where all words of its source have one, as those of `line.upper()` do.
-        return Form(*([in_case(line, case, line.upper(), language) for line in lines] for lines, language in sides), [])
+        def spelled(lines: Sequence[str], language: str) -> list[str]:
+            # Short words of a title get a capital if all words of its source have one, as those of `line.upper()` do.
+            return [in_case(line, case, line.upper(), language) for line in lines]
+
+        return Form(spelled(sources, languages.source), spelled(references, languages.target), [])
 
     return {
         "unchanged": Form(list(sources), list(references), []),
@@ -75,8 +77,9 @@ def scores(form: Form, translations: Sequence[str], language: str) -> list[str]:
         pairs = list(zip(translations, form.emoji, strict=True))
         texts = [" ".join(text.replace(each, " ").split()) for text, each in pairs]
         share = f"{100 * sum(text.count(each) == 1 for text, each in pairs) / len(pairs):.1f} %"
-    lowercased = [[line.lower() for line in lines] for lines in (texts, form.references)]
-    return [f"{bleu(*sides, language):.1f}" for sides in ((texts, form.references), lowercased)] + [share]
+    cased = bleu(texts, form.references, language)
+    lowercased = bleu([text.lower() for text in texts], [line.lower() for line in form.references], language)
+    return [f"{cased:.1f}", f"{lowercased:.1f}", share]
 
 
 def main() -> None:
