@@ -23,7 +23,7 @@ _SEPARATOR = "br"
 
 _HTML = re.compile(r"</?[A-Za-z][^<>]*>|<!--|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 # HTML elements that end a sentence. Any other element may stand within one, such as those of React and DocBook.
-_BLOCKS = frozenset(
+BLOCKS = frozenset(
     (
         *("address", "article", "aside", "blockquote", "body", "br", "center", "dd", "details", "dialog", "div", "dl"),
         *("dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
@@ -177,7 +177,7 @@ def _html(text: str) -> list[Part]:
     paired = names["start"] & names["end"]
     result = []
     for part in parts:
-        is_block = part.name in _BLOCKS
+        is_block = part.name in BLOCKS
         if part.kind in ("start", "end") and not is_block and part.name not in paired:
             part = dataclasses.replace(part, kind="whole")
         name = part.name if is_block or part.is_inline else _INLINE
