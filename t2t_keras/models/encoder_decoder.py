@@ -50,13 +50,15 @@ class EncoderDecoder(keras.Model):
     states: Callable[..., States]  # `ScoringModel.states`
 
     def __init__(self, config: Any, **kwargs: Any) -> None:
-        if not isinstance(config, self.config_class):
-            name = self.config_class.__name__
-            raise ValueError(f"`config` must be a {name}, such as {name}(vocab_size=8000), got {config!r}")
+        kind: type[Any] = self.config_class
+        if not isinstance(config, kind):
+            raise ValueError(
+                f"`config` must be a {kind.__name__}, such as {kind.__name__}(vocab_size=8000), got {config!r}"
+            )
         super().__init__(**kwargs)
         self.autocast = False  # it would round ids that are passed as floats
-        self.config: Any = config
-        tied, has_bias = self.config.tie_embeddings, self.has_output_bias()
+        self.config = config
+        tied, has_bias = config.tie_embeddings, self.has_output_bias()
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and has_bias)
         self.source_embedding = self.output_embedding = self.target_embedding
         if not tied or config.source_vocab_size is not None:
