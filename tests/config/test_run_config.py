@@ -194,7 +194,7 @@ def test_settings_apply_in_order_and_together():
         ("decode.num_groups=3", "decode.beam_size=4 must be a multiple of decode.num_groups=3"),
         ("decode.diversity_strength=0.5", "decode.diversity_strength=0.5 needs decode.num_groups above 1"),
         ("decode.temperature=0", "decode.temperature must be positive, got 0.0"),
-        ("decode.top_p=1.5", "decode.top_p must be at most 1, got 1.5"),
+        ("decode.top_p=1.5", "decode.top_p must be in (0, 1], got 1.5"),
         ("decode.top_k=5", "decode.top_k=5 needs decode.sampling=true"),
     ],
 )

@@ -1,11 +1,15 @@
 """Values of settings, from text and from JSON."""
 
-from typing import Literal
+import dataclasses
+import math
+from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 
-from t2t_keras.config.values import checked, parsed
 from t2t_keras.errors import InputError
+from t2t_keras.serving.options import Limits, ServingOptions
+from t2t_keras.values import PositiveFloat, PositiveInt, annotations, at_least, check_fields, checked, parsed
 
 COLOUR = Literal["red", "blue"]
 
@@ -71,3 +75,51 @@ def test_a_list_of_json_becomes_a_tuple():
         checked("a.b", tuple[int, ...], 3)
     with pytest.raises(InputError, match=r"a\.b must be of type int, got 'x'"):
         parsed("a.b", tuple[int, ...], "3,x")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    width: PositiveInt = 4
+    depth: Annotated[int, at_least(2)] | None = None
+    rates: tuple[PositiveFloat, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, "sizes.")
+
+
+@dataclasses.dataclass(frozen=True)
+class WiderSizes(Sizes):
+    width: int = 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (Sizes, {"width": 0}, "sizes.width must be positive, got 0"),
+        (WiderSizes, {"width": 0}, "sizes.width must be positive, got 0"),
+        (Sizes, {"width": 1.5}, "sizes.width must be of type int, got 1.5"),
+        (Sizes, {"depth": 1}, "sizes.depth must be at least 2, got 1"),
+        (Sizes, {"rates": [1, math.nan]}, "sizes.rates must be a finite number, got nan"),
+        (Sizes, {"rates": [1, 0]}, "sizes.rates must be positive, got 0.0"),
+    ],
+)
+def test_bounds_of_fields_hold_in_subclasses_too(kind, values, message):
+    with pytest.raises(InputError) as error:
+        kind(**values)
+    assert str(error.value) == message
+
+
+def test_fields_are_stored_as_python_has_them():
+    sizes = Sizes(width=np.int64(3), rates=[np.float32(1)])
+    assert (sizes, type(sizes.width), sizes.rates) == (Sizes(3, None, (1.0,)), int, (1.0,))
+
+
+@pytest.mark.parametrize("kind", [Limits, ServingOptions])
+def test_a_server_refuses_numbers_that_are_not_finite_or_negative(kind, tmp_path):
+    numbers = [name for name, hint in annotations(kind).items() if "Bounds" in repr(hint)]
+    arguments = {} if kind is Limits else {"export_dir": str(tmp_path)}
+    assert len(numbers) == (5 if kind is Limits else 16)
+    for name in numbers:
+        for value in (math.nan, math.inf, -1):
+            with pytest.raises(InputError, match=f"^{name} must"):
+                kind(**arguments, **{name: value})

@@ -1,0 +1,155 @@
+"""Values of settings: the numbers that a setting allows, parsing from text, and checks against annotations."""
+
+import dataclasses
+import functools
+import math
+import operator
+import sys
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+from t2t_keras.errors import InputError
+
+
+class Bounds(NamedTuple):
+    """An annotation of a number that says which values are valid, as in `Annotated[int, Bounds(...)]`."""
+
+    words: str  # follow "must"
+    contain: Callable[[float], bool]
+
+
+def at_least(number: float) -> Bounds:
+    """Returns the bounds of numbers that are not smaller than `number`."""
+    return Bounds(f"be at least {number}", lambda value: value >= number)
+
+
+_POSITIVE = Bounds("be positive", lambda value: value > 0)
+_NOT_NEGATIVE = Bounds("not be negative", lambda value: value >= 0)
+
+PositiveInt = Annotated[int, _POSITIVE]
+NonNegativeInt = Annotated[int, _NOT_NEGATIVE]
+PositiveFloat = Annotated[float, _POSITIVE]
+NonNegativeFloat = Annotated[float, _NOT_NEGATIVE]
+Rate = Annotated[float, Bounds("be in [0, 1)", lambda value: 0 <= value < 1)]
+Share = Annotated[float, Bounds("be in (0, 1]", lambda value: 0 < value <= 1)]
+Seed = Annotated[int, Bounds("be in [0, 2 ** 32)", lambda value: 0 <= value < 2**32)]  # as NumPy accepts it
+Port = Annotated[int, Bounds("be from 0 to 65535", lambda value: 0 <= value <= 65535)]
+
+
+class _Kind(NamedTuple):
+    """The parts of an annotation."""
+
+    type: Any
+    bounds: Bounds | None
+    is_optional: bool  # None is also valid
+
+
+@functools.cache
+def _kind(annotation: Any) -> _Kind:
+    kinds = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    is_optional = type(None) in kinds
+    kind = functools.reduce(operator.or_, (kind for kind in kinds if kind is not type(None)))
+    if typing.get_origin(kind) is Annotated:
+        kind, bounds, *_ = typing.get_args(kind)
+        return _Kind(kind, bounds, is_optional)
+    return _Kind(kind, None, is_optional)
+
+
+def _is_union(annotation: Any) -> bool:
+    return isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+
+
+@functools.cache
+def annotations(settings: type) -> dict[str, Any]:
+    """Returns the annotation of each field of a dataclass, with its bounds."""
+    hints = typing.get_type_hints(settings, include_extras=True)
+    inherited: dict[str, Any] = {}
+    for base in filter(dataclasses.is_dataclass, settings.__bases__):
+        inherited |= annotations(base)
+    for name, annotation in inherited.items():
+        if _kind(hints[name]) == _kind(annotation)._replace(bounds=None):
+            hints[name] = annotation  # a subclass that declares a new default keeps the bounds
+    return {field.name: hints[field.name] for field in dataclasses.fields(settings)}
+
+
+def check_fields(settings: Any, prefix: str = "") -> None:
+    """Checks every field of a dataclass against its annotation, and stores the values as their JSON form has them.
+
+    NumPy numbers and arrays become Python's, and lists become tuples.
+
+    Args:
+        settings: the dataclass, which may be frozen.
+        prefix: text before the names of fields in messages.
+
+    Raises:
+        InputError: an annotation does not allow a value, or a number is not finite.
+    """
+    for name, annotation in annotations(type(settings)).items():
+        # Settings must be equal to those that are read back from their JSON form.
+        object.__setattr__(settings, name, checked(f"{prefix}{name}", annotation, getattr(settings, name)))
+
+
+def parsed(name: str, annotation: Any, text: str) -> Any:
+    """Parses a value according to its field's annotation.
+
+    Args:
+        name: the setting's name, for messages.
+        annotation: bool, int, float, str, a `Literal`, a tuple[X, ...] of one of these, or one of these with `Bounds`
+            or with None as an alternative.
+        text: the text to parse. Items of a tuple are separated by commas, and an empty text is an empty tuple. "none"
+            and "null" mean None where it is allowed.
+
+    Raises:
+        InputError: the text is not a valid value.
+    """
+    kind, _, is_optional = _kind(annotation)
+    if is_optional and text.lower() in ("none", "null"):
+        return None
+    if typing.get_origin(kind) is tuple:
+        item = typing.get_args(kind)[0]
+        return tuple(parsed(name, item, part.strip()) for part in text.split(",")) if text else ()
+    if kind is bool:
+        if text.lower() not in ("true", "false", "1", "0"):
+            raise InputError(f"{name} must be true or false, got {text!r}")
+        return text.lower() in ("true", "1")
+    if kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            raise InputError(f"{name} must be of type {kind.__name__}, got {text!r}") from None
+        return checked(name, annotation, number)
+    return checked(name, annotation, text)
+
+
+def checked(name: str, annotation: Any, value: Any) -> Any:
+    """Returns a value after checking it against an annotation.
+
+    An int becomes a float where one is expected, a list becomes a tuple, and NumPy numbers and arrays become Python's.
+
+    Raises:
+        InputError: the annotation does not allow the value, or it is not finite.
+    """
+    kind, bounds, is_optional = _kind(annotation)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if is_optional and value is None:
+        return None
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{name} must be a list, got {value!r}")
+        return tuple(checked(name, typing.get_args(kind)[0], item) for item in value)
+    if typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            valid = ", ".join(map(str, typing.get_args(kind)))
+            raise InputError(f"{name} must be one of {valid}; got {value!r}")
+        return value
+    if kind is float and type(value) is int:
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value}")
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{name} must be of type {getattr(kind, '__name__', kind)}, got {value!r}")
+    if bounds and not bounds.contain(value):
+        raise InputError(f"{name} must {bounds.words}, got {value}")
+    return value
