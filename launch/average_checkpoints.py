@@ -16,26 +16,27 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine import remote
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run, lasting_differences, vocabulary_bytes
+from t2t_keras.values import PositiveFloat, PositiveInt
 
 from . import program, remote_paths
 from .flag_groups import extensions
+from .flag_types import ANY, FOLDER, DEFINE_number, DEFINE_path
 
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
-_AVERAGE_LAST = flags.DEFINE_integer("average_last", 10, "Number of newest checkpoints to average.", lower_bound=1)
-_AVERAGE_EPOCHS = flags.DEFINE_float(
+_MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory.", FOLDER, required=True)
+_AVERAGE_LAST = DEFINE_number("average_last", 10, "Number of newest checkpoints to average.", PositiveInt)
+_AVERAGE_EPOCHS = DEFINE_number(
     "average_epochs",
     None,
     "Instead of --average_last: average the checkpoints of this many last epochs.",
-    lower_bound=0.001,
+    PositiveFloat,
 )
-_CHECKPOINTS = flags.DEFINE_list(
-    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas."
+_CHECKPOINTS = DEFINE_path(
+    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas.", ANY, is_list=True
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Name of the result; default: averaged_lastN, averaged_N_epochs or averaged_N_chosen."
 )
 flags.adopt_module_key_flags(extensions)
-program.TEXTS.add("output")
 program.REMOTE |= {"model_dir": remote_paths.added_to}
 
 

@@ -19,7 +19,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from absl import flags
 
@@ -31,8 +31,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import ProcessDiedError
 from t2t_keras.models import presets
 from t2t_keras.runs.run import Run, weights_path
+from t2t_keras.values import at_least, between
 
 from . import program
+from .flag_types import FILE, FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.acceptance.training_checks import TrainingChecks
@@ -46,21 +48,20 @@ _CHECKS: dict[str, Callable[["TrainingChecks"], Result]] = {
 _NAMES = flags.DEFINE_list("checks", list(_CHECKS), f"The checks of training, any of: {', '.join(_CHECKS)}.")
 _PRESET = flags.DEFINE_string("preset", "tiny", "Sizes and recipe for devices, resume and jax.")
 _PEAK_PRESET = flags.DEFINE_string("peak_preset", "base", "Sizes and recipe for peak.")
-_UPDATES = flags.DEFINE_integer("updates", 20, "Number of updates whose losses are compared.", lower_bound=2)
-_TOLERANCE = flags.DEFINE_float(
+_UPDATES = DEFINE_number("updates", 20, "Number of updates whose losses are compared.", Annotated[int, at_least(2)])
+_TOLERANCE = DEFINE_number(
     "tolerance",
     1e-4,
     "Largest relative difference between two losses; ten times as large for gradient norms.",
-    lower_bound=0.0,
-    upper_bound=1.0,
+    Annotated[float, between(0, 1)],
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for all trainings; sections: model, train.")
 _SERVING = flags.DEFINE_string("serving", None, "HOST:PORT of the gRPC interface of a running server.")
 _SERVED_MODEL = flags.DEFINE_string(
     "served_model", None, "The name of the model on the server; default: the name of the folder --model_dir."
 )
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "With --serving: the run or the export that the server serves.")
-_INPUT = flags.DEFINE_string("input", None, "With --serving: UTF-8 text to translate, one sentence per line.")
+_MODEL_DIR = DEFINE_path("model_dir", None, "With --serving: the run or the export that the server serves.", FOLDER)
+_INPUT = DEFINE_path("input", None, "With --serving: UTF-8 text to translate, one sentence per line.", FILE)
 
 
 def main(argv: list[str]) -> None:

@@ -33,9 +33,11 @@ from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import num_cores
 from t2t_keras.serving.options import Limits, ServingOptions
 from t2t_keras.text.protection.spans import patterns
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
 from .flag_groups import setting_flags
+from .flag_types import FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,11 +53,11 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # Number of open files besides connections: libraries, the model, the log.
 _OTHER_FILES = 200
 
-_EXPORT_DIR = flags.DEFINE_string(
-    "export_dir", None, "Directory of a model, with each version in a numbered subdirectory."
+_EXPORT_DIR = DEFINE_path(
+    "export_dir", None, "Directory of a model, with each version in a numbered subdirectory.", FOLDER
 )
-_NUM_STREAMS = flags.DEFINE_integer(
-    "num_streams", None, "Number of batches that run in parallel; default: one per core."
+_NUM_STREAMS = DEFINE_number(
+    "num_streams", None, "Number of batches that run in parallel; default: one per core.", PositiveInt
 )
 _ENGINE = flags.DEFINE_enum(
     "engine",
@@ -85,10 +87,11 @@ _CASE = flags.DEFINE_enum(
 _LOG_FORMAT = flags.DEFINE_enum(
     "log_format", "text", ["text", "json"], "Format of the server's log lines; json: one object per line."
 )
-_OPTIONS = setting_flags.define_usual(
+_OPTIONS = setting_flags.define_files(ServingOptions, "model_config_file", "tls_certificate", "tls_key", "api_key_file")
+_OPTIONS += setting_flags.define_usual(
     ServingOptions,
-    *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
-    *("tls_certificate", "tls_key", "api_key_file", "max_connections", "gateways", "keep_alive_seconds"),
+    *("name", "host", "allowed_hosts", "rest_port", "grpc_port"),
+    *("max_connections", "gateways", "keep_alive_seconds"),
     *("max_batch_size", "max_batch_bytes", "max_queue_bytes", "max_unsent_bytes"),
     *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),

@@ -27,43 +27,46 @@ from t2t_keras.studies.plan import plan, seconds_here, seconds_on
 from t2t_keras.studies.recipes import DEFAULT_WINNER
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import FILES, SCALES, read_settings
+from t2t_keras.values import NonNegativeInt, PositiveInt, Share
 
 from . import program
 from .flag_groups import extensions
+from .flag_types import FILE, FOLDER, NEW_FOLDER, DEFINE_number, DEFINE_path
 
-_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study is resumed.", required=True)
+_STUDY_DIR = DEFINE_path(
+    "study_dir", None, "The study's folder; an existing study is resumed.", NEW_FOLDER, required=True
+)
 _TABLE = flags.DEFINE_string(
     "table", None, f"The table: {', '.join(TABLES)}; default: the table of the existing study."
 )
 _SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or with the paper's sizes.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: the data of the existing study.")
+_DATA_DIR = DEFINE_path("data_dir", None, "Prepared data; default: the data of the existing study.", FOLDER)
 _FILES = {
-    name: flags.DEFINE_string(name, None, "With --table=recipes: a text file whose name ends with its language.")
+    name: DEFINE_path(name, None, "With --table=recipes: a text file whose name ends with its language.", FILE)
     for name in FILES
 }
 _WINNER = flags.DEFINE_string(
     "winner", None, f"With --table=recipes: the row whose text the last rows have; default: {DEFAULT_WINNER}."
 )
-_STEPS = flags.DEFINE_integer(
-    "steps", None, "Updates of the table's first row; the other rows change in proportion.", lower_bound=1
+_STEPS = DEFINE_number(
+    "steps", None, "Updates of the table's first row; the other rows change in proportion.", PositiveInt
 )
-_SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row with several seeds; default: 2.", lower_bound=1)
+_SEEDS = DEFINE_number("seeds", None, "Trainings of each row with several seeds; default: 2.", PositiveInt)
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")
 _ONLY = flags.DEFINE_list("only", [], "Names of rows, with commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
 _PLAN = flags.DEFINE_bool("plan", False, "Print the cost of each row, and train nothing.")
 _PRINT = flags.DEFINE_bool("print", False, "Print the table of the finished rows, and train nothing.")
 _ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train nothing.")
-_DEVICES = flags.DEFINE_integer(
-    "devices", 0, "With --plan: number of devices that train a row; 0: this machine.", lower_bound=0
+_DEVICES = DEFINE_number(
+    "devices", 0, "With --plan: number of devices that train a row; 0: this machine.", NonNegativeInt
 )
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: the kind of the devices.")
-_UTILISATION = flags.DEFINE_float(
+_UTILISATION = DEFINE_number(
     "utilisation",
     None,
     "With --plan: the share of the peak that training reaches; default: 0.2 of --devices, 0.5 of this machine.",
-    lower_bound=0.001,
-    upper_bound=1.0,
+    Share,
 )
 flags.adopt_module_key_flags(extensions)
 

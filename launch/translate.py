@@ -32,9 +32,11 @@ from t2t_keras.inference.translation import Translation
 from t2t_keras.localization.formats import Options, TranslatableFile
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
 from .flag_groups import decoding_flags, file_flags, setting_flags, split_flags
+from .flag_types import FILE, NEW_FILE, DEFINE_number, DEFINE_path
 from .marked_input import write_marked
 from .term_report import TermReport
 from .translated_file import translated
@@ -42,17 +44,14 @@ from .translated_file import translated
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
-_INPUT = flags.DEFINE_string(
-    "input", None, "UTF-8 text, also .gz .bz2 .xz, or a file such as .po or .md; default: standard input."
+_INPUT = DEFINE_path(
+    "input", None, "UTF-8 text, also .gz .bz2 .xz, or a file such as .po or .md; default: standard input.", FILE
 )
-_OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
+_OUTPUT = DEFINE_path("output", None, "File for the translations; default: standard output.", NEW_FILE)
 _JSON_INPUT = flags.DEFINE_bool("json_input", False, "Whether the lines of input are JSON objects.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with scores.")
-_NUM_BEST = flags.DEFINE_integer(
-    "num_best",
-    1,
-    "Translations per line; above 1, output lines are 'NUMBER ||| TEXT ||| SCORE', from 0.",
-    lower_bound=1,
+_NUM_BEST = DEFINE_number(
+    "num_best", 1, "Translations per line; above 1, output lines are 'NUMBER ||| TEXT ||| SCORE', from 0.", PositiveInt
 )
 _TOKEN_SCORES = flags.DEFINE_bool("token_scores", False, "With --json: add all tokens and their log-probabilities.")
 _ALIGNMENTS = flags.DEFINE_bool("alignments", False, "With --json: add the word alignment, such as 0-0 1-2.")
@@ -63,10 +62,11 @@ _ON_ERROR = flags.DEFINE_enum(
     "The action for a line that cannot be translated; skip: write an empty line, with --num_best no line, with --json "
     "an 'error'.",
 )
-_GLOSSARY = flags.DEFINE_string(
+_GLOSSARY = DEFINE_path(
     "glossary",
     None,
     "File of lines 'term TAB form|form|...': if a source has the term, its translation has one of the forms.",
+    FILE,
 )
 _MARKUP = flags.DEFINE_enum(
     "markup",
@@ -80,8 +80,8 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
 _MARKUP_ATTRIBUTES = flags.DEFINE_list(
     "markup_attributes", [], "With --markup=html or xml: attributes to translate, such as alt,title."
 )
-_CHUNK_LINES = flags.DEFINE_integer(
-    "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", lower_bound=1
+_CHUNK_LINES = DEFINE_number(
+    "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", PositiveInt
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.adopt_module_key_flags(split_flags)

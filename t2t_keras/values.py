@@ -25,6 +25,11 @@ def at_least(number: float) -> Bounds:
     return Bounds(f"be at least {number}", lambda value: value >= number)
 
 
+def between(lowest: float, highest: float) -> Bounds:
+    """Returns the bounds of numbers from `lowest` to `highest`."""
+    return Bounds(f"be from {lowest} to {highest}", lambda value: lowest <= value <= highest)
+
+
 _POSITIVE = Bounds("be positive", lambda value: value > 0)
 _NOT_NEGATIVE = Bounds("not be negative", lambda value: value >= 0)
 
@@ -35,7 +40,7 @@ NonNegativeFloat = Annotated[float, _NOT_NEGATIVE]
 Rate = Annotated[float, Bounds("be in [0, 1)", lambda value: 0 <= value < 1)]
 Share = Annotated[float, Bounds("be in (0, 1]", lambda value: 0 < value <= 1)]
 Seed = Annotated[int, Bounds("be in [0, 2 ** 32)", lambda value: 0 <= value < 2**32)]  # as NumPy accepts it
-Port = Annotated[int, Bounds("be from 0 to 65535", lambda value: 0 <= value <= 65535)]
+Port = Annotated[int, between(0, 65535)]
 
 
 class _Kind(NamedTuple):
@@ -55,6 +60,12 @@ def _kind(annotation: Any) -> _Kind:
         kind, bounds, *_ = typing.get_args(kind)
         return _Kind(kind, bounds, is_optional)
     return _Kind(kind, None, is_optional)
+
+
+def number_type(annotation: Any) -> type:
+    """Returns the type of a number's annotation: int or float, or tuple for several numbers."""
+    kind = _kind(annotation).type
+    return typing.get_origin(kind) or kind
 
 
 def _is_union(annotation: Any) -> bool:

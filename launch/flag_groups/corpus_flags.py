@@ -10,17 +10,16 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 
+from ..flag_types import FILE, DEFINE_multi_path
+
 FLAGS = flags.FLAGS
 
 _BOTH = {"source": ", or both sides (.tsv, .csv, .tmx, .xliff, .po, .jsonl, .parquet, .zip)", "target": ""}
 
 for split in corpora.SPLITS:
     for side in ("source", "target"):
-        flags.DEFINE_multi_string(
-            f"{split}_{side}",
-            [],
-            f"corpus=files: {side} side of {split}{_BOTH[side]}; also compressed. Repeat for more corpora.",
-        )
+        text = f"corpus=files: {side} side of {split}{_BOTH[side]}; also compressed. Repeat for more corpora."
+        DEFINE_multi_path(f"{split}_{side}", text, FILE)
 flags.DEFINE_multi_string(
     "tag",
     list(DataConfig().tags),

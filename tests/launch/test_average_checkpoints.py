@@ -140,7 +140,7 @@ def refused(done: subprocess.CompletedProcess, *words: str) -> None:
 def test_bad_input_is_one_line(make_run, tmp_path):
     run = make_run("run", [10, 20])
     flag = f"--model_dir={run.path}"
-    refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
+    refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing: no such folder")
     refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
     refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
     refused(average(flag, "--checkpoints=10,20,10"), "10 is given twice")

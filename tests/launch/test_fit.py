@@ -304,7 +304,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
             ["--source=a.en", "--target=a.de", "--set=data.seed=3"],
             "--set data.seed=3: valid settings of the data: --vocab_size, data.lowercase, ",
         ),
-        (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a new folder"),
+        (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a folder"),
         (
             ["--source=a.en", "--target=a.de", "--output=full"],
             "--output=full contains a, which is not from launch.fit; give",
