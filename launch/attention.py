@@ -6,15 +6,14 @@ Layers and heads are counted from 1, as in the paper.
 
 Examples:
     python -m launch.attention --model_dir=runs/mine --source="A dog runs." --output=pictures
-    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --target="Ein Hund rennt." \
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --target="Ein Hund rennt." \\
         --kind=cross --layer=3 --head=mean --style=maps --output=words.png
-    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --kind=encoder --layer=3 --head=1,2 \
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --kind=encoder --layer=3 --head=1,2 \\
         --query=dog --output=dog.svg
 """
 
 import os
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,7 +86,7 @@ def main(argv: list[str]) -> None:
     pieces = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
     if missing := missing_characters(pieces):
         characters = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
-        print(f"warning: the font lacks {characters}; .png files show boxes, .svg files show text", file=sys.stderr)
+        program.warn(f"warning: the font lacks {characters}; .png files show boxes, .svg files show text")
 
 
 def _explain(translator: "Translator") -> "Explanation":

@@ -27,11 +27,15 @@ _AVERAGE_LAST = DEFINE_number("average_last", 10, "Number of newest checkpoints 
 _AVERAGE_EPOCHS = DEFINE_number(
     "average_epochs",
     None,
-    "Instead of --average_last: average the checkpoints of this many last epochs.",
+    "Instead of --average_last: average the checkpoints of the last epochs, as many as this number.",
     PositiveFloat,
 )
 _CHECKPOINTS = DEFINE_path(
-    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas.", ANY, is_list=True
+    "checkpoints",
+    None,
+    "Checkpoints to average instead: steps, names or paths, separated by commas.",
+    ANY,
+    is_list=True,
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Name of the result; default: averaged_lastN, averaged_N_epochs or averaged_N_chosen."
@@ -44,7 +48,7 @@ def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
     given = [f"--{flag.name}" for flag in (_AVERAGE_LAST, _AVERAGE_EPOCHS, _CHECKPOINTS) if flag.present]
     if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} exclude each other")
+        raise InputError(f"{' and '.join(given)} cannot be combined")
     if _CHECKPOINTS.value == []:
         raise InputError("--checkpoints= names no checkpoint")
     run = Run(_MODEL_DIR.value)
@@ -91,7 +95,7 @@ def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:
             raise InputError(f"--checkpoints={','.join(names)}: {name} is given twice")
         path = checkpoints.resolve(run.checkpoints_path, name)
         if path.resolve() in paths:
-            program.warn(f"warning: {name} is {path.name}, which is given already; it counts once")
+            program.warn(f"warning: {name} is {path.name}, which is also named; it counts once")
         paths.setdefault(path.resolve(), path)
     return list(paths.values())
 

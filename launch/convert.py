@@ -1,7 +1,8 @@
 """Converts a model of another project into a run, or a run into the format of another project.
 
-python -m launch.convert --from=huggingface --input=opus-mt-en-de --model_dir=runs/opus
-python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_for_transformers
+Examples:
+    python -m launch.convert --from=huggingface --input=opus-mt-en-de --model_dir=runs/opus
+    python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_for_transformers
 """
 
 import dataclasses
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> None:
         raise InputError("give either --from or --to")
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
         if flags.FLAGS[flag].value and not value.value:
-            raise InputError(f"--{flag} needs --{value.name}")
+            raise InputError(f"--{flag} requires --{value.name}")
     for holder in _ONLY_OUT if _FROM.value else _ONLY_IN:
         if holder.present:
             raise InputError(f"--{holder.name} cannot be combined with --{'from' if _FROM.value else 'to'}")

@@ -31,7 +31,7 @@ from .flag_groups import decoding_flags, model_flags, setting_flags, split_flags
 from .flag_types import FILE, NEW_FILE, DEFINE_number, DEFINE_path
 
 _SOURCE = DEFINE_path("source", None, "Sources: UTF-8 text, also .gz .bz2 .xz.", FILE, required=True)
-_TARGET = DEFINE_path("target", None, "Their translations by people, line by line.", FILE, required=True)
+_TARGET = DEFINE_path("target", None, "Human translations of the sources, line by line.", FILE, required=True)
 _OUTPUT_SOURCE = DEFINE_path("output_source", None, "File for the sources of the new pairs.", NEW_FILE, required=True)
 _OUTPUT_TARGET = DEFINE_path("output_target", None, "File for the targets of the new pairs.", NEW_FILE, required=True)
 _DIRECTION = flags.DEFINE_enum(

@@ -1,7 +1,8 @@
-"""Draws constituency trees, each in an SVG file. It does not need TensorFlow.
+"""Draws constituency trees, each in an SVG file, without TensorFlow.
 
-python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg
-python -m launch.draw_trees --input=sentences.mrg --output_dir=trees
+Example:
+    python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg
+    python -m launch.draw_trees --input=sentences.mrg --output_dir=trees
 """
 
 import pathlib

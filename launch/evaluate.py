@@ -47,16 +47,19 @@ _SOURCE = DEFINE_path(
     FILE,
 )
 _REFERENCE = DEFINE_path("reference", None, "With --source: its human translation, line by line.", FILE)
-_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task that they are outputs of.")
+_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task whose outputs they are.")
 _HYPOTHESES = DEFINE_path("hypotheses", None, "Instead of a model: a file of outputs in the format of the task.", FILE)
 _REFERENCES = DEFINE_path("references", None, "With --hypotheses: a file of the correct outputs.", FILE)
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Code of the target language, which determines the words that scores count; default: the language of the model, "
-    "or with --hypotheses the one in the name of the references; Chinese, Japanese or Korean if references are in it.",
+    "Code of the target language, which determines how scores split text into words; default: Chinese, Japanese or "
+    "Korean if the references are in it, else the language of the model, or with --hypotheses the one in the name of "
+    "the references.",
 )
-_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if the model writes it.")
+_LOWERCASE = flags.DEFINE_bool(
+    "lowercase", None, "Also score lowercased text; default: if the model writes lowercased text."
+)
 _PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also compute the paper's BLEU: Moses tokens, compounds split.")
 _OUTPUT_DIR = DEFINE_path(
     "output_dir",

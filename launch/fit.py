@@ -107,14 +107,14 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     licence = _LICENCE.value or steps.record["licence"] or ""
     is_described = steps.record["finished"] and licence == (steps.record["licence"] or "")
     if is_described and steps.record["trained_for"] >= _MINUTES.value:
-        program.say(f"{_OUTPUT.value} is finished: it has used its {steps.record['trained_for']:g} minutes")
+        program.say(f"{_OUTPUT.value} is complete: training has used its {steps.record['trained_for']:g} minutes")
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
     program.say(table(steps.choices))
     if other_choices := _other_choices(steps):
         program.say(
-            f"begun with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
+            f"started with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
         )
     steps.prepare(corpus, config, num_cores())
     counts = steps.data.counts
@@ -157,11 +157,11 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
         codes = [languages[0] or defaults.source_language, languages[1] or defaults.target_language]
         return DataConfig(corpus=_CORPUS.value, source_language=codes[0], target_language=codes[1]), []
     if not source:
-        raise InputError("give --source and --target, two files of text, or --corpus")
+        raise InputError("give --source and --target, two text files, or --corpus")
     has_both_sides = readers.has_both_sides(source)
     if has_both_sides == bool(target):
-        advice = "give --target, its translation; files with both sides are .tsv, .csv, .tmx, .xliff and so on"
-        raise InputError(f"--source={source}: {'it has both sides; omit --target' if has_both_sides else advice}")
+        advice = "give --target, its translation, or a file with both sides, such as a .tsv or .tmx"
+        raise InputError(f"--source={source}: {'the file has both sides; omit --target' if has_both_sides else advice}")
     paths = [] if has_both_sides else [source, target]
     names = [language_of_name(pathlib.Path(path).name) for path in paths] or [None, None]
     codes = [language or name for language, name in zip(languages, names, strict=True)]
@@ -205,7 +205,7 @@ def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
     if steps.record["asked"] is not None or not output.exists():
         return
     if foreign := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-        raise InputError(f"--output={output} contains {foreign[0]}, which is not from launch.fit; give a new folder")
+        raise InputError(f"--output={output} contains {foreign[0]}, which launch.fit did not write; give a new folder")
 
 
 def _export_dir(output: pathlib.Path) -> pathlib.Path:

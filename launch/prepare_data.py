@@ -1,15 +1,15 @@
 """Prepares text for training: cleans it, makes a shared vocabulary, and writes token ids to disk.
 
-Examples:
-  python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
-  python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
-  python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
-  python -m launch.prepare_data --corpus=multi30k --vocab_type=char --data_dir=data/multi30k_characters
-  python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
-
 Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
 missing shards. The result is bitwise the same for any number of processes. With --beam_runner, Apache Beam prepares the
 shards, possibly on many machines, all of which must see the text and the folder.
+
+Examples:
+    python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
+    python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
+    python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
+    python -m launch.prepare_data --corpus=multi30k --vocab_type=char --data_dir=data/multi30k_characters
+    python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ _DEFAULTS = DataConfig()
 
 flags.DEFINE_string("task", _DEFAULTS.task, f"The task, which defines source and target: {', '.join(TASKS)}.")
 flags.DEFINE_string(
-    "corpus", _DEFAULTS.corpus, f"The origin of the text, or several by commas: {', '.join(corpora.NAMES)}."
+    "corpus", _DEFAULTS.corpus, f"The origin of the text, or several, separated by commas: {', '.join(corpora.NAMES)}."
 )
 flags.DEFINE_list(
     "directions", [], "Directions such as en-de,de-en in which each corpus is read; sources get tags such as <2de>."
@@ -49,7 +49,7 @@ flags.DEFINE_list(
 DEFINE_number(
     "max_length",
     None,
-    f"Maximum length of a side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
+    f"Maximum length of a side of a training pair, in tokens; default: {_DEFAULTS.max_length}, or for char and byte "
     f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
     PositiveInt,
 )
@@ -60,7 +60,7 @@ setting_flags.define_usual(
     *("max_length_ratio", "lowercase", "final_marks", "truecase", "seed"),
     *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
 )
-DEFINE_path("vocab_from", None, "A run or an export whose vocabulary is used and may be extended.", FOLDER)
+DEFINE_path("vocab_from", None, "A run or an export whose vocabulary is used; --extend_vocab adds to it.", FOLDER)
 DEFINE_path("data_dir", None, "Folder for the prepared data.", NEW_FOLDER, required=True)
 DEFINE_number("processes", num_cores(), "Number of shards prepared in parallel.", PositiveInt)
 DEFINE_number(

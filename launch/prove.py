@@ -25,7 +25,7 @@ from absl import flags
 
 from t2t_keras import config as configuration
 from t2t_keras.acceptance.report import Result, report
-from t2t_keras.acceptance.trainings import Trainer, TrainingFailedError
+from t2t_keras.acceptance.trainings import DETERMINED, Trainer, TrainingFailedError
 from t2t_keras.data.sources.corpora_files import read_lines
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import ProcessDiedError
@@ -86,6 +86,9 @@ def _check_flags() -> None:
     for name in _NAMES.value:
         if name not in _CHECKS:
             raise InputError(f"--checks={name}: valid: {', '.join(_CHECKS)}")
+    for setting in _SET.value:
+        if (name := setting.partition("=")[0].strip()) in DETERMINED:
+            raise InputError(f"--set {setting}: the checks determine {name}")
     for name in (_PRESET.value, _PEAK_PRESET.value):
         configuration.override(presets.preset(name), _SET.value)
     serving = (_MODEL_DIR, _INPUT)
@@ -110,7 +113,7 @@ def _check_training(num_gpus: int) -> list[Result]:
         trainer = Trainer(pathlib.Path(folder), [sys.executable, "-m", f"{__package__}.train"], _SET.value)
         sizes = (_PRESET.value, _PEAK_PRESET.value, _UPDATES.value)
         checks = TrainingChecks(trainer, num_gpus, *sizes, _TOLERANCE.value)
-        return [_result(name, functools.partial(_CHECKS[name], checks)) for name in _NAMES.value]
+        return [_result(name, functools.partial(_CHECKS[name], checks)) for name in dict.fromkeys(_NAMES.value)]
 
 
 def _result(name: str, check: Callable[[], Result]) -> Result:

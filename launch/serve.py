@@ -183,7 +183,7 @@ def _options() -> ServingOptions:
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
     patterns(_PROTECT.value or [])  # raises before anything is loaded
     if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
-        raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
+        raise InputError(f"--compute_type={_COMPUTE_TYPE.value} requires --engine=ctranslate2")
     values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
     values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.values(_LIMITS)))

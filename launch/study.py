@@ -7,7 +7,7 @@ Examples:
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --plan
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --only=base,a_h1
     python -m launch.study --study_dir=runs/table3 --print
-    python -m launch.study --table=recipes --train_source=train.en --train_target=train.de --valid_source=valid.en \
+    python -m launch.study --table=recipes --train_source=train.en --train_target=train.de --valid_source=valid.en \\
         --valid_target=valid.de --study_dir=runs/recipes
 """
 
@@ -46,14 +46,16 @@ _FILES = {
     for name in FILES
 }
 _WINNER = flags.DEFINE_string(
-    "winner", None, f"With --table=recipes: the row whose text the last rows have; default: {DEFAULT_WINNER}."
+    "winner", None, f"With --table=recipes: the row whose text settings the last rows use; default: {DEFAULT_WINNER}."
 )
 _STEPS = DEFINE_number(
     "steps", None, "Updates of the table's first row; the other rows change in proportion.", PositiveInt
 )
-_SEEDS = DEFINE_number("seeds", None, "Trainings of each row with several seeds; default: 2.", PositiveInt)
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")
-_ONLY = flags.DEFINE_list("only", [], "Names of rows, with commas; default: all.")
+_SEEDS = DEFINE_number(
+    "seeds", None, "Number of seeds for each row that is trained with several; default: 2.", PositiveInt
+)
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row.")
+_ONLY = flags.DEFINE_list("only", [], "Names of rows, separated by commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
 _PLAN = flags.DEFINE_bool("plan", False, "Print the cost of each row, and train nothing.")
 _PRINT = flags.DEFINE_bool("print", False, "Print the table of the finished rows, and train nothing.")
@@ -94,7 +96,7 @@ def _files() -> tuple[str, ...] | None:
     files = [flag.value for flag in _FILES.values() if flag.value]
     if files and len(files) < len(_FILES):
         missing = [f"--{name}" for name, flag in _FILES.items() if not flag.value]
-        raise InputError(f"{', '.join(missing)} must be given too")
+        raise InputError(f"{' and '.join(missing)} must also be given")
     return tuple(files) or None
 
 
@@ -102,7 +104,7 @@ def _check_flags() -> None:
     """Refuses flags that would have no effect."""
     mode_flags = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
     if len(mode_flags) > 1:
-        raise InputError(f"{' and '.join(mode_flags)} exclude each other")
+        raise InputError(f"{' and '.join(mode_flags)} cannot be combined")
     for flag in (_DEVICES, _DEVICE, _UTILISATION):
         if flag.present and not _PLAN.value:
             raise InputError(f"--{flag.name} requires --plan")

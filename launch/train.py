@@ -40,11 +40,11 @@ _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(pre
 _INIT_FROM = DEFINE_path(
     "init_from",
     None,
-    "A run on data with the same vocabulary from whose weights a new run starts, MODEL_DIR or MODEL_DIR@CHECKPOINT; "
-    "the new run also takes its settings and data, if none are given.",
+    "A run with the same vocabulary whose weights initialize a new run, MODEL_DIR or MODEL_DIR@CHECKPOINT; without "
+    "other flags, the new run also has its settings and data.",
     ANY,
 )
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", cluster.STRATEGIES, "The devices to train on.")
 _CLUSTER = flags.DEFINE_enum(
     "cluster", "auto", cluster.NAMES, "The source of the workers' addresses, for training on several machines."

@@ -1,7 +1,6 @@
 """The flags of all programs that translate, in addition to those of the model; programs adopt them."""
 
 import dataclasses
-import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from absl import flags
@@ -11,6 +10,7 @@ from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.text.protection.spans import patterns
 from t2t_keras.text.terms import Glossary
 
+from .. import program
 from . import model_flags, setting_flags
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         limit = f"{config.max_length_factor:g} x source + {config.max_length_offset} tokens"
         raising = "to raise it, give --max_length_factor and --max_length_offset"
         outputs = "1 output was" if number == 1 else f"{number:,} outputs were"
-        print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
+        program.warn(f"warning: {outputs} cut at the limit of {limit}; {raising}")
 
 
 def _values() -> dict[str, Any]:

@@ -12,12 +12,12 @@ _FORMAT = flags.DEFINE_enum(
     [_TEXT, *(suffix.removeprefix(".") for suffix in FORMATS)],
     "Format of the input; text: lines; default: by the suffix of --input.",
 )
-ALL = flags.DEFINE_bool("all", False, "Whether to translate the units of a file that have a translation, too.")
+ALL = flags.DEFINE_bool("all", False, "Whether to also translate the units of a file that already have a translation.")
 COLUMN = flags.DEFINE_string("column", Options.column, "Column of a .csv or .tsv file with the texts to translate.")
 TARGET_COLUMN = flags.DEFINE_string(
     "target_column", Options.target_column, "Column of a .csv or .tsv file for the translations."
 )
-IN_PLACE = flags.DEFINE_bool("in_place", False, "Whether to write the translations of a file into --input itself.")
+IN_PLACE = flags.DEFINE_bool("in_place", False, "Whether to write the translations into the file --input itself.")
 
 
 def input_suffix(name: str | None) -> str | None:

@@ -70,7 +70,7 @@ class DataConfig:
             raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for direction in self.directions:
             if not _DIRECTION.fullmatch(direction):
-                raise InputError(f"{direction!r} is not a direction: use the form en-de, of two language codes")
+                raise InputError(f"{direction!r} is not a direction: expected two language codes, such as en-de")
         if self.directions and not self.tags:
             targets = [target for _ in self.corpus.split(",") for _, target in self.language_pairs]
             object.__setattr__(self, "tags", tuple(f"<2{target}>" for target in targets))

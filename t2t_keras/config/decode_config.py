@@ -38,7 +38,7 @@ class DecodeConfig:
         top_k: sample only from this many most probable tokens; 0 means all.
         top_p: sample only from the smallest set of most probable tokens whose total probability reaches this value; 1
             means all.
-        seed: of sampling; a sentence's samples are a function of this seed and the sentence.
+        seed: random seed of sampling; a sentence's samples are a function of this seed and the sentence.
         split: unit of translation: "sentences", which are detected in each text and whose translations are joined by
             the white space between them, or "lines", each as a whole; used only by the translation task.
         tag: symbol such as "<2fr>" in front of each source that does not begin with a symbol; empty for none.

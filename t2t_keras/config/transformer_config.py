@@ -46,7 +46,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
             )
         if self.num_experts and self.activation != "relu":
-            raise InputError(f"model.activation={self.activation}: experts have relu")
+            raise InputError(f"model.activation={self.activation}: experts use relu")
         if self.d_model % 2 and self.position_encoding != "learned":
             raise InputError(f"model.d_model must be even (sine and cosine pairs), got {self.d_model}")
         if (self.d_key is None or self.d_value is None) and self.d_model % self.num_heads:

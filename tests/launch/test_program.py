@@ -88,10 +88,7 @@ if __name__ == "__main__":
     program.run(main)
 '''
 
-URL = (
-    "is no path of this machine's file system, and only local and mounted files and folders are taken here; "
-    "mount the bucket or copy what is in it"
-)
+URL = "is not a path of this machine's file system; mount the bucket, or copy its contents"
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,7 @@ def test_a_training_that_fails_is_a_row(served):
         (["--serving=localhost:1"], "--serving requires --model_dir"),
         (["--serving=localhost:1", f"--model_dir={GOLDEN / 'run'}"], "--serving requires --input"),
         (["--preset=tin"], "unknown preset 'tin'"),
+        (["--set=train.max_steps=5"], "--set train.max_steps=5: the checks determine train.max_steps"),
     ],
 )
 def test_wrong_flags_are_refused(flags, message):
