@@ -1,5 +1,6 @@
 """Values of settings: the numbers that a setting allows, parsing from text, and checks against annotations."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -16,31 +17,30 @@ from t2t_keras.errors import InputError
 class Bounds(NamedTuple):
     """An annotation of a number that says which values are valid, as in `Annotated[int, Bounds(...)]`."""
 
-    words: str  # follow "must"
+    valid: str
     contain: Callable[[float], bool]
 
 
-def at_least(number: float) -> Bounds:
-    """Returns the bounds of numbers that are not smaller than `number`."""
-    return Bounds(f"be at least {number}", lambda value: value >= number)
+def at_least(number: int) -> Bounds:
+    """Returns the bounds of whole numbers that are not smaller than `number`."""
+    return Bounds(f"a whole number of at least {number}", lambda value: value >= number)
 
 
 def between(lowest: float, highest: float) -> Bounds:
     """Returns the bounds of numbers from `lowest` to `highest`."""
-    return Bounds(f"be from {lowest} to {highest}", lambda value: lowest <= value <= highest)
+    return Bounds(f"a number from {lowest} to {highest}", lambda value: lowest <= value <= highest)
 
 
-_POSITIVE = Bounds("be positive", lambda value: value > 0)
-_NOT_NEGATIVE = Bounds("not be negative", lambda value: value >= 0)
-
-PositiveInt = Annotated[int, _POSITIVE]
-NonNegativeInt = Annotated[int, _NOT_NEGATIVE]
-PositiveFloat = Annotated[float, _POSITIVE]
-NonNegativeFloat = Annotated[float, _NOT_NEGATIVE]
-Rate = Annotated[float, Bounds("be in [0, 1)", lambda value: 0 <= value < 1)]
-Share = Annotated[float, Bounds("be in (0, 1]", lambda value: 0 < value <= 1)]
-Seed = Annotated[int, Bounds("be in [0, 2 ** 32)", lambda value: 0 <= value < 2**32)]  # as NumPy accepts it
+PositiveInt = Annotated[int, at_least(1)]
+NonNegativeInt = Annotated[int, at_least(0)]
+PositiveFloat = Annotated[float, Bounds("a finite number above 0", lambda value: value > 0)]
+NonNegativeFloat = Annotated[float, Bounds("a finite number of at least 0", lambda value: value >= 0)]
+Rate = Annotated[float, Bounds("a number in [0, 1)", lambda value: 0 <= value < 1)]
+Share = Annotated[float, Bounds("a number in (0, 1]", lambda value: 0 < value <= 1)]
+# As NumPy accepts it.
+Seed = Annotated[int, Bounds("a whole number in [0, 2 ** 32)", lambda value: 0 <= value < 2**32)]
 Port = Annotated[int, between(0, 65535)]
+_VALID = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
 
 
 class _Kind(NamedTuple):
@@ -85,21 +85,21 @@ def annotations(settings: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(settings)}
 
 
-def check_fields(settings: Any, prefix: str = "") -> None:
+def check_fields(settings: Any, form: str = "{}") -> None:
     """Checks every field of a dataclass against its annotation, and stores the values as their JSON form has them.
 
     NumPy numbers and arrays become Python's, and lists become tuples.
 
     Args:
         settings: the dataclass, which may be frozen.
-        prefix: text before the names of fields in messages.
+        form: form of the names of fields in messages, such as "data.{}".
 
     Raises:
         InputError: an annotation does not allow a value, or a number is not finite.
     """
     for name, annotation in annotations(type(settings)).items():
         # Settings must be equal to those that are read back from their JSON form.
-        object.__setattr__(settings, name, checked(f"{prefix}{name}", annotation, getattr(settings, name)))
+        object.__setattr__(settings, name, checked(form.format(name), annotation, getattr(settings, name)))
 
 
 def parsed(name: str, annotation: Any, text: str) -> Any:
@@ -122,16 +122,12 @@ def parsed(name: str, annotation: Any, text: str) -> Any:
         item = typing.get_args(kind)[0]
         return tuple(parsed(name, item, part.strip()) for part in text.split(",")) if text else ()
     if kind is bool:
-        if text.lower() not in ("true", "false", "1", "0"):
-            raise InputError(f"{name} must be true or false, got {text!r}")
-        return text.lower() in ("true", "1")
+        return checked(name, annotation, {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text))
+    value: Any = text
     if kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            raise InputError(f"{name} must be of type {kind.__name__}, got {text!r}") from None
-        return checked(name, annotation, number)
-    return checked(name, annotation, text)
+        with contextlib.suppress(ValueError):
+            value = kind(text)
+    return checked(name, annotation, value)
 
 
 def checked(name: str, annotation: Any, value: Any) -> Any:
@@ -157,10 +153,10 @@ def checked(name: str, annotation: Any, value: Any) -> Any:
         return value
     if kind is float and type(value) is int:
         value = float(value) if abs(value) <= sys.float_info.max else math.inf
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{name} must be a finite number, got {value}")
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{name} must be of type {getattr(kind, '__name__', kind)}, got {value!r}")
-    if bounds and not bounds.contain(value):
-        raise InputError(f"{name} must {bounds.words}, got {value}")
+    is_valid = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if is_valid and isinstance(value, float):
+        is_valid = math.isfinite(value)
+    if not is_valid or (bounds and not bounds.contain(value)):
+        valid = bounds.valid if bounds else _VALID.get(kind, kind)
+        raise InputError(f"{name} must be {'None or ' if is_optional else ''}{valid}, got {value!r}")
     return value

@@ -47,10 +47,10 @@ def test_text_becomes_a_value_of_the_type(expected, text, value):
     ("expected", "text", "message"),
     [
         (bool, "yes", "a.b must be true or false, got 'yes'"),
-        (int, "1.5", "a.b must be of type int, got '1.5'"),
-        (float, "x", "a.b must be of type float, got 'x'"),
+        (int, "1.5", "a.b must be a whole number, got '1.5'"),
+        (float, "x", "a.b must be a finite number, got 'x'"),
         (float, "nan", "a.b must be a finite number, got nan"),
-        (int, "none", "a.b must be of type int, got 'none'"),
+        (int, "none", "a.b must be a whole number, got 'none'"),
         (COLOUR, "green", "a.b must be one of red, blue; got 'green'"),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_list_of_json_becomes_a_tuple():
     assert checked("a.b", tuple[int, ...] | None, None) is None
     with pytest.raises(InputError, match=r"a\.b must be a list, got 3"):
         checked("a.b", tuple[int, ...], 3)
-    with pytest.raises(InputError, match=r"a\.b must be of type int, got 'x'"):
+    with pytest.raises(InputError, match=r"a\.b must be a whole number, got 'x'"):
         parsed("a.b", tuple[int, ...], "3,x")
 
 
@@ -84,7 +84,7 @@ class Sizes:
     rates: tuple[PositiveFloat, ...] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self, "sizes.")
+        check_fields(self, "sizes.{}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,12 +95,12 @@ class WiderSizes(Sizes):
 @pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
-        (Sizes, {"width": 0}, "sizes.width must be positive, got 0"),
-        (WiderSizes, {"width": 0}, "sizes.width must be positive, got 0"),
-        (Sizes, {"width": 1.5}, "sizes.width must be of type int, got 1.5"),
-        (Sizes, {"depth": 1}, "sizes.depth must be at least 2, got 1"),
-        (Sizes, {"rates": [1, math.nan]}, "sizes.rates must be a finite number, got nan"),
-        (Sizes, {"rates": [1, 0]}, "sizes.rates must be positive, got 0.0"),
+        (Sizes, {"width": 0}, "sizes.width must be a whole number of at least 1, got 0"),
+        (WiderSizes, {"width": 0}, "sizes.width must be a whole number of at least 1, got 0"),
+        (Sizes, {"width": 1.5}, "sizes.width must be a whole number of at least 1, got 1.5"),
+        (Sizes, {"depth": 1}, "sizes.depth must be None or a whole number of at least 2, got 1"),
+        (Sizes, {"rates": [1, math.nan]}, "sizes.rates must be a finite number above 0, got nan"),
+        (Sizes, {"rates": [1, 0]}, "sizes.rates must be a finite number above 0, got 0.0"),
     ],
 )
 def test_bounds_of_fields_hold_in_subclasses_too(kind, values, message):

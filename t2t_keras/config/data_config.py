@@ -65,7 +65,7 @@ class DataConfig:
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        check_fields(self, "data.")
+        check_fields(self, "data.{}")
         if self.truecase and self.lowercases_targets:
             raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for direction in self.directions:

@@ -77,7 +77,7 @@ class DecodeConfig:
     bfloat16: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, "decode.")
+        check_fields(self, "decode.{}")
         if self.beam_size % self.num_groups:
             raise InputError(
                 f"decode.beam_size={self.beam_size} must be a multiple of decode.num_groups={self.num_groups}"

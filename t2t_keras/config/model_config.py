@@ -38,7 +38,7 @@ class ModelConfig(abc.ABC):
     source_vocab_size: PositiveInt | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_fields(self, "model.")
+        check_fields(self, "model.{}")
 
     @property
     def source_entries(self) -> int:

@@ -99,7 +99,7 @@ class TrainConfig:
     patience: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        check_fields(self, "train.")
+        check_fields(self, "train.{}")
         if self.checkpoint_epochs and self.checkpoint_minutes:
             raise InputError(
                 f"train.checkpoint_epochs={self.checkpoint_epochs} cannot be combined with "

@@ -30,7 +30,7 @@ def _bounds(annotation: Any) -> str:
     if get_origin(annotation) is not Annotated:
         return f" {annotation.__name__}"
     kind, bounds = get_args(annotation)
-    return f" {kind.__name__}, must {bounds.words}"
+    return f" {kind.__name__}, {bounds.valid}"
 
 
 def error_of(flag: flags.Flag, value: str) -> str | None:

@@ -41,31 +41,31 @@ KINDS = {
     """,
     "multi string": "exclude prepare_data.tag protect set",
     "multi string enum": "format kind style",
-    "number float, must be from 0 to 1": "tolerance",
-    "number float, must be from 0.01 to 1000000": "minutes",
-    "number float, must be in (0, 1]": "top_p utilisation",
-    "number float, must be positive": """
+    "number float, a finite number above 0": """
         average_epochs link_gbytes max_length_ratio peak_tflops poll_seconds request_seconds temperature
     """,
-    "number float, must not be negative": """
+    "number float, a finite number of at least 0": """
         coverage_penalty diversity_strength grace_seconds length_penalty load_retry_seconds max_length_factor
         patience
     """,
+    "number float, a number from 0 to 1": "tolerance",
+    "number float, a number from 0.01 to 1000000": "minutes",
+    "number float, a number in (0, 1]": "top_p utilisation",
     "number int": "attention.seed distil.seed evaluate.seed export.seed translate.seed",
-    "number int, must be at least 2": "updates",
-    "number int, must be from 0 to 65535": "grpc_port rest_port",
-    "number int, must be in [0, 2 ** 32)": "prepare_data.seed",
-    "number int, must be positive": """
+    "number int, a number from 0 to 65535": "grpc_port rest_port",
+    "number int, a whole number in [0, 2 ** 32)": "prepare_data.seed",
+    "number int, a whole number of at least 0": """
+        cache_bytes devices extend_vocab max_num_load_retries min_length no_repeat_ngram_size pairs replicas
+        source_vocab_size top_k
+    """,
+    "number int, a whole number of at least 1": """
         average_last beam_size chunk_lines held_out_pairs keep_alive_seconds layer length max_batch_bytes
         max_batch_size max_body_bytes max_connections max_growing max_input_length max_length max_length_offset
         max_output_elements max_queue_bytes max_sentence_bytes max_sentences max_unsent_bytes model_parallel
         num_best num_groups num_streams processes seeds shard_pairs steps tokens_per_batch vocab_size
     """,
-    "number int, must not be negative": """
-        cache_bytes devices extend_vocab max_num_load_retries min_length no_repeat_ngram_size pairs replicas
-        source_vocab_size top_k
-    """,
-    "numbers, int, must be positive": "averages beam_sizes",
+    "number int, a whole number of at least 2": "updates",
+    "numbers, int, a whole number of at least 1": "averages beam_sizes",
     "path ANY": "attention.output checkpoint checkpoints convert.model_dir init_from train.data_dir",
     "path FILE": """
         api_key_file distil.source distil.target draw_trees.input evaluate.source fit.source fit.target glossary
@@ -127,12 +127,12 @@ def test_a_number_that_makes_no_sense_is_refused(listed, flag):
     refused = {"nan", "inf", "-inf", "1e999", "many"} | (set() if "numbers" in kind else {""})
     if kind != "number int":
         refused.add("-1")
-    if any(words in kind for words in ("positive", "at least", "(0", "0.01")):
+    if any(words in kind for words in ("at least 1", "at least 2", "above 0", "(0", "0.01")):
         refused.add("0")
     same_name = [key for key in listed["errors"] if key.endswith(f" {name}")]
     for errors in (listed["errors"][key] for key in same_name if listed["kinds"][key] == kind):
         assert {value for value, error in errors.items() if error} == refused
-        assert all(error.startswith(f"--{name} must ") for error in errors.values() if error)
+        assert all(error.startswith(f"--{name} must be ") for error in errors.values() if error)
 
 
 def test_values_are_parsed_and_paths_expanded(monkeypatch):

@@ -140,7 +140,7 @@ def test_what_does_not_answer_has_a_status_of_its_own(call):
     "arguments, message",
     [
         (["--numbr=2"], "Unknown command line flag 'numbr'. Did you mean: number; see --help"),
-        (["--number=many"], "--number must be of type int, got 'many'; see --help"),
+        (["--number=many"], "--number must be a whole number, got 'many'; see --help"),
         (["--version=two"], "--version=two: neither true nor false; see --help"),
         (["--model_dir"], "Missing value for flag --model_dir; see --help"),
     ],
