@@ -43,7 +43,7 @@ _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data for --split; default: t
 _SOURCE = DEFINE_path(
     "source",
     None,
-    "Instead of --split: UTF-8 text, or also its translation in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.",
+    f"Instead of --split: UTF-8 text, or also its translation in a file {readers.WITH_BOTH_SIDES}.",
     FILE,
 )
 _REFERENCE = DEFINE_path("reference", None, "With --source: its human translation, line by line.", FILE)

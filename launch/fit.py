@@ -47,7 +47,7 @@ _TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = DEFINE_path(
     "source",
     None,
-    "UTF-8 text, or both sides in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip; also compressed.",
+    f"UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}; also compressed.",
     FILE,
 )
 _TARGET = DEFINE_path("target", None, "The translation of the source, line by line.", FILE)

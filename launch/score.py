@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from t2t_keras.data.readers import read_pairs
+from t2t_keras.data.readers import WITH_BOTH_SIDES, read_pairs
 from t2t_keras.runs.run import Run
 from t2t_keras.text.language_codes import Languages
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SOURCE = DEFINE_path(
     "source",
     None,
-    "UTF-8 text, or both sides in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.",
+    f"UTF-8 text, or both sides in a file {WITH_BOTH_SIDES}.",
     FILE,
     required=True,
 )

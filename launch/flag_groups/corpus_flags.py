@@ -14,7 +14,7 @@ from ..flag_types import FILE, DEFINE_multi_path
 
 FLAGS = flags.FLAGS
 
-_BOTH = {"source": ", or both sides (.tsv, .csv, .tmx, .xliff, .po, .jsonl, .parquet, .zip)", "target": ""}
+_BOTH = {"source": f", or both sides ({readers.WITH_BOTH_SIDES})", "target": ""}
 _SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 
 for split in corpora.SPLITS:
