@@ -98,8 +98,7 @@ def main(argv: list[str]) -> None:
     if _MARKUP_ATTRIBUTES.value and _MARKUP.value not in ("html", "xml"):
         raise InputError("--markup_attributes requires --markup=html or --markup=xml")
     suffix = None if _MARKUP.value in ("html", "xml") or _JSON_INPUT.value else file_flags.input_suffix(_INPUT.value)
-    if file_flags.IN_PLACE.value and not (suffix and _INPUT.value and _OUTPUT.value is None):
-        raise InputError("--in_place requires an --input with units, such as a .po file, and no --output")
+    file_flags.check_used(suffix, bool(_INPUT.value), _OUTPUT.value is not None)
     program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
     if suffix:
         _translate_file(suffix)

@@ -2,6 +2,7 @@
 
 from absl import flags
 
+from t2t_keras.errors import InputError
 from t2t_keras.localization.formats import FORMATS, Options, format_suffix
 
 _TEXT = "text"
@@ -18,6 +19,17 @@ TARGET_COLUMN = flags.DEFINE_string(
     "target_column", Options.target_column, "Column of a .csv or .tsv file for the translations."
 )
 IN_PLACE = flags.DEFINE_bool("in_place", False, "Whether to write the translations into the file --input itself.")
+
+
+def check_used(suffix: str | None, has_input: bool, has_output: bool) -> None:
+    """Raises InputError for flags that would have no effect on an input of this format."""
+    if IN_PLACE.value and not (suffix and has_input and not has_output):
+        raise InputError("--in_place requires an --input with units, such as a .po file, and no --output")
+    if ALL.value and not suffix:
+        raise InputError("--all requires an input with units, such as a .po file")
+    for flag in (COLUMN, TARGET_COLUMN):
+        if flag.present and suffix not in (".csv", ".tsv"):
+            raise InputError(f"--{flag.name} requires a .csv or .tsv file")
 
 
 def input_suffix(name: str | None) -> str | None:

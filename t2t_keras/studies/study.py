@@ -92,6 +92,8 @@ class Study:
             raise InputError(f"{', '.join(f'--{name}' for name in FILES)} must be given to start a study")
         if self.settings.files and not self.table.needs_files:
             raise InputError(f"--{FILES[0]}: --table={self.settings.table} takes --data_dir instead")
+        if self.settings.winner and not self.table.needs_files:
+            raise InputError(f"--winner: --table={self.settings.table} has no rows that use the text of another row")
         if self.table.needs_data:
             PreparedData.open(self.settings.data_dir)
         self._check(names)

@@ -121,6 +121,8 @@ def test_what_a_study_of_recipes_cannot_have_is_refused(files, tmp_path):
     words = "--train_source, --train_target, --valid_source, --valid_target must be given to start a study"
     with pytest.raises(InputError, match=words):
         Study(tmp_path / "study", StudySettings("recipes")).perform([], print)
+    with pytest.raises(InputError, match="--winner: --table=1 has no rows that use the text of another row"):
+        Study(tmp_path / "other", StudySettings("1", winner="v4k")).perform([], print)
     with pytest.raises(InputError, match="--train_source: --table=1 takes --data_dir instead"):
         Study(tmp_path / "study", StudySettings("1", files=files)).perform([], print)
 
