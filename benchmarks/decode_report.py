@@ -1,4 +1,4 @@
-"""The numbers of `decode.py` and how they are shown."""
+"""The numbers of `decode.py`, and their tables."""
 
 import dataclasses
 import statistics
@@ -13,14 +13,14 @@ _SAME_LOG_PROB = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """What an engine did.
+    """The numbers of an engine.
 
     Attributes:
-        seconds: for all sentences in batches, the median of its turns.
-        latencies: seconds of every sentence that was translated on its own, in all turns.
-        peak_gib: the process's largest resident memory.
+        seconds: median time of a turn for all sentences in batches.
+        latencies: seconds of the sentences that were translated one by one, in all turns.
+        peak_gib: peak resident memory of the process.
         outputs: ids of every output.
-        quiet_turns: how many turns count; 0 means that other processes disturbed all of them.
+        quiet_turns: number of turns without other load; if it is 0, the disturbed turns count.
     """
 
     seconds: float
@@ -31,24 +31,24 @@ class Numbers:
 
     @classmethod
     def of(cls, worker: Worker) -> "Numbers":
-        """The numbers of a worker that has had its turns."""
+        """Returns the numbers of a worker after its turns."""
         turns = worker.turns or worker.noisy_turns
         latencies = [seconds for turn in turns for seconds in turn["latencies"]]
         peak = max(turn["peak_gib"] for turn in turns)
         return cls(worker.median("seconds"), latencies, peak, turns[-1]["outputs"], len(worker.turns))
 
     def latency(self, percent: float) -> float:
-        """Of a sentence alone, the percentile in milliseconds."""
+        """Returns a percentile of the latencies, in milliseconds."""
         return float(1e3 * np.percentile(self.latencies, percent))
 
     @property
     def tokens(self) -> int:
-        """Of all outputs, end symbols not counted."""
+        """The number of tokens in all outputs, without end symbols."""
         return sum(map(len, self.outputs))
 
 
 def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
-    """A row an engine, of its runs; ratios are of sentences a second, which all engines mean the same by."""
+    """Prints a row for each engine; ratios are those of sentences per second."""
     own = numbers.get("ours")
     print("| engine | tokens/s | sentences/s | ours / it | p50 ms | p95 ms | peak GiB | same outputs | quiet turns |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -68,9 +68,9 @@ def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
 
 
 def alone(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
-    """One sentence at a time, in float32 and in 8 bits: our fastest engine beside CTranslate2's fastest.
+    """Compares the latencies of our and of CTranslate2's fastest engine, in float32 and in 8 bits, as lines of text.
 
-    Each as it is fastest, by its best median, with one worker or with several; the ranges say how much runs differ.
+    The fastest engine has the lowest median of any run. The ranges are over all runs.
     """
     lines = []
     for arithmetic, is_of in (("float32", lambda name: "int8" not in name), ("8 bits", lambda name: "int8" in name)):
@@ -89,23 +89,23 @@ def alone(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
 
 
 def _range(values: Sequence[float], form: str) -> str:
-    """The smallest and the largest, or one of them where both read the same; nothing of no values."""
+    """Formats a range, or a single number if both ends read the same; "" without values."""
     ends = dict.fromkeys(f"{end(values):{form}}" for end in (min, max)) if values else {}
     return " to ".join(ends)
 
 
 def same_outputs(left: Numbers, right: Numbers) -> float:
-    """The share of sentences with identical outputs."""
+    """Returns the share of sentences with identical outputs."""
     return statistics.fmean(a == b for a, b in zip(left.outputs, right.outputs, strict=True))
 
 
 def agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Which of different outputs for the same sentences are likelier.
+    """Says how often each of two engines has the likelier output.
 
     Args:
-        name: of the other engine.
-        ours: [sentences], the log-probabilities of our outputs.
-        theirs: [sentences], those of the other engine's, by the same model.
+        name: name of the other engine.
+        ours: log-probabilities of our outputs, [sentences].
+        theirs: log-probabilities of the outputs of the other engine by the same model, [sentences].
     """
     higher, lower = (ours > theirs + _SAME_LOG_PROB).sum(), (ours < theirs - _SAME_LOG_PROB).sum()
     return (

@@ -1,14 +1,13 @@
-"""Whether an accelerator learns what a processor does, with Keras on JAX: steps of every family, from one start.
+"""Compares the training of every family on an accelerator and on the processor, with Keras on JAX.
 
     python -m benchmarks.jax_device
 
-Both are devices of this process: the first that JAX finds, and the host's processor. Batches of padded random tokens,
-dropout, smoothing and clipping are those of a training; dropout drops the same elements on both. Models have one layer
-in the encoder and in the decoder where that is a setting, since XLA takes its time over each. Three precisions of
-products on the device: all of float32 (`highest`), JAX's own choice for float32 (`default`; on NVIDIA's GPUs TF32), and
-`train.mixed_bfloat16`. `again`: how far the weights after all steps are from those of the same training made once
-more, both with `highest`; 0 means the same bits.
-Needs no TensorFlow.
+Both devices belong to this process: the first device that JAX finds, and the processor of the host. The batches are
+padded random tokens, and dropout, label smoothing and clipping are as in training; dropout drops the same elements on
+both devices. Models have one encoder and one decoder layer if that is a setting, because XLA takes long to compile each
+layer. The products on the device have three precisions: full float32 (`highest`), JAX's default for float32 (`default`;
+TF32 on NVIDIA GPUs), and `train.mixed_bfloat16`. The column `again` has the difference between the weights of two equal
+trainings with `highest`; 0 means equal bits. The program does not need TensorFlow.
 """
 
 import argparse
@@ -22,6 +21,7 @@ import jax
 import keras
 import numpy as np
 
+from benchmarks.turns import number
 from t2t_keras.config import ModelConfig, TrainConfig
 from t2t_keras.models import families, presets
 from t2t_keras.training.on_jax.jax_devices import JaxDevices
@@ -33,7 +33,7 @@ TRAIN: dict[str, Any] = {"label_smoothing": 0.1, "clip_norm": 1.0, "static_shape
 
 
 def batches() -> Iterator[dict[str, np.ndarray]]:
-    """Random batches of sentences of different lengths, int32 [ROWS, LENGTH] each side; the same each time."""
+    """Returns random batches of sentences of different lengths, int32 [ROWS, LENGTH] per side; equal in every call."""
     random = np.random.default_rng(1)
     while True:
         lengths = random.integers(3, LENGTH + 1, (ROWS, 1))
@@ -44,10 +44,7 @@ def batches() -> Iterator[dict[str, np.ndarray]]:
 def trained(
     config: ModelConfig, device: Any, steps: int, precision: str, times: int = 1
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """The losses of the first steps of the same new model each time, float32 [steps].
-
-    And the weights after them, each time that the same steps are made.
-    """
+    """Trains equal new models, and returns the losses of the first, float32 [steps], and the weights of each."""
     keras.utils.set_random_seed(1)
     with jax.default_matmul_precision("highest" if precision == "highest" else "default"):
         with jax.default_device(jax.devices("cpu")[0]):
@@ -62,10 +59,10 @@ def trained(
 
 
 def main() -> None:
-    """Prints a row a family."""
+    """Prints a row for each family."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--presets", default=",".join(PRESETS), help="whose models, by commas")
+    parser.add_argument("--steps", type=number(), default=20)
+    parser.add_argument("--presets", default=",".join(PRESETS), help="presets, separated by commas")
     flags = parser.parse_args()
     device, processor = jax.devices()[0], jax.devices("cpu")[0]
     print(f"{device.device_kind}; JAX {jax.__version__}, Keras {keras.__version__}; {flags.steps} steps\n")
