@@ -25,17 +25,10 @@ from .flag_types import ANY, FOLDER, DEFINE_number, DEFINE_path
 _MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory.", FOLDER, required=True)
 _AVERAGE_LAST = DEFINE_number("average_last", 10, "Number of newest checkpoints to average.", PositiveInt)
 _AVERAGE_EPOCHS = DEFINE_number(
-    "average_epochs",
-    None,
-    "Instead of --average_last: average the checkpoints of the last epochs, as many as this number.",
-    PositiveFloat,
+    "average_epochs", None, "Number of last epochs whose checkpoints are averaged instead.", PositiveFloat
 )
 _CHECKPOINTS = DEFINE_path(
-    "checkpoints",
-    None,
-    "Checkpoints to average instead: steps, names or paths, separated by commas.",
-    ANY,
-    is_list=True,
+    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas.", ANY, is_list=True
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Name of the result; default: averaged_lastN, averaged_N_epochs or averaged_N_chosen."

@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 
 _MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory.", FOLDER, required=True)
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data; default: the training data of the run.", FOLDER)
+_NUMBERS = tuple[PositiveInt, ...]
 _AVERAGES = DEFINE_number(
-    "averages",
-    None,
-    "Numbers of newest checkpoints to average; default: 5, 10 and 20, as far as the run has them.",
-    tuple[PositiveInt, ...],
+    "averages", None, "Numbers of newest checkpoints to average; default: 5, 10, 20, if the run has them.", _NUMBERS
 )
-_BEAM_SIZES = DEFINE_number("beam_sizes", "1,2,4,8", "Beam sizes to compare.", tuple[PositiveInt, ...])
+_BEAM_SIZES = DEFINE_number("beam_sizes", "1,2,4,8", "Beam sizes to compare.", _NUMBERS)
 _LENGTH_PENALTIES = flags.DEFINE_list(
     "length_penalties",
     ["0", "0.6", "1", "1.4", "average"],

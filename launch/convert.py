@@ -33,10 +33,7 @@ _OUTPUT = DEFINE_path("output", None, "With --to: a new folder to write.", NEW_F
 _MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory; with --from, a new one.", ANY, required=True)
 _CHECKPOINT = DEFINE_path("checkpoint", None, "With --to: the weights to write, as in launch.translate.", ANY)
 _QUANTIZATION = flags.DEFINE_enum(
-    "quantization",
-    "float32",
-    ["float32", "float16", "bfloat16", "int8"],
-    "With --to: the number format of the weights.",
+    "quantization", "float32", ["float32", "float16", "bfloat16", "int8"], "With --to: number format of the weights."
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from: overrides the language in the files.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from: overrides the language in the files.")

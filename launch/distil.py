@@ -27,7 +27,7 @@ from t2t_keras.tasks.registry import task
 from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, model_flags, setting_flags, split_flags
+from .flag_groups import decoding_flags, engine_flags, model_flags, setting_flags, split_flags
 from .flag_types import FILE, NEW_FILE, DEFINE_number, DEFINE_path
 
 _SOURCE = DEFINE_path("source", None, "Sources: UTF-8 text, also .gz .bz2 .xz.", FILE, required=True)
@@ -108,8 +108,8 @@ def _search(config: DecodeConfig) -> dict[str, Any]:
     """Returns the settings of the search, except the teachers and the choice."""
     return {
         **dataclasses.asdict(config),
-        "engine": decoding_flags.ENGINE.value,
-        "compute_type": decoding_flags.COMPUTE_TYPE.value,
+        "engine": engine_flags.ENGINE.value,
+        "compute_type": engine_flags.COMPUTE_TYPE.value,
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "exclude": decoding_flags.EXCLUDE.value,
     }

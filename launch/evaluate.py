@@ -31,7 +31,7 @@ from t2t_keras.text.language_codes import Languages, language_of_name
 from t2t_keras.text.languages import language_of
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, model_flags
+from .flag_groups import decoding_flags, engine_flags, model_flags
 from .flag_types import FILE, FOLDER, NEW_FOLDER, DEFINE_path
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "The split of the prepared data to translate.")
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data for --split; default: the training data of the run.", FOLDER)
 _SOURCE = DEFINE_path(
-    "source",
-    None,
-    f"Instead of --split: UTF-8 text, or also its translation in a file {readers.WITH_BOTH_SIDES}.",
-    FILE,
+    "source", None, f"Instead of --split: UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}.", FILE
 )
 _REFERENCE = DEFINE_path("reference", None, "With --source: its human translation, line by line.", FILE)
 _TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task whose outputs they are.")
@@ -57,15 +54,10 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
     "Korean if the references are in it, else the language of the model, or with --hypotheses the one in the name of "
     "the references.",
 )
-_LOWERCASE = flags.DEFINE_bool(
-    "lowercase", None, "Also score lowercased text; default: if the model writes lowercased text."
-)
+_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if outputs are lowercased.")
 _PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also compute the paper's BLEU: Moses tokens, compounds split.")
 _OUTPUT_DIR = DEFINE_path(
-    "output_dir",
-    None,
-    "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory.",
-    NEW_FOLDER,
+    "output_dir", None, "Folder of hypotheses.txt and scores.json; default: evaluation/NAME in the run.", NEW_FOLDER
 )
 flags.adopt_module_key_flags(decoding_flags)
 _WORD_METRICS = ("bleu", "rouge_l")  # metrics whose words depend on the language
@@ -192,8 +184,8 @@ def _settings(translator: "Translator", language: str) -> dict[str, Any]:
         "ensemble": [remote.with_urls(name) for name in model_flags.ENSEMBLE.value],
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "excluded": translator.excluded,
-        "engine": decoding_flags.ENGINE.value,
-        "compute_type": decoding_flags.COMPUTE_TYPE.value,
+        "engine": engine_flags.ENGINE.value,
+        "compute_type": engine_flags.COMPUTE_TYPE.value,
         "split": _SPLIT.value,
         "data_dir": _DATA_DIR.value and remote.origin(_DATA_DIR.value),
         "source": _SOURCE.value,

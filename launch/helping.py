@@ -71,7 +71,7 @@ def _describe(flag: flags.Flag) -> tuple[str, str]:
     if is_required(flag):
         words += " (required)"
     default = ",".join(map(str, flag.default)) if isinstance(flag.default, list | tuple) else flag.default
-    return form, words + (f" (default: {default})" if default and "default" not in words else "")
+    return form, words + (f" (default: {default})" if default and "default:" not in words else "")
 
 
 def is_required(flag: flags.Flag) -> bool:

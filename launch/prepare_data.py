@@ -64,10 +64,7 @@ DEFINE_path("vocab_from", None, "A run or an export whose vocabulary is used; --
 DEFINE_path("data_dir", None, "Folder for the prepared data.", NEW_FOLDER, required=True)
 DEFINE_number("processes", num_cores(), "Number of shards prepared in parallel.", PositiveInt)
 DEFINE_number(
-    "shard_pairs",
-    SHARD_PAIRS,
-    "Training pairs per shard; a shard is one file. A process needs about 1 KB of memory per pair.",
-    PositiveInt,
+    "shard_pairs", SHARD_PAIRS, "Training pairs per shard, which is one file; a pair needs 1 KB of memory.", PositiveInt
 )
 flags.DEFINE_string(
     "beam_runner",

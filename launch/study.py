@@ -33,12 +33,8 @@ from . import program
 from .flag_groups import extensions
 from .flag_types import FILE, FOLDER, NEW_FOLDER, DEFINE_number, DEFINE_path
 
-_STUDY_DIR = DEFINE_path(
-    "study_dir", None, "The study's folder; an existing study is resumed.", NEW_FOLDER, required=True
-)
-_TABLE = flags.DEFINE_string(
-    "table", None, f"The table: {', '.join(TABLES)}; default: the table of the existing study."
-)
+_STUDY_DIR = DEFINE_path("study_dir", None, "The folder of a new or existing study.", NEW_FOLDER, required=True)
+_TABLE = flags.DEFINE_string("table", None, f"The table: {', '.join(TABLES)}; default: that of the existing study.")
 _SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or with the paper's sizes.")
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data; default: the data of the existing study.", FOLDER)
 _FILES = {
@@ -48,27 +44,18 @@ _FILES = {
 _WINNER = flags.DEFINE_string(
     "winner", None, f"With --table=recipes: the row whose text settings the last rows use; default: {DEFAULT_WINNER}."
 )
-_STEPS = DEFINE_number(
-    "steps", None, "Updates of the table's first row; the other rows change in proportion.", PositiveInt
-)
-_SEEDS = DEFINE_number(
-    "seeds", None, "Number of seeds for each row that is trained with several; default: 2.", PositiveInt
-)
+_STEPS = DEFINE_number("steps", None, "Updates of the first row; the other rows change in proportion.", PositiveInt)
+_SEEDS = DEFINE_number("seeds", None, "Number of seeds of the rows that have several; default: 2.", PositiveInt)
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row.")
 _ONLY = flags.DEFINE_list("only", [], "Names of rows, separated by commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
 _PLAN = flags.DEFINE_bool("plan", False, "Print the cost of each row, and train nothing.")
 _PRINT = flags.DEFINE_bool("print", False, "Print the table of the finished rows, and train nothing.")
 _ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train nothing.")
-_DEVICES = DEFINE_number(
-    "devices", 0, "With --plan: number of devices that train a row; 0: this machine.", NonNegativeInt
-)
+_DEVICES = DEFINE_number("devices", 0, "With --plan: number of devices per row; 0: this machine.", NonNegativeInt)
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: the kind of the devices.")
 _UTILISATION = DEFINE_number(
-    "utilisation",
-    None,
-    "With --plan: the share of the peak that training reaches; default: 0.2 of --devices, 0.5 of this machine.",
-    Share,
+    "utilisation", None, "With --plan: share of the peak; default: 0.2 of --devices, 0.5 of this machine.", Share
 )
 flags.adopt_module_key_flags(extensions)
 

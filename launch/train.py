@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from t2t_keras.training.trainer import Outcome
 
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data (launch.prepare_data); default: the run's data.", ANY)
-_MODEL_DIR = DEFINE_path(
-    "model_dir", None, "The run's directory; an existing run is resumed.", NEW_FOLDER, required=True
-)
+_MODEL_DIR = DEFINE_path("model_dir", None, "The directory of a new or existing run.", NEW_FOLDER, required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
 _INIT_FROM = DEFINE_path(
     "init_from",
@@ -46,17 +44,12 @@ _INIT_FROM = DEFINE_path(
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", cluster.STRATEGIES, "The devices to train on.")
-_CLUSTER = flags.DEFINE_enum(
-    "cluster", "auto", cluster.NAMES, "The source of the workers' addresses, for training on several machines."
-)
+_CLUSTER = flags.DEFINE_enum("cluster", "auto", cluster.NAMES, "The source of the addresses of several machines.")
 _REPLICAS = DEFINE_number(
     "replicas", 0, "Number of replicas; 0: one per device. On a CPU: number of logical devices.", NonNegativeInt
 )
 _MODEL_PARALLEL = DEFINE_number(
-    "model_parallel",
-    1,
-    "Devices of a replica, which share one copy of the weights; more than 1 only with Keras on JAX.",
-    PositiveInt,
+    "model_parallel", 1, "Devices that share one copy of the weights; above 1 only with Keras on JAX.", PositiveInt
 )
 flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}

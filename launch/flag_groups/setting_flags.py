@@ -14,7 +14,7 @@ from ..flag_types import FILE, DEFINE_number, DEFINE_path
 
 flags.disclaim_key_flags()  # they belong to the calling module
 
-DEFAULT = "; default: the setting of the run."
+DEFAULT = "; default: that of the model."
 _DEFINE = {bool: flags.DEFINE_bool, str: flags.DEFINE_string, tuple[str, ...]: flags.DEFINE_list}
 
 
