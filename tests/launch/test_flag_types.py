@@ -136,7 +136,7 @@ def test_a_number_that_makes_no_sense_is_refused(listed, flag):
 
 
 def test_values_are_parsed_and_paths_expanded(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/of/me")
     values = flags.FlagValues()
     holders = [
         DEFINE_number("count", 3, "", PositiveInt, flag_values=values),
@@ -159,7 +159,7 @@ def test_values_are_parsed_and_paths_expanded(monkeypatch):
             "--ensemble=~/a@1",
         ]
     )
-    expected = [4, (5, 6), 0.0, "/home/me/in", ["best", "/home/me/x"], ["/home/me/a@1"]]
+    expected = [4, (5, 6), 0.0, "/of/me/in", ["best", "/of/me/x"], ["/of/me/a@1"]]
     assert [holder.value for holder in holders] == expected
     assert values["count"].flag_type() == "int" and values["counts"].flag_type() == "tuple"
 
