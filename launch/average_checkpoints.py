@@ -59,7 +59,7 @@ def main(argv: list[str]) -> None:
 def _select(run: Run, config: Config) -> tuple[list[checkpoints.Checkpoint], str]:
     """Loads the checkpoints that the flags select; also returns the default name of their average."""
     if _CHECKPOINTS.value:
-        paths = _paths_of(run, [name.strip() for name in _CHECKPOINTS.value])
+        paths = _paths_of(run, _CHECKPOINTS.value)
         for path in paths:
             _check_fits(run, config, path)
         return [checkpoints.load(path, weights_only=True) for path in paths], f"averaged_{len(paths)}_chosen"

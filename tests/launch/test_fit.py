@@ -277,7 +277,7 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--output=mine"], "give --source and --target, two files of text, or --corpus"),
+        (["--output=mine"], "give --source and --target, two text files, or --corpus"),
         (["--source=a.en"], "--source=a.en: give --target, its translation, or a file with both sides"),
         (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: the file has both sides; omit --target"),
         (["--source=a.srt"], "a.srt: subtitles cannot be read; give text whose lines correspond, or a .tsv file"),
@@ -314,7 +314,8 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
     write_text(tmp_path)
-    (tmp_path / "a.src").write_text("text\n")
+    for name in ("a.src", "a.tgt", "a.tsv", "a.srt", "b.en"):
+        (tmp_path / name).write_text("text\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/a").touch()
     assert error(tmp_path, "--output=new", *flags).startswith(message)
