@@ -70,10 +70,10 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(flags.turns + 1):
             for name, run in ways.items():
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 run(x)[0].numpy()
                 if turn:  # the first turn compiles
-                    seconds[name].append(time.perf_counter() - begun)
+                    seconds[name].append(time.perf_counter() - started)
         for name, values in seconds.items():
             medians[name].append(statistics.median(values))
     return medians
@@ -94,12 +94,12 @@ def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[li
     for _ in range(flags.turns):
         for cache, step, seconds in searches:
             for position in range(max(positions) + around):
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 logits, cache = step(token_ids, cache)
                 logits.numpy()
                 for near in positions:
                     if abs(position - near) < around:
-                        seconds[near].append(time.perf_counter() - begun)
+                        seconds[near].append(time.perf_counter() - started)
     return [[statistics.median(values) for values in seconds.values()] for _, _, seconds in searches]
 
 

@@ -33,11 +33,11 @@ ROOT_HALF = 0.5**0.5
 
 def blocks(text: str) -> list[tuple[int, int]]:
     """Returns the widths and kernel sizes of a setting such as 4x256x3,2x512x1."""
-    found = []
+    sizes = []
     for part in text.split(","):
         number, width, kernel_size = map(int, part.split("x"))
-        found += [(width, kernel_size)] * number
-    return found
+        sizes += [(width, kernel_size)] * number
+    return sizes
 
 
 class Stack(layers.Layer):

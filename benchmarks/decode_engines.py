@@ -110,12 +110,12 @@ def _ours(
     token_log_probs = token_log_probs_function(scoring)
 
     def search(batch: Ids) -> Ids:
-        found = searcher(padded(batch), only_best=True, scored=False)
-        return [without_end(ids) for ids in found.token_ids[:, 0].numpy().tolist()]
+        result = searcher(padded(batch), only_best=True, scored=False)
+        return [without_end(ids) for ids in result.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:
-        found = side_by_side(search, batches(sources, task["batch_sentences"]))
-        return [ids for batch in found for ids in batch]
+        result = side_by_side(search, batches(sources, task["batch_sentences"]))
+        return [ids for batch in result for ids in batch]
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
         rows = token_log_probs(padded(sources), padded(targets)).numpy().tolist()
@@ -198,7 +198,7 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
 
     @torch.inference_mode()
     def translate(sources: Ids) -> Ids:
-        found = []
+        result = []
         for batch in batches(sources, task["batch_sentences"]):
             ids = tensor(batch)
             outputs = model.generate(
@@ -211,8 +211,8 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
                 max_new_tokens=task["output_tokens"] or task["max_tokens"],
                 suppress_tokens=[PAD_ID],
             )
-            found += [without_end(row[1:]) for row in outputs.tolist()]
-        return found
+            result += [without_end(row[1:]) for row in outputs.tolist()]
+        return result
 
     @torch.inference_mode()
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
@@ -220,8 +220,8 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
         shifted = torch.nn.functional.pad(wanted, (1, 0))[:, :-1]
         logits = model(input_ids=ids, attention_mask=(ids != 0).long(), decoder_input_ids=shifted).logits
         logits[:, :, PAD_ID] = NEVER
-        found = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
-        return [row[: len(target)] for row, target in zip(found, targets, strict=True)]
+        result = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
+        return [row[: len(target)] for row, target in zip(result, targets, strict=True)]
 
     return Engine(translate, score, f"torch {torch.__version__}, transformers {transformers.__version__}")
 
@@ -259,14 +259,14 @@ def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     if task["output_tokens"] is None:
         sources, alone, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
         translate = engine.translate_texts or pieces.around(engine.translate)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     outputs = translate(sources)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     latencies = []
     for source in alone:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         translate([source])
-        latencies.append(time.perf_counter() - begun)
+        latencies.append(time.perf_counter() - started)
     return {"seconds": seconds, "latencies": latencies, "outputs": pieces.outputs(outputs) if pieces else outputs}
 
 

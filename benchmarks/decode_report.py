@@ -55,14 +55,14 @@ def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
     for name, runs in numbers.items():
         pairs = list(zip(runs, own or [], strict=bool(own)))
         cells = [
-            _range([found.tokens / found.seconds for found in runs], ",.0f"),
-            _range([len(found.outputs) / found.seconds for found in runs], ",.1f"),
-            _range([found.seconds / ours.seconds for found, ours in pairs], ".2f"),
-            _range([found.latency(50) for found in runs], ".1f"),
-            _range([found.latency(95) for found in runs], ".1f"),
-            f"{max(found.peak_gib for found in runs):.2f}",
-            _range([same_outputs(found, ours) for found, ours in pairs], ".1%"),
-            str(sum(found.quiet_turns for found in runs)),
+            _range([run.tokens / run.seconds for run in runs], ",.0f"),
+            _range([len(run.outputs) / run.seconds for run in runs], ",.1f"),
+            _range([run.seconds / ours.seconds for run, ours in pairs], ".2f"),
+            _range([run.latency(50) for run in runs], ".1f"),
+            _range([run.latency(95) for run in runs], ".1f"),
+            f"{max(run.peak_gib for run in runs):.2f}",
+            _range([same_outputs(run, ours) for run, ours in pairs], ".1%"),
+            str(sum(run.quiet_turns for run in runs)),
         ]
         print(f"| {name} | {' | '.join(cells)} |")
 
@@ -77,9 +77,9 @@ def alone(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
         fastest = []
         for family in ("ours", "ctranslate2"):
             names = [name for name in numbers if name.startswith(family) and is_of(name) and "bfloat16" not in name]
-            fastest += sorted(names, key=lambda name: min(found.latency(50) for found in numbers[name]))[:1]
+            fastest += sorted(names, key=lambda name: min(run.latency(50) for run in numbers[name]))[:1]
         if len(fastest) == 2:
-            ours, theirs = ([found.latency(50) for found in numbers[name]] for name in fastest)
+            ours, theirs = ([run.latency(50) for run in numbers[name]] for name in fastest)
             ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
             lines.append(
                 f"one sentence alone, {arithmetic}, p50: {fastest[0]} {_range(ours, '.1f')} ms, "

@@ -82,12 +82,12 @@ def model_and_weights(
 def random_weights(like: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     """Returns random weights as for training, except that biases are not 0 and scales not 1."""
     rng = np.random.default_rng(seed)
-    found = {}
+    weights = {}
     for name, array in like.items():
         if array.ndim == 1:
-            found[name] = 0.05 * rng.standard_normal(array.shape) + name.endswith("scale")
+            weights[name] = 0.05 * rng.standard_normal(array.shape) + name.endswith("scale")
         elif name.endswith("table"):
-            found[name] = array.shape[1] ** -0.5 * rng.standard_normal(array.shape)
+            weights[name] = array.shape[1] ** -0.5 * rng.standard_normal(array.shape)
         else:
-            found[name] = (2 / sum(array.shape)) ** 0.5 * rng.standard_normal(array.shape)
-    return {name: array.astype(np.float32) for name, array in found.items()}
+            weights[name] = (2 / sum(array.shape)) ** 0.5 * rng.standard_normal(array.shape)
+    return {name: array.astype(np.float32) for name, array in weights.items()}

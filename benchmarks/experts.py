@@ -60,10 +60,10 @@ def worker(sizes: dict[str, Any]) -> None:
 
 def _seconds(run: Callable[[], Any], times: int) -> float:
     """Returns the seconds of one run."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(times):
         run()
-    return (time.perf_counter() - begun) / times
+    return (time.perf_counter() - started) / times
 
 
 def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:

@@ -173,8 +173,8 @@ def products(sizes: dict) -> tuple[Callable[[], dict], int, str]:
         def all_products(x: jax.Array, kernel: jax.Array, upstream: jax.Array) -> jax.Array:
             def three(_: int, total: jax.Array) -> jax.Array:
                 moved = x + total.astype(dtype)  # otherwise the compiler would compute them once
-                found = (moved @ kernel, (upstream + total.astype(dtype)) @ kernel.mT, moved.mT @ upstream)
-                return sum((jnp.float32(product[0, 0, 0]) for product in found), jnp.float32(0)) * 1e-9
+                results = (moved @ kernel, (upstream + total.astype(dtype)) @ kernel.mT, moved.mT @ upstream)
+                return sum((jnp.float32(product[0, 0, 0]) for product in results), jnp.float32(0)) * 1e-9
 
             return jax.lax.fori_loop(0, count // batch, three, jnp.float32(0))
 

@@ -217,8 +217,8 @@ def _resident(process: int) -> int:
         status = pathlib.Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0
-    own = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")]
-    return sum(own) + sum(map(_resident, _children(process)))
+    sizes = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")]
+    return sum(sizes) + sum(map(_resident, _children(process)))
 
 
 def _children(process: int) -> list[int]:

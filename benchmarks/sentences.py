@@ -107,14 +107,14 @@ def by_rules(language: str, text: str) -> list[str]:
     return ["".join(sentence) for sentence in find_sentences(text, language)]
 
 
-def measured(split: Callable[[str, str], Sequence[str]], given: Sequence[Paragraph]) -> Result:
+def measured(split: Callable[[str, str], Sequence[str]], examples: Sequence[Paragraph]) -> Result:
     """Measures a function that splits a text, given its language."""
     start = time.perf_counter()
-    pieces = [split(paragraph.language, paragraph.text) for paragraph in given]
+    pieces = [split(paragraph.language, paragraph.text) for paragraph in examples]
     seconds = time.perf_counter() - start
-    found = [begins_of(each) for each in pieces]
+    begins_by_text = [begins_of(each) for each in pieces]
     right, wrong, missed = (
-        sum(len(chosen(begins, paragraph.begins)) for begins, paragraph in zip(found, given, strict=True))
+        sum(len(chosen(begins, paragraph.begins)) for begins, paragraph in zip(begins_by_text, examples, strict=True))
         for chosen in (frozenset.intersection, frozenset.difference, lambda begins, wanted: wanted - begins)
     )
     return Result(right, wrong, missed, seconds)
@@ -142,13 +142,13 @@ def main() -> None:
     else:
         splitters["sentencex"] = lambda language, text: list(sentencex.segment(language, text))
     for split in splitters.values():
-        for given in tables.values():
-            measured(split, given[:5])  # reads tables and compiles rules
+        for examples in tables.values():
+            measured(split, examples[:5])  # reads tables and compiles rules
     print(f"{'':10} {'':10} {'begins':>7} {'F1':>6} {'wrong':>6} {'missed':>6} {'us/paragraph':>13}")
-    for language, given in tables.items():
+    for language, examples in tables.items():
         for name, split in splitters.items():
-            result = measured(split, given)
-            count, each = result.right + result.missed, 1e6 * result.seconds / len(given)
+            result = measured(split, examples)
+            count, each = result.right + result.missed, 1e6 * result.seconds / len(examples)
             row = f"{result.f1:6.1f} {result.wrong:6,} {result.missed:6,} {each:13.1f}"
             print(f"{language:10} {name:10} {count:7,} {row}")
 

@@ -57,11 +57,11 @@ class Direct:
 
 def for_seconds(work: Callable[[], int], seconds: float) -> dict[str, Any]:
     """Repeats work for some seconds; returns sentences per second, and the median time of a piece in ms."""
-    taken, count, begun = [], 0, time.perf_counter()
-    while (now := time.perf_counter()) - begun < seconds:
+    taken, count, started = [], 0, time.perf_counter()
+    while (now := time.perf_counter()) - started < seconds:
         count += work()
         taken.append(time.perf_counter() - now)
-    return {"per_second": count / (time.perf_counter() - begun), "p50": 1000 * statistics.median(taken)}
+    return {"per_second": count / (time.perf_counter() - started), "p50": 1000 * statistics.median(taken)}
 
 
 def main() -> None:

@@ -185,9 +185,9 @@ class Load(Clients):
         draw = random.Random(number)
         while not self.over.is_set():
             at = draw.randrange(len(self._alone.requests))
-            begun = time.monotonic()
+            started = time.monotonic()
             outcome = self._outcome(at)
-            self.outcomes.append((begun, time.monotonic(), outcome))
+            self.outcomes.append((started, time.monotonic(), outcome))
 
     def _outcome(self, at: int) -> str:
         try:
@@ -207,14 +207,14 @@ def new_version(server: Served, alone: Alone, export_dir: str) -> str:
         temporary = os.path.join(export_dir, "copying")
         shutil.copytree(os.path.join(export_dir, "1"), temporary)
         os.rename(temporary, os.path.join(export_dir, "5"))
-        begun = time.monotonic()
-        while time.monotonic() < begun + _NEW_VERSION_SECONDS and get(server.rest, "/server.json")[1]["version"] != 5:
+        started = time.monotonic()
+        while time.monotonic() < started + _NEW_VERSION_SECONDS and get(server.rest, "/server.json")[1]["version"] != 5:
             time.sleep(0.2)
-        taken = time.monotonic() - begun
+        duration = time.monotonic() - started
         served = get(server.rest, "/server.json")[1]["version"]
         time.sleep(1)
     counts = collections.Counter(outcome for _, _, outcome in load.outcomes)
-    return f"version {served} after {taken:.1f} s; of {len(load.outcomes):,} requests {_told(counts)}"
+    return f"version {served} after {duration:.1f} s; of {len(load.outcomes):,} requests {_counted(counts)}"
 
 
 def mixed(server: Served, alone: Alone, count: int) -> str:
@@ -239,16 +239,16 @@ def stopped_under_load(server: Served, alone: Alone) -> str:
     """Stops the server under load; returns the outcomes of earlier requests and of those in flight."""
     with Load(server, alone) as load:
         time.sleep(_STOP_AFTER)
-        told = server.tell_to_stop()
+        stopped_at = server.tell_to_stop()
         while server.alive:
             time.sleep(0.05)
-        taken = time.monotonic() - told
-    had = collections.Counter(
-        outcome for begun, ended, outcome in load.outcomes if begun < told - _TAKEN and ended > told
+        duration = time.monotonic() - stopped_at
+    in_flight = collections.Counter(
+        outcome for started, ended, outcome in load.outcomes if started < stopped_at - _TAKEN and ended > stopped_at
     )
-    before = collections.Counter(outcome for _, ended, outcome in load.outcomes if ended <= told)
-    return f"before: {_told(before)}; in flight: {_told(had)}; ended after {taken:.1f} s"
+    before = collections.Counter(outcome for _, ended, outcome in load.outcomes if ended <= stopped_at)
+    return f"before: {_counted(before)}; in flight: {_counted(in_flight)}; ended after {duration:.1f} s"
 
 
-def _told(counts: collections.Counter) -> str:
+def _counted(counts: collections.Counter) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in counts.most_common()) or "none"

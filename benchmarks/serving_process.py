@@ -50,8 +50,8 @@ class Served:
         match = _READY.match(self._process.stdout.readline())
         if not match:
             self._process.wait()
-            said = pathlib.Path(log_path).read_text(encoding="utf-8").strip().splitlines() or ["no output"]
-            raise RuntimeError(f"the server does not start: {said[-1]}")  # the log may be deleted with its folder
+            lines = pathlib.Path(log_path).read_text(encoding="utf-8").strip().splitlines() or ["no output"]
+            raise RuntimeError(f"the server does not start: {lines[-1]}")  # the log may be deleted with its folder
         self.rest, self.grpc = match.groups()
         self.pid, self.log_path = self._process.pid, log_path
 

@@ -66,7 +66,7 @@ class Known:
                 continue
             inputs = [_inputs(name, [sentence], at) for at, sentence in enumerate(sentences)]
             if name == "alternatives":
-                inputs = _begun(inputs, [right["translation"][0] for _, right in rows["serving_default"]])
+                inputs = _prefixed(inputs, [right["translation"][0] for _, right in rows["serving_default"]])
             if inputs:
                 rows[name] = [(some, ask_rest(server.rest, name, some)) for some in inputs]
         requests = []
@@ -99,14 +99,14 @@ def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
     return inputs
 
 
-def _begun(inputs: Sequence[dict[str, list]], translations: Sequence[str]) -> list[dict[str, list]]:
+def _prefixed(inputs: Sequence[dict[str, list]], translations: Sequence[str]) -> list[dict[str, list]]:
     """Returns inputs of `alternatives`: short texts, with the beginnings of their translations."""
-    begun = []
+    prefixed = []
     for at, (some, translation) in enumerate(zip(inputs, translations, strict=True)):
         words = translation.split(" ")
         if len(some["text"][0]) <= _MOST_LETTERS:
-            begun.append({**some, "prefix": [" ".join(words[: at % len(words)])]})
-    return begun
+            prefixed.append({**some, "prefix": [" ".join(words[: at % len(words)])]})
+    return prefixed
 
 
 def _marked(sentences: Sequence[str], at: int) -> dict[str, Any]:
@@ -217,11 +217,11 @@ class Load(Clients):
             connection.settimeout(60)
             connection.connect(place(self._server.rest))
             connection.sendall(head(len(body)) + body)
-            begun, parts = time.monotonic(), []
+            started, parts = time.monotonic(), []
             while part := connection.recv(4096):
                 parts.append(part)
                 time.sleep(0.05)
-                if self.over.is_set() or time.monotonic() > begun + patience:
+                if self.over.is_set() or time.monotonic() > started + patience:
                     return "slow reader: gave up"
         status, _, content = b"".join(parts).partition(b"\r\n\r\n")
         if b" 200 " not in status.split(b"\r\n")[0]:
@@ -305,13 +305,13 @@ class Versions:
 
 def watch(server: Served, load: Load, versions: Versions, seconds: float) -> list[tuple[float, int]]:
     """Returns times and the server's memory at these times, and adds versions in the meantime."""
-    begun, samples, told = time.monotonic(), list[tuple[float, int]](), 0
-    while (passed := time.monotonic() - begun) < seconds and server.alive:
+    started, samples, num_reports = time.monotonic(), list[tuple[float, int]](), 0
+    while (passed := time.monotonic() - started) < seconds and server.alive:
         if passed > _VERSION_SECONDS * versions.newest - _VERSION_SECONDS / 2:
             versions.next()
         samples.append((passed, server.memory_bytes))
-        if passed >= 60 * told:
-            told += 1
+        if passed >= 60 * num_reports:
+            num_reports += 1
             print(f"{passed / 60:.0f} min: {samples[-1][1] >> 20} MiB, {dict(load.counts)}", flush=True)
         time.sleep(_SAMPLE_SECONDS)
     return samples

@@ -120,7 +120,7 @@ def start(engine: Engine, log: TextIO) -> Start:
     environment = {**os.environ, "PYTHONPATH": engine.folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
     if engine.metrics and os.path.exists(engine.metrics):
         shutil.rmtree(os.path.dirname(engine.metrics))
-    begun = time.perf_counter()
+    started = time.perf_counter()
     process = subprocess.Popen(
         engine.command,
         cwd=engine.folder,
@@ -130,8 +130,8 @@ def start(engine: Engine, log: TextIO) -> Start:
         stderr=log,
         text=True,
     )
-    is_over = wait_for_metrics(process, engine.metrics, begun) if engine.metrics else train_once(process)
-    seconds = time.perf_counter() - begun
+    is_over = wait_for_metrics(process, engine.metrics, started) if engine.metrics else train_once(process)
+    seconds = time.perf_counter() - started
     process.kill()
     _, _, usage = os.wait4(process.pid, 0)
     if not is_over:
@@ -140,9 +140,9 @@ def start(engine: Engine, log: TextIO) -> Start:
     return Start(seconds, usage.ru_utime + usage.ru_stime)
 
 
-def wait_for_metrics(process: subprocess.Popen, path: str, begun: float) -> bool:
+def wait_for_metrics(process: subprocess.Popen, path: str, started: float) -> bool:
     """Waits until a training has written its first line; returns False if it ends before."""
-    while time.perf_counter() - begun < _LONGEST and os.waitid(os.P_PID, process.pid, _ENDED_OR_NOT) is None:
+    while time.perf_counter() - started < _LONGEST and os.waitid(os.P_PID, process.pid, _ENDED_OR_NOT) is None:
         if os.path.exists(path) and os.path.getsize(path):
             return True
         time.sleep(_SECONDS_BETWEEN_LOOKS)

@@ -38,12 +38,12 @@ def main() -> None:
     start = time.perf_counter()
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     features = vectorizer.fit_transform(texts)
-    found = {}
+    by_accuracy = {}
     for strength in _STRENGTHS:
         classifier = LogisticRegression(C=strength, max_iter=1000).fit(features, labels)
-        found[accuracy_score(valid[1], classifier.predict(vectorizer.transform(valid[0])))] = strength, classifier
-    best = max(found)
-    strength, classifier = found[best]
+        by_accuracy[accuracy_score(valid[1], classifier.predict(vectorizer.transform(valid[0])))] = strength, classifier
+    best = max(by_accuracy)
+    strength, classifier = by_accuracy[best]
     predicted = classifier.predict(vectorizer.transform(test[0]))
     results = {
         "features": features.shape[1],

@@ -280,11 +280,11 @@ def matrix(batches: list, sizes: dict) -> tuple:
     factors = tf.random.normal([2, rows, rows])
 
     def work() -> dict:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(count):
             product = tf.matmul(factors[0], factors[1])
         last = float(product[0, 0].numpy())
-        return {"last": last, "flops_per_second": 2 * rows**3 * count / (time.perf_counter() - begun)}
+        return {"last": last, "flops_per_second": 2 * rows**3 * count / (time.perf_counter() - started)}
 
     return work, 0
 

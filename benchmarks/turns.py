@@ -29,10 +29,10 @@ def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
     for line in sys.stdin:
         if line.strip() != "go":
             break
-        begun, cpu, faults = time.perf_counter(), time.process_time(), _page_faults()
+        started, cpu, faults = time.perf_counter(), time.process_time(), _page_faults()
         result = work()
         numbers = {
-            "seconds": time.perf_counter() - begun,
+            "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - cpu,
             "page_faults": _page_faults() - faults,
             "peak_gib": _peak_gib(),
@@ -76,13 +76,13 @@ class Worker:
     def turn(self, tries: int = _TRIES) -> None:
         """Requests the work, and repeats it until the machine was quiet, at most `tries` times."""
         for _ in range(tries):
-            before, begun = busy_seconds(), time.perf_counter()
+            before, started = busy_seconds(), time.perf_counter()
             self._orders.write("go\n")
             self._orders.flush()
             done = (self._answer() or {}).get("done")
             if done is None:
                 raise RuntimeError(f"{self.name} died: {self._last_words()}")
-            wall = time.perf_counter() - begun
+            wall = time.perf_counter() - started
             foreign = (busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
             if foreign < _FOREIGN_LIMIT:
                 self.turns.append(done)

@@ -39,9 +39,9 @@ program.REMOTE |= {"model_dir": remote_paths.added_to}
 
 def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
-    given = [f"--{flag.name}" for flag in (_AVERAGE_LAST, _AVERAGE_EPOCHS, _CHECKPOINTS) if flag.present]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} cannot be combined")
+    names = [f"--{flag.name}" for flag in (_AVERAGE_LAST, _AVERAGE_EPOCHS, _CHECKPOINTS) if flag.present]
+    if len(names) > 1:
+        raise InputError(f"{' and '.join(names)} cannot be combined")
     if _CHECKPOINTS.value == []:
         raise InputError("--checkpoints= names no checkpoint")
     run = Run(_MODEL_DIR.value)

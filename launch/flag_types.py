@@ -92,7 +92,7 @@ def DEFINE_multi_path(name: str, help: str, kind: PathKind, **options: Any) -> f
     return flags.DEFINE_multi(_PathParser(kind, False), flags.ArgumentSerializer(), name, [], help, **options)
 
 
-def given_paths() -> Iterator[tuple[flags.Flag, PathKind, str]]:
+def path_values() -> Iterator[tuple[flags.Flag, PathKind, str]]:
     """Yields each path of the flags that is not empty, with its flag and its kind."""
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from absl import flags
 
-ASKING = frozenset({"-h", "-help", "--help", "--helpshort"})
+HELP_FLAGS = frozenset({"-h", "-help", "--help", "--helpshort"})
 
 _PATHS, _SEARCH, _OTHERS, _EVERY = "files and folders", "search", "settings", "every program"
 _FORMS = {"int": "=N", "float": "=NUMBER", "path": "=PATH"}

@@ -92,7 +92,7 @@ def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None
         os.environ["KERAS_BACKEND"] = "tensorflow"
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
-    if helping.ASKING & set(sys.argv[1:]):
+    if helping.HELP_FLAGS & set(sys.argv[1:]):
         _answer(lambda: print(helping.text(module, sys.argv[0])))
     # For --helpfull, even if a console command is the main module.
     sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
@@ -193,7 +193,7 @@ def _check_paths() -> None:
     for name in flags.FLAGS:  # "" would mean "."
         if flags.FLAGS[name].value == "" and helping.is_required(flags.FLAGS[name]):
             raise InputError(f"--{name} must not be empty")
-    for flag, kind, path in flag_types.given_paths():
+    for flag, kind, path in flag_types.path_values():
         if any("\ud800" <= character <= "\udfff" for character in path):
             raise InputError(f"--{flag.name}: {path!r} is not valid UTF-8; names of files must be UTF-8")
         if not (flag.name in REMOTE and is_url(path)):

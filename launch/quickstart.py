@@ -38,7 +38,7 @@ DATA = DataConfig(corpus="gettext", source_language="en", target_language="de", 
 PAIRS = 44_000  # number of pairs in all packages, known without reading them
 
 # Choices that override the rules.
-GIVEN: tuple[Choice, ...] = ()
+OVERRIDES: tuple[Choice, ...] = ()
 
 SENTENCES = (
     "Please enter a valid email address.",
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        choices = steps.chosen(PAIRS, _MINUTES.value, given=GIVEN)
+        choices = steps.chosen(PAIRS, _MINUTES.value, given=OVERRIDES)
         steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
     program.title("1. Text: translations from published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
