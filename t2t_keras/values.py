@@ -73,8 +73,8 @@ def _is_union(annotation: Any) -> bool:
 
 
 @functools.cache
-def annotations(settings: type) -> dict[str, Any]:
-    """Returns the annotation of each field of a dataclass, with its bounds."""
+def annotations(settings: Any) -> dict[str, Any]:
+    """Returns the annotation of each field of a dataclass, which is a class, with its bounds."""
     hints = typing.get_type_hints(settings, include_extras=True)
     inherited: dict[str, Any] = {}
     for base in filter(dataclasses.is_dataclass, settings.__bases__):
