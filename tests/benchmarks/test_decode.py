@@ -56,7 +56,7 @@ def test_flags_have_defaults_that_can_be_measured():
     assert decode.default_engines("Intel(R) Xeon(R) Processor") == list(decode.ENGINES)
     assert "ctranslate2_one_worker_mkl" in decode.default_engines("AMD EPYC 9R14")
     assert (found.runs, found.endings) == (3, None)
-    assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == [2, 5]
+    assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == (2, 5)
 
 
 @pytest.mark.parametrize(
