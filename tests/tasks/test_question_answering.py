@@ -44,7 +44,7 @@ def test_half_a_surrogate_pair_is_a_question_mark():
         ([], "f: not a SQuAD file: 'data' is missing or has the wrong type"),
         ({"data": [{}]}, "f: not a SQuAD file: 'paragraphs' is missing"),
         (squad("no object"), "f, paragraph 1: not a SQuAD file: 'question' is missing"),
-        (squad(question("1843"), context=3), "f, question q1: not a SQuAD file: 'context' is missing or of another"),
+        (squad(question("1843"), context=3), "f, question q1: not a SQuAD file: 'context' is missing or has the wrong"),
         (squad({"id": "q1", "question": "Why?"}), "f, question q1: not a SQuAD file: 'answers' is missing"),
         (squad({"id": "q1", "question": "Why?", "answers": None}), "f, question q1: not a SQuAD file: 'answers' is"),
         (squad(question("1844")), "f, question q1: the answer '1844' is not in its paragraph"),
