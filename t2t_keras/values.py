@@ -74,11 +74,11 @@ def _is_union(annotation: Any) -> bool:
 
 @functools.cache
 def annotations(settings: Any) -> dict[str, Any]:
-    """Returns the annotation of each field of a dataclass, which is a class, with its bounds."""
+    """Returns the annotation of each field of a dataclass, with its bounds."""
     hints = typing.get_type_hints(settings, include_extras=True)
     inherited: dict[str, Any] = {}
     for base in filter(dataclasses.is_dataclass, settings.__bases__):
-        inherited |= annotations(base)
+        inherited |= annotations(typing.cast(Any, base))
     for name, annotation in inherited.items():
         if _kind(hints[name]) == _kind(annotation)._replace(bounds=None):
             hints[name] = annotation  # a subclass that declares a new default keeps the bounds
@@ -97,7 +97,8 @@ def check_fields(settings: Any, form: str = "{}") -> None:
     Raises:
         InputError: an annotation does not allow a value, or a number is not finite.
     """
-    for name, annotation in annotations(type(settings)).items():
+    kind: Any = type(settings)
+    for name, annotation in annotations(kind).items():
         # Settings must be equal to those that are read back from their JSON form.
         object.__setattr__(settings, name, checked(form.format(name), annotation, getattr(settings, name)))
 

@@ -83,7 +83,8 @@ def _change(config: Config, section: str, fields: Mapping[str, Any], convert: Ca
         family = model_config_class(values.pop(_FAMILY))
         vocab_sizes = {"vocab_size": current.vocab_size, "source_vocab_size": current.source_vocab_size}
         current = current if type(current) is family else family(**vocab_sizes)
-    types = annotations(type(current))
+    kind: Any = type(current)
+    types = annotations(kind)
     if unknown := [name for name in values if name not in types]:
         valid = ", ".join(f"{section}.{name}" for name in types)
         raise InputError(f"unknown setting {section}.{unknown[0]}; valid: {valid}")

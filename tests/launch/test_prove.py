@@ -87,7 +87,7 @@ def test_a_training_that_fails_is_a_row(served):
     [
         (["--checks=speed"], "--checks=speed: valid: devices, resume, jax, peak"),
         (["--checks="], "give --checks or --serving"),
-        (["--model_dir=x"], "--model_dir requires --serving"),
+        ([f"--model_dir={GOLDEN}"], "--model_dir requires --serving"),
         (["--serving=localhost:1"], "--serving requires --model_dir"),
         (["--serving=localhost:1", f"--model_dir={GOLDEN / 'run'}"], "--serving requires --input"),
         (["--preset=tin"], "unknown preset 'tin'"),
