@@ -145,5 +145,7 @@ class ConfiguredLayer(WeightedLayer):
 
     def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
         changes = {name: kwargs.pop(name) for name in FIELDS & kwargs.keys()}
+        if isinstance(changes.get("activation"), dict):  # a function in a saved configuration
+            changes["activation"] = keras.activations.get(changes["activation"])
         super().__init__(**kwargs)
         self.settings = LayerSettings.of(settings, **changes)
