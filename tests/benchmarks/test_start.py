@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -36,19 +34,3 @@ def test_peers_are_given_all_that_they_read(tmp_path, monkeypatch):
     with open(tmp_path / "log", "w+") as log:
         begun = start.start(engines[0], log)
     assert begun.seconds > 0 and begun.cpu_seconds > 0
-
-
-def test_the_clock_stops_after_one_training():
-    program = "import sys; print('loading'); print('{\"ready\": 0}', flush=True); sys.stdin.readline()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert start.train_once(process)
-    assert process.poll() is None  # it waits for an order, which would be its second training
-    process.communicate("")
-    with subprocess.Popen([sys.executable, "-c", "print('no')"], stdout=subprocess.PIPE, text=True) as process:
-        assert not start.train_once(process)
-
-
-def test_without_peers_any_family_is_started(tmp_path):
-    assert list(start.peers(flags(peers="", preset="conv_tiny"), str(tmp_path))) == []

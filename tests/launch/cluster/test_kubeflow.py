@@ -69,15 +69,6 @@ def test_only_fields_that_the_interfaces_have():
             assert set(at(found[kind], path)) <= set(names.split()), f"{kind}: {path}"
 
 
-@pytest.mark.parametrize("version", ["1.31", "1.37"])
-def test_the_job_and_the_volume_fit_the_schema(version):
-    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
-    for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine", "BACKEND": "jax"}):
-        found = manifests("--preset=big", **settings)
-        validator.validate(job(found), version, strict=True)
-        validator.validate(found["PersistentVolumeClaim"], version, strict=True)
-
-
 def test_the_training_is_what_trainer_looks_for():
     found = manifests("--model_dir=/t2t/it's: {a}", NAME="mine", WORKERS=3, GPUS=4)
     reference = found["TrainJob"]["spec"]["runtimeRef"]
@@ -110,14 +101,6 @@ def test_workers_find_each_other():
     assert find_cluster("kubernetes", {**variables, "JOB_COMPLETION_INDEX": "1"}) == Cluster(tuple(hosts), 1)
     assert worker["ports"][0]["containerPort"] == 1234
     assert "subdomain" not in at(found["TrainingRuntime"], "spec.template.spec.network")  # so it is the JobSet's name
-
-
-def test_it_can_train_on_jax():
-    found = manifests("--preset=big", BACKEND="jax")
-    (worker,) = job(found)["spec"]["template"]["spec"]["containers"]
-    assert worker["env"][0] == {"name": "KERAS_BACKEND", "value": "jax"}
-    flags = ["--cluster=kubernetes", "--preset=big"]
-    assert worker["args"] == ["-m", "launch.train", *flags]
 
 
 def test_what_was_stopped_starts_again_and_what_is_wrong_does_not():

@@ -11,7 +11,6 @@ import subprocess
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
@@ -92,12 +91,6 @@ def both() -> list[dict[str, str]]:
     return [flags(compose_service()["command"]), flags(container()["args"])]
 
 
-def test_the_model_configuration_is_one_that_the_server_reads():
-    config = text_proto("models.config", model_server_config_pb2.ModelServerConfig())
-    (model,) = config.model_config_list.config
-    assert (model.name, model.base_path, model.model_platform) == (NAME, f"/models/{NAME}", "tensorflow")
-
-
 def test_the_batching_parameters_are_ones_that_the_server_reads():
     """Fields and types of BatchingParameters in session_bundle_config.proto, which the package does not have."""
     number, flag = ".google.protobuf.Int64Value", "bool"
@@ -132,17 +125,6 @@ def test_the_batching_parameters_are_ones_that_the_server_reads():
         assert found["tensorflow_inter_op_parallelism"] == str(cores)
 
 
-def test_metrics_are_on_where_they_are_looked_for():
-    text = (SERVING / "monitoring.config").read_text(encoding="utf-8")
-    inner = re.search(r"^prometheus_config \{\n(.*)^\}$", text, re.MULTILINE | re.DOTALL).group(1)
-    config = message_class("PrometheusConfig", ("enable", "bool", "optional"), ("path", "string", "optional"))
-    parsed = text_format.Parse(inner, config())
-    assert parsed.enable
-    annotations = kubernetes()["Deployment"]["spec"]["template"]["metadata"]["annotations"]
-    assert annotations["prometheus.io/path"] == parsed.path
-    assert annotations["prometheus.io/port"] == both()[1]["rest_api_port"]
-
-
 def test_the_server_gets_flags_that_it_has_and_the_same_in_both_manifests():
     for found in both():
         assert set(found) == set(FLAGS)
@@ -173,23 +155,6 @@ def test_the_server_finds_its_configuration_and_its_model():
             assert found[flag] == f"/config/{name}"
 
 
-def test_what_belongs_together_on_kubernetes_has_the_same_name():
-    found = kubernetes()
-    kinds = {"PersistentVolumeClaim", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget"}
-    assert set(found) == kinds
-    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert found["Deployment"]["spec"]["selector"]["matchLabels"] == labels
-    assert found["Service"]["spec"]["selector"] == labels
-    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
-    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
-    assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
-    assert "replicas" not in found["Deployment"]["spec"]
-    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
-    assert {str(ports["grpc"]), str(ports["rest"])} == {both()[1]["port"], both()[1]["rest_api_port"]}
-    for port in found["Service"]["spec"]["ports"]:
-        assert port["targetPort"] in ports and port["port"] == ports[port["targetPort"]]
-
-
 def test_readiness_liveness_and_the_health_check_ask_for_the_status_of_the_model():
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container()[probe]["httpGet"] == {"path": STATUS, "port": "rest"}
@@ -197,25 +162,6 @@ def test_readiness_liveness_and_the_health_check_ask_for_the_status_of_the_model
     assert check[:3] == ["CMD", "bash", "-c"]
     assert f"GET {STATUS} HTTP/1.1" in check[3] and f"/{both()[0]['rest_api_port']} " in check[3]
     subprocess.run(["bash", "-n", "-c", check[3]], check=True)
-
-
-def test_the_images_are_of_the_tensorflow_that_exports():
-    usual = re.search(r"^TENSORFLOW \?= (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE).group(1)
-    for image in (compose_service()["image"], container()["image"]):
-        assert re.fullmatch(rf"tensorflow/serving:{re.escape(usual)}\.\d+", image)
-
-
-def test_the_readme_names_every_file():
-    text = (SERVING / "README.md").read_text(encoding="utf-8")
-    for path in SERVING.iterdir():
-        assert path.name in ("README.md", "__pycache__") or f"`{path.name}`" in text, path.name
-
-
-def test_the_shell_client_is_sound():
-    subprocess.run(["bash", "-n", SERVING / "client.sh"], check=True)
-    if shutil.which("shellcheck"):
-        done = subprocess.run(["shellcheck", SERVING / "client.sh"], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -279,12 +225,6 @@ def test_the_grpc_client_translates_lines(server):
     rows = [line.rpartition("\t") for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == [sentence.upper() for sentence in SENTENCES]
     assert [float(row[2]) for row in rows] == [round(-0.1 * len(sentence.encode()), 4) for sentence in SENTENCES]
-
-
-def test_the_grpc_client_says_what_failed(server):
-    done = grpc_client(server, "--model=other", stdin="one\n")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert re.fullmatch(r"error: 127\.0\.0\.1:\d+: NOT_FOUND: .+", done.stderr.splitlines()[-1])
 
 
 @needs_curl
