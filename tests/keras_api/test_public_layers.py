@@ -72,7 +72,10 @@ def trainable_model(case: Case, rng, **compiled) -> tuple[keras.Model, list[np.n
 @every_layer
 def test_a_configuration_is_json_and_makes_an_equal_layer(case):
     layer = case.make(**case.config, name="mine", dtype="mixed_bfloat16", trainable=False)
-    text = json.dumps(layer.get_config())
+    config = layer.get_config()
+    for field, value in case.config.items():
+        assert config[field] == ({**config[field], **value} if isinstance(value, dict) else value)
+    text = json.dumps(config)
     copy = case.make.from_config(json.loads(text))
     assert json.dumps(copy.get_config()) == text
     assert (copy.name, copy.trainable, copy.dtype_policy.name) == ("mine", False, "mixed_bfloat16")

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras import ops
 
 from t2t_keras.config import TransformerConfig
-from t2t_keras.layers import DecoderLayer, EncoderLayer, SinusoidalPositions, causal_mask
+from t2t_keras.layers import SinusoidalPositions
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.transformer import Transformer
 
@@ -120,58 +119,3 @@ def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_pos
     for name, gradient in expected.items():
         np.testing.assert_allclose(found[name], gradient, rtol=1e-3, atol=1e-4, err_msg=name)
     np.testing.assert_allclose(gradients["target_embedding/table"], table.grad.numpy(), rtol=1e-3, atol=1e-4)
-
-
-def copy_to_keras_hub(layer, other) -> None:
-    """This project's weights into a layer of KerasHub, which keeps a projection's heads on an axis of their own."""
-    own = by_path(layer.trainable_variables, [variable.value for variable in layer.trainable_variables])
-    attentions = [name for name in ("self_attention", "cross_attention") if f"{name}/query_kernel" in own]
-    named = {
-        "feedforward_intermediate_dense/kernel": own["feed_forward/inner_kernel"],
-        "feedforward_intermediate_dense/bias": own["feed_forward/inner_bias"],
-        "feedforward_output_dense/kernel": own["feed_forward/outer_kernel"],
-        "feedforward_output_dense/bias": own["feed_forward/outer_bias"],
-        "feedforward_layer_norm/gamma": own["feed_forward_residual/norm/scale"],
-        "feedforward_layer_norm/beta": own["feed_forward_residual/norm/offset"],
-    }
-    for name in attentions:
-        named[f"{name}_layer_norm/gamma"] = own[f"{name}_residual/norm/scale"]
-        named[f"{name}_layer_norm/beta"] = own[f"{name}_residual/norm/offset"]
-        for part in ("query", "key", "value", "output"):
-            other_part = "attention_output" if part == "output" else part
-            for kind in ("kernel", "bias"):
-                named[f"{name}/{other_part}/{kind}"] = own[f"{name}/{part}_{kind}"]
-    variables = {variable.path.replace("_attention_layer/", "_attention/"): variable for variable in other.weights}
-    assert len(variables) == len(named)
-    for path, variable in variables.items():
-        (value,) = [value for name, value in named.items() if path.endswith(f"/{name}")]
-        variable.assign(value.reshape(variable.shape))
-
-
-@every_position_of_the_norm
-def test_keras_hubs_layers_have_the_same_outputs(rng, norm_position):
-    keras_hub = pytest.importorskip("keras_hub")
-    settings = {"num_heads": HEADS, "layer_norm_epsilon": EPSILON}
-    own = {**settings, "d_ff": D_FF, "norm_position": norm_position}
-    theirs = {**settings, "intermediate_dim": D_FF, "normalize_first": norm_position == "pre"}
-    source = rng.standard_normal((2, 6, D_MODEL)).astype("float32")
-    target = rng.standard_normal((2, 5, D_MODEL)).astype("float32")
-    is_token = SOURCE != 0
-
-    encoder, decoder = EncoderLayer(**own), DecoderLayer(**own)
-    encoder.build(source.shape)
-    decoder.build(target.shape, source.shape)
-    other_encoder = keras_hub.layers.TransformerEncoder(**theirs)
-    other_decoder = keras_hub.layers.TransformerDecoder(**theirs)
-    other_encoder.build(source.shape)
-    other_decoder.build(target.shape, source.shape)
-    for layer, other in ((encoder, other_encoder), (decoder, other_decoder)):
-        copy_to_keras_hub(randomised(layer, rng), other)
-
-    memory = encoder(source, is_token[:, None, None, :])
-    other_memory = other_encoder(source, padding_mask=is_token)
-    np.testing.assert_allclose(memory, other_memory, rtol=1e-4, atol=1e-4)
-    states = decoder(target, memory, causal_mask(5), is_token[:, None, None, :])
-    other_states = other_decoder(target, other_memory, encoder_padding_mask=is_token)
-    np.testing.assert_allclose(states, other_states, rtol=1e-4, atol=1e-4)
-    assert ops.shape(states) == (2, 5, D_MODEL)

@@ -95,16 +95,6 @@ def test_gradients_equal_those_of_the_masked_whole(rng, small_blocks, window):
             np.testing.assert_allclose(found, expected, atol=5e-5)
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize(("window", "length"), [((1, 1), 9), ((3, 0), 8), ((2, 3), 3)])
-def test_xla_compiles_it_with_known_shapes(rng, small_blocks, window, length):
-    layer = layer_of(rng, window)
-    x, mask = tf.constant(rng.standard_normal((3, length, 8)), tf.float32), padding_mask(tokens_of(rng, length))
-    outputs = tf.function(layer, jit_compile=True)(x, x, mask)
-    visible = tokens_of(rng, length) != 0
-    np.testing.assert_allclose(outputs.numpy()[visible], attended(layer, x, x, mask)[0].numpy()[visible], atol=1e-5)
-
-
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (3, 1, 9), (1, 2, 1, 9), (3, 1, 1, 9), (3, 2, 1, 1)])
 def test_a_mask_of_keys_of_any_shape_that_broadcasts(rng, small_blocks, shape):
     x = ops.convert_to_tensor(rng.standard_normal((3, 9, 8)), "float32")
