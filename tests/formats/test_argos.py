@@ -12,7 +12,6 @@ import pytest
 import sentencepiece
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
-from t2t_keras.errors import InputError
 from t2t_keras.formats import argos
 from t2t_keras.formats.portable_model import PortableModel
 from tests.formats import foreign
@@ -82,13 +81,6 @@ def test_what_a_package_lacks(model, tmp_path):
     task, capital = argos.write(dataclasses.replace(model, config=config), tmp_path)
     assert task.startswith("Argos Translate returns the raw output of the model")
     assert capital.startswith("the first letter of each output of Argos Translate must be capitalised")
-
-
-def test_subwords_of_tensor2tensor_are_refused(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(argos, "MAGIC", model.tokenizer.source.serialized[:4])
-    with pytest.raises(InputError, match="needs a vocabulary of SentencePiece"):
-        argos.write(model, tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.integration

@@ -199,14 +199,6 @@ def test_bad_input_is_named(tmp_path, damage):
         fairseq.read(tmp_path)
 
 
-def test_languages_that_it_does_not_say_may_be_given(tmp_path):
-    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
-    settings = {name: value for name, value in SETTINGS.items() if not name.endswith("_lang")}
-    torch_writer.save({"model": tensors, "args": settings}, tmp_path / "model.pt")
-    data = fairseq.read(tmp_path, {"source_language": "en", "target_language": "de"}).config.data
-    assert (data.source_language, data.target_language) == ("en", "de")
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [

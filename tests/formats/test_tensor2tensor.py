@@ -283,35 +283,3 @@ def test_bad_input_is_named(tmp_path, damage):
     do(tmp_path / "model")
     with pytest.raises(InputError, match=message):
         tensor2tensor.read(tmp_path / "model")
-
-
-def test_languages_that_no_name_says_may_be_given(tmp_path):
-    make_folder(tmp_path / "model", np.random.default_rng(1))
-    for path in (tmp_path / "model").glob("vocab.*"):
-        path.rename(tmp_path / "model" / "vocab.mine")
-    data = tensor2tensor.read(tmp_path / "model", {"source_language": "fi", "target_language": "sv"}).config.data
-    assert (data.source_language, data.target_language) == ("fi", "sv")
-
-
-@pytest.mark.integration
-def test_given_languages_come_before_those_of_names(tmp_path):
-    """They choose the row of the table of target languages, which old problems have."""
-    make_folder(tmp_path / "model", np.random.default_rng(1), is_problems_own=False)
-    read = [tensor2tensor.read(tmp_path / "model", given) for given in ({}, LANGUAGES)]
-    assert [model.config.data.target_language for model in read] == ["en", "de"]
-    tables = [model.weights["source_embedding/table"] for model in read]
-    assert not np.allclose(*tables)
-
-
-def test_matrices_that_differ_are_refused(tmp_path):
-    make_folder(tmp_path / "model", np.random.default_rng(1), is_tied=False)
-    path = tmp_path / "model" / "model.ckpt-250000"
-    reader = tf.train.load_checkpoint(str(path))
-    tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    part = f"transformer/symbol_modality_{ROWS}_{D_MODEL}/input_emb/weights_3"
-    save({**tensors, part: tensors[part][1:]}, path)
-    with pytest.raises(InputError, match="input_emb, target_emb and softmax differ in shape"):
-        tensor2tensor.read(tmp_path / "model")
-    save({**tensors, part: tensors[part][:, 1:]}, path)
-    with pytest.raises(InputError, match="the parts weights_0, weights_1, ... of input_emb differ in width"):
-        tensor2tensor.read(tmp_path / "model")

@@ -10,11 +10,8 @@ import re
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, TransformerConfig
-from t2t_keras.formats import fairseq, huggingface
-from t2t_keras.formats.portable_model import PortableModel
-from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
-from tests.formats import foreign, test_fairseq
+from t2t_keras.formats import huggingface
+from tests.formats import foreign
 from tests.inference import tiny
 
 torch = pytest.importorskip("torch")
@@ -121,28 +118,6 @@ def test_a_model_of_transformers_computes_the_same_here(tmp_path):
     assert translations(*loaded(again), TEXTS, length_penalty=1.0) == expected
 
 
-@pytest.mark.parametrize("sizes", [(350, 300), (300, 350)], ids=["larger source", "larger target"])
-def test_two_vocabularies_of_different_size_are_loaded_there(tmp_path, sizes):
-    vocabularies = {size: trained_tokenizer(tiny.SENTENCES[:3] * 2, size) for size in sizes}
-    source, target = (vocabularies[size] for size in sizes)
-    config = TransformerConfig(
-        source_vocab_size=sizes[0], vocab_size=sizes[1], layer_norm_epsilon=1e-5, **{**tiny.MODEL, "num_heads": 2}
-    )
-    model = PortableModel(Config(config), foreign.random_weights(config), Tokenizer(target.serialized, source))
-    huggingface.write(model, tmp_path)
-    theirs, tokenizer = loaded(tmp_path)
-    text = tiny.SENTENCES[0]
-    ours, written = [*source.encode(text), 1], [*target.encode(text), 1]
-    to_theirs = [2, 0, 1, *range(3, max(sizes))]  # padding stands behind the end and the unknown piece
-    ids = tokenizer(text)["input_ids"]
-    assert ids == [to_theirs[number] for number in ours]
-    begun = [2, *(to_theirs[number] for number in written[:-1])]
-    with torch.no_grad():
-        logits = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([begun])).logits[0].numpy()
-    expected = foreign.logits(model, ours, written)
-    np.testing.assert_allclose(logits[:, to_theirs[1 : sizes[1]]], expected[:, 1:], rtol=1e-4, atol=1e-4)
-
-
 def test_the_lines_of_the_page_translate(tmp_path, monkeypatch, capsys):
     page = (pathlib.Path(__file__).parents[2] / "docs" / "convert.md").read_text(encoding="utf-8")
     (lines,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "transformers" in block)
@@ -167,62 +142,3 @@ def test_a_model_of_ours_computes_the_same_there(tmp_path):
     expected = translations(theirs, tokenizer, texts, length_penalty=0.0, no_repeat_ngram_size=0)
     assert [translation.text for translation in found] == expected
     assert len(set(expected)) > 40
-
-
-@pytest.mark.parametrize("shared", [False, True], ids=["two vocabularies", "one"])
-def test_a_model_of_fairseq_is_transformers_fsmt(tmp_path, shared):
-    """FSMT is fairseq's network under fairseq's names."""
-    words = {"en": test_fairseq.WORDS["en"], "de": test_fairseq.WORDS["de"]}
-    if shared:
-        words = dict.fromkeys(words, [*words["en"], *words["de"]])
-    rows = [test_fairseq.rows(4 + len(entries)) for entries in words.values()]
-    config = transformers.FSMTConfig(
-        langs=["en", "de"],
-        src_vocab_size=rows[0],
-        tgt_vocab_size=rows[1],
-        d_model=32,
-        **SIZES,
-        init_std=0.2,
-        scale_embedding=True,
-        tie_word_embeddings=True,  # of the decoder and the output
-    )
-    torch.manual_seed(4)
-    theirs = transformers.FSMTForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for name, weight in theirs.named_parameters():
-            if "bias" in name or "norm" in name:
-                weight.add_(0.1 * torch.randn_like(weight))
-        if shared:
-            theirs.model.encoder.embed_tokens.weight.copy_(theirs.model.decoder.embed_tokens.weight)
-    tensors = {
-        name.removeprefix("model."): tensor
-        for name, tensor in theirs.state_dict().items()
-        if "embed_positions" not in name
-    }
-    settings = {
-        **test_fairseq.SETTINGS,
-        **{
-            f"{stack}_{name}": value
-            for stack in ("encoder", "decoder")
-            for name, value in (("embed_dim", 32), ("ffn_embed_dim", 64), ("attention_heads", 4))
-        },
-    }
-    torch.save({"args": settings, "model": tensors}, tmp_path / "model.pt")
-    for language, entries in words.items():
-        lines = [f"{word} {100 - number}\n" for number, word in enumerate(entries)]
-        (tmp_path / f"dict.{language}.txt").write_text("".join(lines), encoding="utf-8")
-    model = fairseq.read(tmp_path)
-    source = [*model.tokenizer.source.encode(test_fairseq.TEXT), 1]
-    target = [*model.tokenizer.encode(test_fairseq.TRANSLATION), 1]
-    ids, begun = (test_fairseq.theirs(each) for each in (source, [1, *target[:-1]]))
-    with torch.no_grad():
-        outputs = theirs(
-            input_ids=torch.tensor([ids]),
-            decoder_input_ids=torch.tensor([begun]),
-            use_cache=False,  # with a cache it expects one position, and no mask hides later ones
-        )
-    expected = outputs.logits[0].numpy()
-    found = foreign.logits(model, source, target)
-    count = len(words["de"]) + 4
-    columns = test_fairseq.theirs(range(count))
-    np.testing.assert_allclose(found[:, :count], expected[:, columns], atol=1e-5)

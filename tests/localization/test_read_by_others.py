@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from t2t_keras.localization.units import Options
 from tests.localization.fake_translations import backwards, longer, translated_file
 from tests.localization.sample_files import SAMPLES
 
@@ -156,8 +155,3 @@ def test_msgfmt_accepts_arguments_in_a_new_order(tmp_path):
         after = translated_file(f"{header}#, {flag}-format\n{entry}", ".po", backwards).decode()
         assert f'msgstr "{new}"' in after
         check(tmp_path, after)
-
-
-def test_msgfmt_accepts_the_sample(tmp_path):
-    for translate in (longer, backwards):
-        check(tmp_path, translated_file(SAMPLES[".po"], ".po", translate, Options("en", "de")).decode())
