@@ -109,50 +109,6 @@ def test_it_is_done_with_the_keyboard_alone(page):
     assert page.run(stops) == 1
 
 
-def test_a_choice_is_of_one_sentence_and_copied_with_the_others(page):
-    page.paste("one two\nsix two")
-    page.shows("ONE TWO", "SIX TWO")
-    click_on(page, 0, 5)
-    shows_others(page, "NEW", "OLD")
-    page.browser.find_elements(By.CSS_SELECTOR, "#words-others button")[0].click()
-    page.shows("ONE NEW", "SIX TWO")
-    page.paste("one two\nsix two\none two")
-    page.shows("ONE NEW", "SIX TWO", "ONE NEW")
-    click_on(page, 1, 1)
-    page.wait(lambda: page.shown("words-note") == "2 other words in place of “SIX”")
-    assert not page.element("words-back").is_displayed()
-
-
-def test_what_is_refused_says_why(page):
-    page.type("one two")
-    page.wait(lambda: len(words(page)) == 2)
-    page.meddle("""
-      const refused = body && body.signature_name === "alternatives";
-      return refused ? new Response('{"error": "too long a line"}', {status: 400}) : null;
-    """)
-    words(page)[1].click()
-    page.wait(lambda: page.shown("words-note") == "too long a line")
-    page.run("window.meddle = null")
-    words(page)[1].click()
-    shows_others(page, "NEW", "OLD")
-
-
-def test_an_answer_that_comes_late_is_not_shown_of_another_word(page):
-    page.type("one two")
-    page.wait(lambda: len(words(page)) == 2)
-    page.meddle("""
-      if (!body || body.signature_name !== "alternatives" || body.inputs.prefix[0]) return null;
-      await new Promise((resolve) => (window.release = resolve));
-      return really();
-    """)
-    words(page)[0].click()
-    page.wait(lambda: page.run("return Boolean(window.release)"))
-    words(page)[1].click()
-    shows_others(page, "NEW", "OLD")
-    page.run("window.release(); return new Promise((resolve) => setTimeout(resolve, 100))")
-    assert others(page) == ["NEW", "OLD"] and chosen(page) == "TWO"
-
-
 def test_a_model_that_cannot_be_told_how_to_begin_offers_none(browser, tmp_path):
     with running(page_model.save(tmp_path, "alternatives")) as server:
         page = Page(browser, server.rest_address)
