@@ -9,7 +9,6 @@ from t2t_keras.data.journal import Journal
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, some_pairs
 
@@ -93,21 +92,6 @@ def test_a_vocabulary_is_taken_over(data, tmp_path):
     config = dataclasses.replace(CONFIG, symbols=("<2de>",))
     other = prepare(corpus_of(train=SECOND, test=HELD_OUT), config, tmp_path, quietly, vocab_from=data.vocab_path)
     assert other.vocab_path.read_bytes() == data.vocab_path.read_bytes()
-
-
-def test_subwords_of_another_project_are_taken_over(tmp_path):
-    """They can have no more entries, and need none."""
-    subwords = serialized_subwords([f"{letter}_" for letter in "abc"] + list(map(chr, range(33, 0x450))))
-    given = tmp_path / "given.model"
-    given.write_bytes(subwords)
-    corpus = corpus_of(train=SECOND, test=HELD_OUT)
-    other = prepare(corpus, CONFIG, tmp_path / "data", quietly, vocab_from=given)
-    assert other.vocab_path.read_bytes() == subwords
-    ids = other.split("test").source_ids(np.array([0]))[0].tolist()
-    assert other.tokenizer.decode(ids) == HELD_OUT[0][0]
-    more = dataclasses.replace(CONFIG, extend_vocab=4)
-    with pytest.raises(InputError, match="tensor2tensor's subwords cannot be extended"):
-        prepare(corpus, more, tmp_path / "more", quietly, vocab_from=given)
 
 
 def test_a_vocabulary_gets_more_entries(data, tmp_path):

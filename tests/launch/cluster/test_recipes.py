@@ -149,37 +149,7 @@ def test_recipes_train_on_jax_too(tmp_path, script):
     assert (done.returncode, done.stderr) == (1, "error: BACKEND is tensorflow or jax, not torch\n")
 
 
-@pytest.mark.parametrize("script", ["slurm.sh", "slurm_study.sh"])
-def test_slurm_leaves_time_to_save_and_keeps_the_log(script):
-    options = dict(
-        line.removeprefix("#SBATCH --").partition("=")[::2]
-        for line in lines(CLUSTER / script)
-        if line.startswith("#SBATCH")
-    )
-    assert options.get("ntasks-per-node", options.get("ntasks")) == "1"
-    name, _, seconds = options["signal"].partition("@")
-    assert name == "TERM" and int(seconds) >= 120  # no "B:", which would send it to this script and not to the workers
-    assert {"requeue", "open-mode"} <= set(options)
-
-
 # ---- SLURM, a table ----
-
-
-@pytest.mark.parametrize(
-    ("status", "restarts", "is_requeued"),
-    [(0, 0, False), (MISTAKE, 0, False), (KILLED, 0, False), (STOPPED, 0, True), (STOPPED, 3, False)],
-)
-def test_slurm_gives_each_task_of_an_array_its_part_of_a_study(tmp_path, status, restarts, is_requeued):
-    executable(tmp_path / "srun", 'exec "$@"')
-    executable(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/scontrol.log')
-    python = executable(tmp_path / "python", f'printf "%s\\n" "$@" > {tmp_path}/arguments; exit {status}')
-    array = {"MIN": 0, "MAX": 3, "COUNT": 4, "ID": 2}
-    settings = {"PYTHON": python, "SLURM_JOB_ID": 17, "SLURM_RESTART_COUNT": restarts, "RESTARTS": 3}
-    settings |= {f"SLURM_ARRAY_TASK_{name}": value for name, value in array.items()}
-    done = run("slurm_study.sh", "--study_dir=a b", env=environment(tmp_path, **settings))
-    assert done.returncode == status
-    assert lines(tmp_path / "scontrol.log") == (["requeue 17"] if is_requeued else [])
-    assert lines(tmp_path / "arguments") == ["-m", "launch.study", "--shard=3/4", "--study_dir=a b"]
 
 
 # ---- Kubernetes ----

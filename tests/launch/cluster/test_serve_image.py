@@ -57,17 +57,6 @@ def test_the_image_has_what_the_installation_reads_and_runs_the_installed_progra
     assert project["scripts"][command] == "t2t_keras.launch.serve:run"
 
 
-def test_the_image_does_not_run_as_root():
-    names = [name for name, _ in instructions()]
-    user, group = instruction("USER").split(":")
-    assert names.index("USER") > names.index("RUN") and "0" not in (user, group)
-    assert pod()["securityContext"]["runAsNonRoot"] is True
-    assert (str(pod()["securityContext"]["runAsUser"]), str(pod()["securityContext"]["runAsGroup"])) == (user, group)
-    assert container()["securityContext"]["readOnlyRootFilesystem"] is True
-    # TensorFlow's notices are held back in a temporary file.
-    assert {"name": "temporary", "mountPath": "/tmp"} in container()["volumeMounts"]
-
-
 def test_the_program_has_the_flags():
     commands = json.dumps([["serve", arguments()], ["serve", ["--no_such_flag=1"]]])
     parser = [str(pathlib.Path(__file__).parent / "parse_commands.py")]
