@@ -17,6 +17,7 @@ import os
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import programs
@@ -74,6 +75,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture of the test; tests of one file are alike, since their trainings are compared bit for bit."""
     programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
     programs.be_quick(programs.quickly)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same random numbers for each test."""
+    return np.random.default_rng(7)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -136,6 +136,7 @@ def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
     assert not last["source"].any() and not last["target"].any()
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 def test_the_dataset_leaves_the_threshold_for_mapping_memory_alone():
     """Else tensors above 128 KiB would be mapped anew in each operation, which halves the speed of training."""

@@ -43,11 +43,6 @@ def random_seed():
     keras.utils.set_random_seed(7)
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)
-
-
 def counts(layer: keras.layers.Layer) -> tuple[int, int]:
     """The numbers of trainable weights and of seed generators; there are no other variables."""
     seeds = [each for each in layer.variables if each.path.endswith("seed_generator_state")]

@@ -13,11 +13,6 @@ from t2t_keras.kernels import tensorflow as fast
 TYPES = [tf.float32, tf.bfloat16]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)
-
-
 def values_and_gradients(function, *arguments):
     """The result, and the gradients of a sum that weighs its elements differently."""
     with tf.GradientTape() as tape:

@@ -103,12 +103,6 @@ def server(tmp_path_factory):
     assert server.stop()
 
 
-@pytest.fixture(scope="module")
-def client(server):
-    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
-        yield client
-
-
 def test_texts_without_spans_are_answered_as_ever(client):
     answer = client.post(f"{WHERE}:predict", json={"instances": ["a", "b"]}).json()
     assert answer == {"predictions": [{"translation": "A", "score": 0.0}, {"translation": "B", "score": 0.0}]}
