@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -276,9 +277,16 @@ DAMAGES = {
 }
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound") / "model"
+    make_folder(folder, np.random.default_rng(1))
+    return folder
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_bad_input_is_named(tmp_path, damage):
-    make_folder(tmp_path / "model", np.random.default_rng(1))
+def test_bad_input_is_named(tmp_path, sound, damage):
+    shutil.copytree(sound, tmp_path / "model")
     do, message = DAMAGES[damage]
     do(tmp_path / "model")
     with pytest.raises(InputError, match=message):

@@ -70,6 +70,7 @@ def test_the_numbers_of_variables(family):
 
 
 @promise("the dtype policies `float32`, `float16`, `bfloat16`, `mixed_float16`, `mixed_bfloat16`")
+@pytest.mark.quick(*(f"{family}-mixed_bfloat16" for family in TINY))
 @every_policy
 @every_family
 def test_a_policy_sets_the_types_of_weights(family, policy):

@@ -105,6 +105,7 @@ def test_the_numbers_of_variables(name):
 
 
 @promise("the dtype policies `float32`, `float16`, `bfloat16`, `mixed_float16`, `mixed_bfloat16`")
+@pytest.mark.quick(*(f"{name}-mixed_bfloat16" for name in CASES))
 @every_policy
 @every_layer
 def test_a_policy_sets_the_types_of_weights_and_results(case, policy, rng):

@@ -134,6 +134,7 @@ def import_keras(tmp_path, settings: str, before: str = "", **environment: str) 
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
 
 
+@pytest.mark.integration
 def test_keras_json_names_no_backend(tmp_path):
     done = import_keras(tmp_path, '{"backend": "jax"}')
     assert (done.returncode, done.stdout) == (0, "tensorflow\n"), done.stderr

@@ -51,6 +51,7 @@ def logits_of(family: str) -> np.ndarray:
     return keras.ops.convert_to_numpy(model.logits(model.states(inputs).hidden))
 
 
+@pytest.mark.quick("transformer")
 @pytest.mark.parametrize("family", TINY)
 def test_models_of_runs_compute_in_float32_whatever_keras_is_set_to(family):
     expected = logits_of(family)

@@ -35,8 +35,7 @@ def test_a_tensor_is_made_once_in_the_graph_around_the_loop():
     assert tensor.graph is search.get_concrete_function().graph
 
 
-@pytest.mark.parametrize("beam_size", [1, 2])
-@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize(("beam_size", "bfloat16"), [(1, False), (2, True)])
 def test_the_steps_of_a_search_neither_join_nor_cast_kernels(beam_size, bfloat16):
     sizes = {"d_model": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 13}
     model = make_model(dataclasses.replace(presets.preset("tiny").model, **sizes))
