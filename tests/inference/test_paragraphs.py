@@ -17,9 +17,8 @@ PARAGRAPH = "".join(sum(zip(SENTENCES, [*BLANKS, ""], strict=True), ()))
 
 
 def copier(**settings) -> Translator:
-    tokenizer = tiny.tokenizer()
     data = DataConfig(**{name: settings.pop(name) for name in ("task", "target_language") if name in settings})
-    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), DecodeConfig(**settings), data)  # type: ignore[arg-type]
+    return Translator(tiny.tokenizer(), tiny.copy_model(), DecodeConfig(**settings), data, (), tiny.SHARED)  # type: ignore[arg-type]
 
 
 def test_sentences_are_translated_one_by_one():

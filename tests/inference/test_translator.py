@@ -24,8 +24,8 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
 def copier(**arguments) -> Translator:
     """A translator whose translation of a line is the line."""
-    tokenizer = tiny.tokenizer()
-    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), **arguments)  # type: ignore[arg-type]
+    arguments = {"engine": tiny.SHARED, **arguments}
+    return Translator(tiny.tokenizer(), tiny.copy_model(), **arguments)  # type: ignore[arg-type]
 
 
 def texts(translations: list[Translation]) -> list[str]:
