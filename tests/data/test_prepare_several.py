@@ -17,8 +17,9 @@ TAGGED = dataclasses.replace(CONFIG, vocab_size=325, tags=("<2de>", ""))
 
 
 def two() -> corpora.Corpus:
-    """Two corpora, of which the second repeats a held-out sentence of the first."""
-    first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, HELD_OUT[0]], valid=SECOND[:5])
+    """Two corpora, of which the second repeats held-out sentences of the first: a pair, and the source of another."""
+    repeated = [HELD_OUT[0], (HELD_OUT[1][0], some_pairs(1, 4)[0][1])]
+    first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, *repeated], valid=SECOND[:5])
     return corpora.joined([first, second], TAGGED.tags)
 
 
@@ -41,11 +42,11 @@ def test_each_source_begins_with_its_corpus_tag(data):
 
 
 def test_held_out_text_is_compared_without_tags(data):
-    assert data.counts["train"]["held_out"] == 6  # five of "valid", and one of the other corpus' test set
+    assert data.counts["train"]["held_out"] == 7  # five of "valid", and two of the other corpus' test set
 
 
 def test_shards_are_of_one_corpus_each_and_their_size_changes_nothing(data, tmp_path):
-    assert len(list(data.directory.glob("train.*.source.ids.npy"))) == 5  # 60 + 60 + 10, 60 + 11
+    assert len(list(data.directory.glob("train.*.source.ids.npy"))) == 5  # 60 + 60 + 10, 60 + 12
     other = prepare(two(), TAGGED, tmp_path, quietly)
     assert other.part_sizes == data.part_sizes
     for ids in ("source_ids", "target_ids"):
