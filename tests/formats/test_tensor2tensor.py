@@ -219,56 +219,22 @@ DAMAGES = {
         lambda folder: [path.unlink() for path in folder.glob("*.index")],
         r"must have one file \*.index, but has 0",
     ),
-    "cut": (
-        lambda folder: [path.write_bytes(path.read_bytes()[:99]) for path in folder.glob("*.data*")],
-        "model.ckpt-250000.index cannot be read as a checkpoint",
-    ),
     "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "hparams.json: cannot be read"),
-    "size": (
-        lambda folder: change(folder, num_heads="two"),
-        "hparams.json must define num_heads as a whole number; got 'two'",
-    ),
-    "layers": (
-        lambda folder: change(folder, num_encoder_layers=3),
-        "there is no tensor encoder/layer_2/self_attention/multihead_attention/q/kernel",
-    ),
-    "order": (
-        lambda folder: (folder / "hparams.json").write_text(
-            json.dumps({**SETTINGS, "layer_preprocess_sequence": "nd"})
-        ),
-        "layer_preprocess_sequence and layer_postprocess_sequence are nd and da; supported: n and da, none and dan",
-    ),
     "one_direction": (
         lambda folder: change(folder, unidirectional_encoder=True),
         "unidirectional_encoder=True is not supported; supported: False",
-    ),
-    "dropout": (
-        lambda folder: change(folder, relu_dropout=None),
-        "relu_dropout must be a number, got None",
     ),
     "half_a_layer": (
         lambda folder: change(folder, num_encoder_layers=1.5),
         "must define num_encoder_layers as a whole number; got 1.5",
     ),
-    "kind": (
-        lambda folder: change(folder, pos="emb"),
-        "pos='emb' is not supported; supported: 'timing'",
-    ),
     "no_vocabulary": (
         lambda folder: [path.unlink() for path in folder.glob("vocab.*")],
         r"must have one file vocab.\*, but has 0",
     ),
-    "vocabulary": (
-        lambda folder: [path.write_text("'the_'\n'a_'\n") for path in folder.glob("vocab.*")],
-        "the first lines must be <pad> and <EOS>",
-    ),
     "larger": (
         lambda folder: [path.write_text(path.read_text() + "'x'\n" * 30) for path in folder.glob("vocab.*")],
         f"vocab.{PROBLEM}.32768.subwords has .* entries, but there are {ROWS} rows",
-    ),
-    "no_utf8": (
-        lambda folder: [path.write_bytes(path.read_bytes() + b"\xff") for path in folder.glob("vocab.*")],
-        "subwords: not valid UTF-8",
     ),
     "no_problem": (
         lambda folder: [path.rename(folder / "vocab.x") for path in folder.glob("vocab.*")],

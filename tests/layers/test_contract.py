@@ -198,25 +198,6 @@ def test_a_subclass_may_store_its_own_arguments_and_have_any():
     assert (copy.d_ff, copy.compute_dtype) == (8, "bfloat16")
 
 
-@every_layer
-def test_whole_numbers_are_refused_where_floats_are_wanted(case, rng):
-    if not case.integers and case.make is not layers.Dropout:
-        inputs = [np.ones(x.shape, "int32") for x in example(case, rng)]
-        with pytest.raises(ValueError, match="must be float, got int32"):
-            case.make(**case.config)(*inputs)
-
-
-@every_layer
-def test_inputs_of_another_width_are_refused(case, rng):
-    if case.make in (layers.TiedEmbedding, layers.Dropout, Convolution, DilatedBlock, LSTM):
-        return
-    layer = case.make(**case.config)
-    layer(*example(case, rng))
-    inputs = [keras.Input((None, 6)) for _ in case.shapes]
-    with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 8"):
-        layer(*inputs)
-
-
 def test_a_mask_that_cannot_be_one_is_refused(rng):
     layer, x = layers.EncoderLayer(**LAYER), rng.standard_normal((3, 4, 8)).astype("float32")
     for shape in ((3, 4), (3, 1, 1, 5), (3, 4, 1, 1, 1)):
@@ -232,12 +213,3 @@ def test_the_mask_of_keras_is_handed_on(rng):
     for layer in (layers.SinusoidalPositions(), layers.EncoderLayer(**LAYER), layers.FeedForward(4)):
         x = layer(x)
     np.testing.assert_allclose(keras.layers.GlobalAveragePooling1D()(x)[1], x[1, 0], rtol=1e-6)
-
-
-def test_a_stateless_call_says_which_variables_it_wants():
-    layer, x = layers.FeedForward(4), np.ones((2, 4, 8), "float32")
-    with pytest.raises(ValueError, match="the layer 'feed_forward.*' is not built"):
-        layer.stateless_call([], [], x)
-    layer(x)
-    with pytest.raises(ValueError, match="`trainable_variables` must be the 4 of 'feed_forward.*', got 1"):
-        layer.stateless_call([layer.inner_kernel.value], [], x)

@@ -104,44 +104,6 @@ def test_a_piece_that_is_pointed_at_lights_what_it_goes_with(page):
     assert page.weights("source") == page.weights("target") == [0, 0, 0] and page.shown("reading") == ""
 
 
-def test_the_attention_of_every_kind_layer_and_head_can_be_chosen(page):
-    page.type("a b")
-    page.shows_pieces("A", "B")
-    alignment = page.heat_map()
-    assert page.options("kind") == ["Alignment", "Translation to text", "Text to text", "Translation to translation"]
-    assert not page.element("attention-layer").is_displayed() and not page.element("attention-head").is_displayed()
-
-    page.choose("kind", "Text to text")
-    page.shows_pieces("a", "b")
-    assert page.options("layer") == ["1 of 2", "2 of 2"] and page.options("head") == ["mean", "1 of 2", "2 of 2"]
-    assert page.heat_map() == [1, 0, 0.5, 0.5]
-    assert page.shown("attention-kind-hint").startswith(
-        "Where each piece of the text, below, looked in the text itself"
-    )
-    page.choose("head", "1 of 2")
-    assert page.heat_map() == [1, 0, 0, 1]
-    page.choose("layer", "2 of 2")
-    page.wait(lambda: page.heat_map() == [0, 1, 0, 1])
-    page.choose("head", "2 of 2")
-    assert page.heat_map() == [1, 0, 1, 0]
-
-    page.choose("kind", "Translation to translation")
-    page.shows_pieces("A", "B")
-    assert [piece.text for piece in page.pieces("source")] == ["start", "A"]
-    assert page.options("layer") == ["1 of 1"]
-    page.point_at(page.pieces("target")[1])
-    assert page.shown("reading") == "B looked at start 100 %"
-
-    page.type(" c")
-    page.shows_pieces("A", "B", "C")
-    assert page.heat_map() == [1, 0, 0] * 3, "another sentence has the same choice"
-    page.choose("kind", "Alignment")
-    page.wait(lambda: page.heat_map() == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0])
-    page.type(Keys.BACKSPACE * 2)
-    page.wait(lambda: page.heat_map() == alignment)
-    assert page.errors() == []
-
-
 def test_an_answer_that_comes_late_never_stands_beside_another_text(page):
     page.meddle("""
       if (!body || !body.inputs.text.includes("first")) return null;

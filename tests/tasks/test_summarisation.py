@@ -1,7 +1,5 @@
 """ROUGE by hand, and what is read."""
 
-import sys
-
 import pytest
 
 from t2t_keras.errors import InputError
@@ -43,10 +41,3 @@ def test_files_have_two_columns():
     assert list(SUMMARIES.examples(["a\tb", "c\td\te"], "f")) == [("a", "b"), ("c", "d")]
     with pytest.raises(InputError, match="f, line 2: expected source and target separated by a tab"):
         list(SUMMARIES.examples(["a\tb", "c"], "f"))
-
-
-def test_without_the_package_an_error_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "rouge_score.rouge_scorer", raising=False)
-    monkeypatch.setitem(sys.modules, "rouge_score", None)
-    with pytest.raises(InputError, match=r"rouge_score, which scores summaries, is missing: pip install"):
-        SUMMARIES.check(["a"], ScoringSettings())

@@ -63,15 +63,6 @@ def test_folders_in_a_bucket_need_no_volume_but_a_disk_of_each_pod(recipe, flags
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_access_comes_with_a_secret_or_an_account_if_they_are_named(recipe):
-    without = pod(manifests(recipe, *IN_A_BUCKET))
-    assert "envFrom" not in without["containers"][0] and "serviceAccountName" not in without
-    found = pod(manifests(recipe, *IN_A_BUCKET, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer"))
-    assert found["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
-    assert found["serviceAccountName"] == "trainer"
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(
     "flags",
     [

@@ -5,7 +5,6 @@ import importlib.util
 import pytest
 
 from t2t_keras.serving.libretranslate.detection import LanguageDetector
-from t2t_keras.serving.request_errors import ServingError
 
 needs_package = pytest.mark.skipif(not importlib.util.find_spec("py3langid"), reason="py3langid is missing")
 
@@ -40,9 +39,3 @@ def test_what_is_no_text_or_no_such_language(detector):
     assert detector.rank("Hello.", ["tlh"]) == [("tlh", 0.0)]
     (only,) = detector.rank("Wo ist der Bahnhof?", ["en"])
     assert only[0] == "en" and only[1] < 50
-
-
-def test_without_the_package(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
-    with pytest.raises(ServingError, match="py3langid: pip install"):
-        LanguageDetector().rank("Hello.", ["en"])
