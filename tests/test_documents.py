@@ -114,6 +114,13 @@ def test_links_into_documents_lead_to_a_heading() -> None:
     assert links > 20
 
 
+def test_what_the_paper_is_set_beside_is_there() -> None:
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    for name, file in set(re.findall(r"\[`(\w+)`\]\(\.\./([\w/]+\.py)\)", page)):
+        nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        assert name in {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}, name
+
+
 def test_getting_started_lists_the_steps_of_the_quickstart() -> None:
     source = (ROOT / "launch/quickstart.py").read_text(encoding="utf-8")
     section = (ROOT / "docs/getting_started.md").read_text(encoding="utf-8").partition("## The quickstart")[2]

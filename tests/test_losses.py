@@ -52,6 +52,12 @@ def test_the_gradient_is_probabilities_minus_the_target(logits, epsilon):
     np.testing.assert_allclose(tape.gradient(loss, logits), tf.nn.softmax(logits) - smoothed(epsilon), atol=1e-6)
 
 
+def test_large_logits_overflow_nothing():
+    logits = np.array([[1e4, -1e4, 0.0]], "float32")
+    np.testing.assert_allclose(token_losses(np.array([0]), logits, 0.0), [0.0], atol=1e-3)
+    np.testing.assert_allclose(token_losses(np.array([1]), logits, 0.0), [2e4], rtol=1e-6)
+
+
 def test_logits_of_bfloat16_are_summed_in_float32(logits):
     rounded = tf.cast(logits, tf.bfloat16)
     expected = token_losses(TARGETS, tf.cast(rounded, tf.float32), 0.1)

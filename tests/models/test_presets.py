@@ -64,6 +64,12 @@ def test_base_is_the_papers():
     assert (train.label_smoothing, train.learning_rate_scale, train.keep_checkpoints) == (0.1, 1.0, 5)
 
 
+def test_big_is_the_papers():
+    model, train = preset("big").model, preset("big").train
+    assert (model.d_model, model.d_ff, model.num_heads, model.dropout_rate) == (1024, 4096, 16, 0.3)
+    assert (train.max_steps, train.keep_checkpoints) == (300_000, 20)
+
+
 @pytest.mark.parametrize(("name", "sizes_of"), [("t2t_base", "base"), ("t2t_big", "big")])
 def test_t2ts_presets_are_t2ts(name, sizes_of):
     model, train, paper = preset(name).model, preset(name).train, preset(sizes_of).model

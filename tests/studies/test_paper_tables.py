@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from t2t_keras.config import DataConfig, differences, override
+from t2t_keras.config import DataConfig, differences
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.studies import attention_table, equal_cost, table2, table3
+from t2t_keras.studies import equal_cost, table2, table3
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row
@@ -119,38 +119,6 @@ def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows
     numbers = {"flops_by_count": 1e14, "test_bleu": 30.0}
     table.draw(tmp_path / "picture.svg", {line.name: [numbers] for line in table.lines[:4]})
     assert "training FLOPs, counted" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_reinforcement_goes_on_from_gnmt_with_the_same_seed(scale):
-    """At a tenth of the rate that the likelihood ended with."""
-    jobs = {job.name: job for job in TABLES["2"](StudySettings("2", scale), DATA).jobs}
-    for seed in (1, 2):
-        first, more = jobs[f"gnmt/seed_{seed}"], jobs[f"gnmt_rl/seed_{seed}"]
-        control = jobs[f"gnmt_more/seed_{seed}"]
-        assert control.begins_from == first and control.config.train.objective == "likelihood"
-        risk = {"objective": "risk", "risk_samples": more.config.train.risk_samples}
-        assert dataclasses.replace(control.config.train, **risk) == more.config.train
-        assert more.begins_from == first and more.needs == (first.name,)
-        assert more.config.train.objective == "risk"
-        assert more.config.model == dataclasses.replace(first.config.model, dropout_rate=0.0)
-        train, d_model = first.config.train, first.config.model.d_model
-        last_rate = train.learning_rate_scale * (d_model * train.max_steps) ** -0.5
-        last_rate *= (1 + train.hold_steps / train.warmup_steps) ** 0.5
-        assert more.config.train.learning_rate_scale == pytest.approx(last_rate / 10, rel=0.03)
-
-
-@pytest.mark.parametrize(("scale", "preset"), [("tiny", "tiny"), ("paper", "base")])
-def test_every_score_meets_keys_of_every_width_and_windows_grow(scale, preset):
-    rows = {row.name: row for row in attention_table.ROWS[scale]}
-    assert {row.preset for row in rows.values()} == {preset}
-    models = {name: override(presets.preset(preset), row.settings).model for name, row in rows.items()}
-    compared = {(m.attention_score, m.d_key) for m in models.values() if m.d_key}
-    assert compared == {(score, width) for score in ("scaled_dot", "dot", "additive") for width in (16, 64, 256)}
-    assert [m.attention_window for m in models.values() if m.attention_window is not None] == [1, 2, 4]
-    lines = {line.name: line.facts for line in TABLES["attention"](StudySettings("attention", scale), DATA).lines}
-    assert (lines["additive_64"]["score"], lines["additive_64"]["d_k"]) == ("additive", "64")
-    assert lines["base"]["window"] == "all" and lines["window_4"]["window"] == "4"
 
 
 @pytest.mark.parametrize("table", ["2", "2_equal_cost", "3", "4", "attention"])

@@ -1,0 +1,102 @@
+"""The pictures of the page in the documents, and the moving one, taken in a real browser of a real model.
+
+    PICTURED_EXPORT=saved_models/mine pytest -m integration tests/serving/test_page_pictures.py
+
+writes them anew; without an export there is nothing to take pictures of.
+"""
+
+import io
+import os
+import pathlib
+import sys
+
+import pytest
+from PIL import Image
+from selenium.webdriver.common.by import By
+
+from tests.serving.page_driver import IN_A_BROWSER, Page, running, started_browser
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "docs/figures"))
+
+from film import Frame, film  # noqa: E402
+
+EXPORT = os.environ.get("PICTURED_EXPORT", "")
+IMAGES = pathlib.Path(__file__).parents[2] / "docs" / "images"
+SENTENCE = os.environ.get("PICTURED_SENTENCE", "The house near the river is very old.")
+TEXT = "The house near the river is very old.\nMy sister has been reading all day."
+
+pytestmark = [
+    pytest.mark.integration,
+    IN_A_BROWSER,
+    pytest.mark.skipif(not EXPORT, reason="needs an export, in PICTURED_EXPORT"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "name"), [("light", "serving_page.png"), ("dark", "serving_page_dark.png")])
+def test_the_page_is_as_in_the_documents(tmp_path, scheme, name):
+    browser = started_browser(tmp_path)
+    try:
+        with running(pathlib.Path(EXPORT), name=pathlib.Path(EXPORT).name) as server:
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+            page = Page(browser, server.rest_address)
+            page.paste(TEXT)
+            page.wait(lambda: "…" not in page.lines() and len(page.pieces("target")) > 3, 120)
+            browser.find_elements(By.CSS_SELECTOR, "#words-list button")[1].click()
+            page.wait(lambda: page.shown("words-others"), 120)
+            page.pieces("target")[1].click()
+            page.run("document.activeElement.blur(); window.scrollTo(0, 0)")
+            width, height = page.run("return [1200, document.documentElement.scrollHeight]")
+            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false")
+            assert page.errors() == []
+            assert browser.save_screenshot(str(IMAGES / name))
+            # A third of the size.
+            Image.open(IMAGES / name).convert("RGB").quantize(256).save(IMAGES / name, optimize=True)
+    finally:
+        browser.quit()
+
+
+def test_a_sentence_is_translated_and_changed_as_in_the_documents(tmp_path):
+    """Typed word by word; then another word is chosen in place of one of its translation."""
+    browser = started_browser(tmp_path)
+    try:
+        with running(pathlib.Path(EXPORT), name=pathlib.Path(EXPORT).name) as server:
+            features = [("prefers-color-scheme", "light"), ("prefers-reduced-motion", "reduce")]
+            features = [{"name": name, "value": value} for name, value in features]
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            size = {"width": 900, "height": 1150, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            page = Page(browser, server.rest_address)
+            frames = []
+
+            def has_answered():
+                asked = "return JSON.stringify(window.asked)"
+                page.wait(lambda: page.element("source").get_property("value") in page.run(asked), 120)
+                page.wait(lambda: page.lines() and "…" not in page.lines(), 120)
+                page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false", 120)
+
+            def take(seconds: float) -> None:
+                page.run("window.scrollTo(0, 0)")
+                frames.append(Frame(Image.open(io.BytesIO(browser.get_screenshot_as_png())), seconds))
+
+            take(1.0)
+            for word in SENTENCE.split():
+                page.type(word if len(frames) == 1 else f" {word}")
+                has_answered()
+                take(0.6)
+            frames[-1] = frames[-1]._replace(seconds=3.0)
+            before = page.lines()
+            browser.find_elements(By.CSS_SELECTOR, "#words-list button")[1].click()
+            page.wait(lambda: page.shown("words-others"), 120)
+            take(3.0)
+            browser.find_elements(By.CSS_SELECTOR, "#words-others button")[1].click()
+            page.wait(lambda: page.lines() not in (before, ["…"]), 120)
+            has_answered()
+            take(5.0)
+            assert page.errors() == []
+            title = f"The server's page: {SENTENCE!r} is translated as it is typed, then another word is chosen"
+            (IMAGES / "serving_page_film.svg").write_text(film(frames, title), encoding="utf-8")
+    finally:
+        browser.quit()
