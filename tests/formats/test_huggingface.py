@@ -240,10 +240,6 @@ def change_tensors(folder, name, array):
     write_safetensors(folder / "model.safetensors", tensors | ({} if array is None else {name: np.float32(array)}))
 
 
-def shorten(path):
-    path.write_bytes(path.read_bytes()[:50])
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_input_is_named(folder, damage):
     make_folder(folder, np.random.default_rng(1))

@@ -224,11 +224,6 @@ DAMAGES = {
 }
 
 
-def write_array(path):
-    with open(path, "wb") as file:
-        np.save(file, np.zeros(3))
-
-
 def change_tensor(folder, name, array):
     with np.load(folder / "model.npz") as arrays:
         tensors = {each: values for each, values in arrays.items() if each != name}

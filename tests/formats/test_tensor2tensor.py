@@ -207,9 +207,6 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     assert [model.tokenizer.decode(ids) for ids in (source, target)] == [TEXT, TRANSLATION]
 
 
-LANGUAGES = {"source_language": "en", "target_language": "de"}
-
-
 def change(folder, **settings):
     (folder / "hparams.json").write_text(json.dumps({**SETTINGS, **settings}))
 

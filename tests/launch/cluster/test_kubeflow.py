@@ -10,29 +10,6 @@ from tests.launch.cluster.stand_ins import LOST, MISTAKE, STOPPED, run
 
 pytestmark = pytest.mark.integration
 
-# The fields of trainer.kubeflow.org/v1alpha1 and jobset.x-k8s.io/v1alpha2 (Trainer 2.0 and later, JobSet 0.8 and
-# later) by the path where they are; what is below a Job's template is Kubernetes's, and checked with its schema.
-FIELDS = {
-    "TrainJob": {
-        "": "apiVersion kind metadata spec",
-        "spec": "runtimeRef initializer trainer labels annotations suspend managedBy",
-        "spec.runtimeRef": "apiGroup kind name",
-        "spec.trainer": "image command args env numNodes resourcesPerNode numProcPerNode",
-    },
-    "TrainingRuntime": {
-        "": "apiVersion kind metadata spec",
-        "spec": "mlPolicy podGroupPolicy template",
-        "spec.mlPolicy": "numNodes torch mpi",
-        "spec.template": "metadata spec",
-        "spec.template.spec": "replicatedJobs network successPolicy failurePolicy startupPolicy suspend coordinator "
-        "managedBy ttlSecondsAfterFinished",
-        "spec.template.spec.network": "enableDNSHostnames subdomain publishNotReadyAddresses",
-        "spec.template.spec.failurePolicy": "maxRestarts restartStrategy rules",
-        "spec.template.spec.replicatedJobs.0": "name template replicas groupName dependsOn",
-        "spec.template.spec.replicatedJobs.0.template": "metadata spec",
-    },
-}
-
 
 def manifests(*flags: str, **settings: object) -> dict[str, dict]:
     env = {**os.environ, "DRY_RUN": "1", **{name: str(value) for name, value in settings.items()}}
