@@ -27,7 +27,7 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
     """Of both checkpoints, whose mean has the larger value, and of the newest."""
     run = Run(tiny.make_run(tmp_path / "run"))
     config = json.loads(run.config_path.read_text())
-    config["train"]["best_metric"] = metric
+    config["train"].update(best_metric=metric, validation_sentences=1)
     run.config_path.write_text(json.dumps(config))
     weights = checkpoints.load(run.checkpoints_path / checkpoints.step_name(1)).weights
     checkpoints.save(run.checkpoints_path, 2, weights, {}, {})
