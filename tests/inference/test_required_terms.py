@@ -13,6 +13,7 @@ from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 from tests.inference import tiny
 
+SEARCHES = tiny.SharedSearches()
 LINES = ["Two dogs play in the snow.", "A man", "", "The lazy dog"]
 
 
@@ -21,7 +22,7 @@ def translator(*terms: str, model=None, data: DataConfig | None = None, excluded
     glossary = Glossary.parsed(terms, "terms.tsv") if terms else None
     config = DecodeConfig(**{"beam_size": 3, "max_length_offset": 6, **settings})
     model = model or tiny.copy_model()
-    return Translator(tiny.tokenizer(), model, config, data, excluded, tiny.SHARED, glossary)
+    return Translator(tiny.tokenizer(), model, config, data, excluded, SEARCHES, glossary)
 
 
 def uses(translation) -> list[tuple[str, str, bool]]:

@@ -22,9 +22,12 @@ from tests.inference import tiny
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
 
+SEARCHES = tiny.SharedSearches()
+
+
 def copier(**arguments) -> Translator:
     """A translator whose translation of a line is the line."""
-    arguments = {"engine": tiny.SHARED, **arguments}
+    arguments = {"engine": SEARCHES, **arguments}
     return Translator(tiny.tokenizer(), tiny.copy_model(), **arguments)  # type: ignore[arg-type]
 
 
