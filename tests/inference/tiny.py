@@ -95,7 +95,7 @@ class SharedSearches(TensorFlowEngine):
     def __init__(self) -> None:
         self._made: dict[tuple, tuple[Any, Searcher]] = {}
 
-    def searcher(self, model, config, excluded=(), form=None, continuations=()):  # type: ignore[override]
+    def searcher(self, model, config, excluded=(), form=None, continuations=()):
         key = (id(model), config, str(excluded), repr(form), tuple(continuations))
         if key not in self._made:
             self._made[key] = model, Searcher(model, config, excluded, form, continuations)

@@ -146,8 +146,8 @@ def _serve(path: str, source: bytes) -> None:
 
 def _difference(path: Path, mutation: Mutation) -> str:
     """The place of a mutation, and its lines before and after."""
-    texts = path.read_text(encoding="utf-8"), mutation.source
-    lines = difflib.unified_diff(*(text.splitlines() for text in texts), n=0, lineterm="")
+    before, after = (text.splitlines() for text in (path.read_text(encoding="utf-8"), mutation.source))
+    lines = difflib.unified_diff(before, after, n=0, lineterm="")
     place = f"{path.relative_to(ROOT)}:{mutation.line} ({mutation.kind})"
     return "\n".join([place, *(line for line in list(lines)[2:] if not line.startswith("@@"))])
 

@@ -30,10 +30,8 @@ def mutations(source: str) -> Iterator[Mutation]:
         starts.append(starts[-1] + len(line))
     for node in _visible(ast.parse(source)):
         for kind, text in _changes(node):
-            begin, end = (
-                starts[number - 1] + column
-                for number, column in ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
-            )
+            begin = starts[node.lineno - 1] + node.col_offset
+            end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
             changed = source.encode()[:begin] + text.encode() + source.encode()[end:]
             yield Mutation(kind, node.lineno, changed.decode())
 
