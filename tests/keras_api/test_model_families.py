@@ -43,6 +43,7 @@ def test_a_configuration_is_json_and_makes_an_equal_model(family):
 
 
 @promise("functional models of unknown length, `compute_output_shape`")
+@pytest.mark.quick("transformer")
 @every_family
 def test_within_a_functional_model(family, tmp_path):
     model = made(family)

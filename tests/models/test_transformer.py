@@ -86,6 +86,7 @@ def test_logits_have_the_vocabulary_and_are_float32(changes):
     np.testing.assert_allclose(model.output_embedding.logits(states.hidden), logits, atol=1e-6)
 
 
+@pytest.mark.quick("base", "experts", "additive_window")
 @every_option
 def test_later_targets_change_no_logits_before_them(changes):
     model = shared(changes)
@@ -99,6 +100,7 @@ def test_later_targets_change_no_logits_before_them(changes):
         assert np.all(np.abs(perturbed[:, position + 1] - logits[:, position + 1]).max(-1) > 1e-4)
 
 
+@pytest.mark.quick("base", "experts", "additive_window")
 @every_option
 def test_padding_and_neighbours_change_nothing(changes):
     model = shared(changes)

@@ -231,6 +231,7 @@ BREAK = {
 }
 
 
+@pytest.mark.quick("no data", "damaged data", "damaged warm-up")
 @pytest.mark.parametrize("how", BREAK)
 def test_a_broken_saved_model_is_never_served(versions_1_and_2, export_dir, how):
     core = Core(ServingOptions(str(export_dir)))

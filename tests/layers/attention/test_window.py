@@ -63,7 +63,7 @@ def test_it_equals_the_formula_under_a_mask(rng, small_blocks, window, score):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_blocks_equal_the_masked_whole(rng, small_blocks, length, causal):
     """For every reach from one position to beyond the length."""
-    for reach in range(1, length + 3):
+    for reach in sorted({1, 2, 3, 4, 5, length + 1, length + 2}):
         layer = layer_of(rng, (reach, 0 if causal else reach))
         x, tokens = ops.convert_to_tensor(rng.standard_normal((3, length, 8)), "float32"), tokens_of(rng, length)
         outputs, expected = layer(x, x, padding_mask(tokens)), attended(layer, x, x, padding_mask(tokens))[0]
