@@ -10,6 +10,7 @@ imports the package with one file changed in memory, and runs the quick tests th
 import argparse
 import contextlib
 import difflib
+import functools
 import gc
 import importlib
 import importlib.machinery
@@ -32,27 +33,24 @@ PRELOADED = (
     *("httpx", "grpc", "starlette.applications", "uvicorn", "tensorflow_serving.apis.predict_pb2"),
 )
 OTHER_RINGS = re.compile("^pytestmark = pytest.mark.(integration|slow|faults|attack)$", re.MULTILINE)
-MOST_FILES, MOST_SECONDS = 8, 120
-UNNOTICED = (0, 5)  # exit statuses of pytest: all tests pass, and there are none
+MOST_FILES, MOST_SECONDS = 16, 120
+NO_TESTS = 5  # an exit status of pytest
 
 
 def main() -> None:
     arguments = _parsed()
     chosen = _sampled(arguments.packages, arguments.count, arguments.seed)
     _preload()
-    limits: dict[Path, int] = {}
-    count, killed, begun = 0, 0, time.monotonic()
+    killed, begun = 0, time.monotonic()
     for path, mutation in chosen:
-        files = tests_of(path)
-        if path not in limits:
-            limits[path] = _limit(path, files)
-        if limits[path]:
-            count += 1
-            if tried(path, mutation.source, files, limits[path])[0] in UNNOTICED:
-                print(_difference(path, mutation), flush=True)
-            else:
-                killed += 1
-    print(f"killed {killed} of {count} mutations ({killed / max(count, 1):.0%}) in {time.monotonic() - begun:.0f} s")
+        files = [test for test in tests_of(path) if _seconds(test)][:MOST_FILES]
+        limit = min(MOST_SECONDS, 10 + 3 * int(sum(map(_seconds, files))))
+        if files and tried(files, limit, str(path), mutation.source)[0]:
+            killed += 1
+        else:
+            print(_difference(path, mutation), flush=True)
+    rate = killed / max(len(chosen), 1)
+    print(f"killed {killed} of {len(chosen)} mutations ({rate:.0%}) in {time.monotonic() - begun:.0f} s")
 
 
 def _parsed() -> argparse.Namespace:
@@ -85,7 +83,7 @@ def tests_of(path: Path) -> list[str]:
         text = test.read_text(encoding="utf-8")
         if (is_own or is_beside or imports.search(text)) and not OTHER_RINGS.search(text):
             ranks[test] = (not is_own, not imports.search(text), not is_beside, test)
-    return [str(test.relative_to(ROOT)) for test in sorted(ranks, key=lambda test: ranks[test])[:MOST_FILES]]
+    return [str(test.relative_to(ROOT)) for test in sorted(ranks, key=lambda test: ranks[test])]
 
 
 def _preload() -> None:
@@ -96,16 +94,16 @@ def _preload() -> None:
     gc.freeze()
 
 
-def _limit(path: Path, files: list[str]) -> int:
-    """Returns the CPU seconds of a mutation: three times those of the tests; 0 where these fail without a mutation."""
-    status, seconds = tried(path, path.read_text(encoding="utf-8"), files, MOST_SECONDS)
-    if status not in UNNOTICED:
-        print(f"{path.relative_to(ROOT)}: the tests fail without a mutation: {' '.join(files)}", flush=True)
-        return 0
-    return min(MOST_SECONDS, 10 + 3 * int(seconds))
+@functools.cache
+def _seconds(test: str) -> float:
+    """Returns the CPU seconds of a test file without a mutation; 0 if it has no quick test or fails."""
+    status, seconds = tried([test], MOST_SECONDS)
+    if status not in (0, NO_TESTS):
+        print(f"{test} fails without a mutation", flush=True)
+    return 0.0 if status else seconds
 
 
-def tried(path: Path, source: str, files: list[str], cpu_seconds: int) -> tuple[int, float]:
+def tried(files: list[str], cpu_seconds: int, path: str = "", source: str = "") -> tuple[int, float]:
     """Runs test files in a fork in which a file has another source; returns pytest's exit status and CPU seconds."""
     process = os.fork()
     if not process:
@@ -113,10 +111,10 @@ def tried(path: Path, source: str, files: list[str], cpu_seconds: int) -> tuple[
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
         for stream in range(3):
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-        _serve(str(path), source.encode())
+        _serve(path, source.encode())
         pytest = importlib.import_module("pytest")
         options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none", "-m", RING]
-        os._exit(pytest.main([*options, *files]) if files else max(UNNOTICED))
+        os._exit(pytest.main([*options, *files]))
     end = time.monotonic() + 20 * cpu_seconds  # for one that waits for something and uses no CPU
     while not (done := os.wait4(process, os.WNOHANG))[0] and time.monotonic() < end:
         time.sleep(0.05)
