@@ -39,3 +39,12 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
     steps = FitSteps(Places(tmp_path / "data", run.path, tmp_path / "serving"), print)
     steps.keep_better()
     assert steps.record["chosen"]["checkpoints"] == kept
+
+
+def test_the_minutes_of_all_starts_add_up(tmp_path):
+    steps = FitSteps(Places(tmp_path / "data", tmp_path / "run", tmp_path / "serving"), print)
+    with steps.preparing():
+        steps.record.update(preparing_minutes=7.0)
+    with steps.preparing():
+        pass
+    assert steps.record["preparing_minutes"] >= 7.0

@@ -338,3 +338,10 @@ def test_tensorflow_datasets(tmp_path, tfds_data_set):
         assert sorted(train) == sorted((f"number {n}", f"Größe {n}") for n in range(30))
         assert train == list(corpus.splits["train"]())
     assert corpus.identity == {"tensorflow_datasets": f"{tfds_data_set}/1.0.0"}
+
+
+def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set):
+    with pytest.raises(InputError, match="cannot give en-cs; its languages: de, en, fr"):
+        corpora.tensorflow_datasets(tfds_data_set, "en", "cs", tmp_path)
+    with pytest.raises(InputError, match="corpus=tfds:no_such_set: no such data set"):
+        corpora.tensorflow_datasets("no_such_set", "en", "de", tmp_path)
