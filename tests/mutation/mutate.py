@@ -115,7 +115,7 @@ def tried(files: list[str], cpu_seconds: int, path: str = "", source: str = "") 
         pytest = importlib.import_module("pytest")
         options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none", "-m", RING]
         os._exit(pytest.main([*options, *files]))
-    end = time.monotonic() + 20 * cpu_seconds  # for one that waits for something and uses no CPU
+    end = time.monotonic() + 60 + 5 * cpu_seconds  # for one that waits for something and uses no CPU
     while not (done := os.wait4(process, os.WNOHANG))[0] and time.monotonic() < end:
         time.sleep(0.05)
     with contextlib.suppress(ProcessLookupError):
