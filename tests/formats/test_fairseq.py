@@ -167,10 +167,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_input_is_named(tmp_path, damage):
     make_folder(tmp_path, np.random.default_rng(1))
-    change, message = DAMAGES[damage]
-    change(tmp_path)
-    with pytest.raises(InputError, match=message):
-        fairseq.read(tmp_path)
+    foreign.assert_named(DAMAGES[damage], tmp_path, fairseq.read)
 
 
 @pytest.mark.parametrize(

@@ -243,10 +243,7 @@ def change_tensors(folder, name, array):
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_input_is_named(folder, damage):
     make_folder(folder, np.random.default_rng(1))
-    change, message = DAMAGES[damage]
-    change(folder)
-    with pytest.raises(InputError, match=message):
-        huggingface.read(folder)
+    foreign.assert_named(DAMAGES[damage], folder, huggingface.read)
 
 
 PAD = 99
