@@ -1,6 +1,7 @@
-"""Recognised languages: with the package, and without it."""
+"""Recognised languages: as the package ranks them, and of what it has no language."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,3 +40,12 @@ def test_what_is_no_text_or_no_such_language(detector):
     assert detector.rank("Hello.", ["tlh"]) == [("tlh", 0.0)]
     (only,) = detector.rank("Wo ist der Bahnhof?", ["en"])
     assert only[0] == "en" and only[1] < 50
+
+
+def test_only_possible_languages_with_some_confidence_are_named(monkeypatch):
+    ranked = SimpleNamespace(rank=lambda text: [("de", 0.75), ("nl", 0.2), ("en", 0.04), ("fr", 0.001)])
+    monkeypatch.setattr(LanguageDetector, "_load", lambda self: ranked)
+    rank = LanguageDetector().rank
+    assert rank("Wo?", ["fr", "en", "de"]) == [("de", 75.0), ("en", 4.0)]
+    assert rank("12!", ["en", "de"]) == [("en", 0.0)]
+    assert rank("Wo?", ["tlh"]) == [("tlh", 0.0)]
