@@ -6,7 +6,7 @@ from typing import cast, get_args
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.marked_text import aligned, unchanged
+from t2t_keras.inference.marked_text import aligned
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.pieces import END
@@ -55,7 +55,7 @@ def aligned_output(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
     """
     source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
     if not target:
-        return unchanged(text)
+        return AlignedText.unchanged(text)
     weights = np.array(outputs["attention"][0, : len(target), : len(source)])
     # The end symbols of a line's parts must not be linked to.
     weights[:, [piece == END for piece in source]] = -1.0

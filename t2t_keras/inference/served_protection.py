@@ -11,7 +11,6 @@ import numpy as np
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.inference.line_preparation import preparation
-from t2t_keras.inference.marked_text import unchanged
 from t2t_keras.inference.served_markup import aligned_output
 from t2t_keras.runs.run import Run
 from t2t_keras.text.markup.placing import AlignedText
@@ -178,7 +177,7 @@ class ProtectedTexts:
         for row, (text, prepared) in enumerate(zip(self._texts, self._prepared, strict=True)):
             sentences, score = self._translated[row]
             read = prepared or Prepared(text, text, (), (), (), ())
-            results.append(unchanged(text) if score <= _LOWEST else read.aligned(sentences))
+            results.append(AlignedText.unchanged(text) if score <= _LOWEST else read.aligned(sentences))
         return results
 
     def _plain(self, row: int) -> str:
