@@ -1,47 +1,27 @@
 """The flags of all programs that translate, in addition to those of the model; programs adopt them."""
 
 import dataclasses
-import sys
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.text.protection.spans import patterns
 from t2t_keras.text.terms import Glossary
 
-from . import model_flags, setting_flags
+from .. import program
+from . import engine_flags, model_flags, setting_flags
 
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
-ENGINE = flags.DEFINE_enum(
-    "engine",
-    "tensorflow",
-    get_args(EngineName),
-    "The engine of the search; ctranslate2 is faster on a CPU, for a Transformer; its results are scored "
-    "and sorted by --length_penalty as with tensorflow, not by its own formula, log-probability / length^alpha.",
-)
-COMPUTE_TYPE = flags.DEFINE_enum(
-    "compute_type",
-    "float32",
-    get_args(ComputeType),
-    "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
-)
 EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
-PROTECT = flags.DEFINE_multi_string(
-    "protect",
-    None,
-    "Spans that translations repeat unchanged: urls, emails, numbers (with units, and versions) and files, separated "
-    "by commas, or a regular expression; 'nothing' also stops the protection of characters that the training text "
-    "never had; default: the setting of the run.",
-)
-_OTHER_SETTINGS = (*model_flags.SCORING, "split", "protect")
+_OTHER_SETTINGS = (*model_flags.SCORING, "split", "protect", "case")
 _SETTINGS = setting_flags.define(
     DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _OTHER_SETTINGS)
 )
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(engine_flags)
 
 
 def warn_of_cut(number: int, config: DecodeConfig) -> None:
@@ -50,15 +30,15 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         limit = f"{config.max_length_factor:g} x source + {config.max_length_offset} tokens"
         raising = "to raise it, give --max_length_factor and --max_length_offset"
         outputs = "1 output was" if number == 1 else f"{number:,} outputs were"
-        print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
+        program.warn(f"warning: {outputs} cut at the limit of {limit}; {raising}")
 
 
 def _values() -> dict[str, Any]:
     """Returns the decoding settings of the flags; raises an InputError if --protect is not valid."""
-    values = setting_flags.values(_SETTINGS)
-    if PROTECT.value is not None:
-        patterns(PROTECT.value)
-        values["protect"] = tuple(PROTECT.value)
+    values = setting_flags.values((*_SETTINGS, engine_flags.CASE))
+    if (protect := engine_flags.PROTECT.value) is not None:
+        patterns(protect)
+        values["protect"] = tuple(protect)
     return values
 
 
@@ -70,4 +50,5 @@ def decode_config(**overrides: Any) -> DecodeConfig:
 def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
     """Calls `model_flags.load_translator` with all decoding settings of the flags, and `overrides`."""
     settings = {**_values(), **overrides}
-    return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)
+    engine, compute_type = engine_flags.ENGINE.value, engine_flags.COMPUTE_TYPE.value
+    return model_flags.load_translator(settings, EXCLUDE.value, engine, compute_type, glossary)

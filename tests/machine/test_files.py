@@ -34,7 +34,7 @@ URLS = ["s3://bucket/run", Path("s3://bucket/run"), "file:///mine", "run@gs://mi
 @pytest.mark.parametrize("url", URLS)
 def test_a_url_is_no_path(url):
     """Also one that has been a path, which has one slash less."""
-    with pytest.raises(InputError, match=f"^--model_dir={re.escape(str(url))} is no path .+ only local and mounted"):
+    with pytest.raises(InputError, match=f"^--model_dir={re.escape(str(url))} is not a path of this machine"):
         local_path(url, "--model_dir")
 
 

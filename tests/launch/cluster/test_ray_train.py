@@ -100,3 +100,10 @@ def test_a_training_is_told_to_stop_when_ray_ends_its_worker(tmp_path):
         assert process.stdout.readline() == "up\n"
         process.kill()
         assert process.stdout.readline() == "saved\n"
+
+
+@pytest.mark.parametrize("flag", ["--workers=0", "--gpus=-1", "--cpus=nan", "--restarts=1.5"])
+def test_a_number_that_makes_no_sense_is_refused(flag) -> None:
+    command = [sys.executable, CLUSTER / "ray_train.py", "--dry_run", flag]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "must be a whole number of at least" in done.stderr
