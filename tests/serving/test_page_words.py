@@ -3,7 +3,6 @@
 import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 
 from tests.serving import page_model
 from tests.serving.page_driver import IN_A_BROWSER, Page, running
@@ -83,30 +82,6 @@ def test_a_word_that_is_clicked_can_be_another(page):
     page.shows("ONE TWO SIX")
     assert not page.element("words-back").is_displayed()
     assert page.errors() == []
-
-
-def test_it_is_done_with_the_keyboard_alone(page):
-    page.type("one two six")
-    page.wait(lambda: len(words(page)) == 3)
-    for _ in range(30):
-        page.browser.switch_to.active_element.send_keys(Keys.TAB)
-        if page.browser.switch_to.active_element.text == "ONE":
-            break
-    for key in (Keys.END, Keys.ARROW_LEFT, Keys.ENTER):
-        page.browser.switch_to.active_element.send_keys(key)
-    shows_others(page, "NEW SIX", "OLD SIX")
-    page.browser.switch_to.active_element.send_keys(Keys.TAB)
-    assert page.browser.switch_to.active_element.text == "NEW SIX"
-    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
-    page.shows("ONE NEW SIX")
-    page.wait(lambda: page.browser.switch_to.active_element.text == "NEW")
-    page.browser.switch_to.active_element.send_keys(Keys.TAB)
-    assert page.browser.switch_to.active_element == page.element("words-back")
-    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
-    page.shows("ONE TWO SIX")
-    page.wait(lambda: page.browser.switch_to.active_element.text == "ONE")
-    stops = "return document.querySelectorAll('#words-list [tabindex=\"0\"]').length"
-    assert page.run(stops) == 1
 
 
 def test_a_model_that_cannot_be_told_how_to_begin_offers_none(browser, tmp_path):
