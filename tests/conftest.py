@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from t2t_keras.machine import heaps
@@ -77,6 +78,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture of the test; tests of one file are alike, since their trainings are compared bit for bit."""
     programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
     programs.be_quick(programs.quickly)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same random numbers for each test."""
+    return np.random.default_rng(7)
 
 
 @pytest.fixture(autouse=True, scope="module")

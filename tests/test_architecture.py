@@ -142,25 +142,6 @@ NO_TENSORFLOW = [
 NOT_FREE = [path for path in PACKAGE if part(module_name(path)) not in FREE]
 
 
-def test_the_reader_of_imports_reads(tmp_path):
-    """Of known code, so that the tests below cannot pass by seeing nothing."""
-    assert {part(module_name(path)) for path in PACKAGE} == {*MAY_IMPORT, *FREE}
-    model = dict(imports(ROOT / "t2t_keras" / "models" / "transformer.py"))
-    assert model["keras"]
-    assert model["t2t_keras.models.encoder_decoder.EncoderDecoder"]
-    assert dict(imports(ROOT / "t2t_keras" / "runs" / "exported.py"))["tensorflow"] is False
-    assert dict(imports(ROOT / "launch" / "train.py"))["launch.program"]
-    assert any(is_of(module, "tensorflow") for module, _ in imports(ROOT / "t2t_keras" / "training" / "step.py"))
-
-
-def test_the_lists_of_files_name_all_there_is():
-    """Every part above the line has a file, and only the package itself and one kernel's file are left out."""
-    assert {part(module_name(path)) for path in NO_TENSORFLOW} == set(ABOVE_THE_LINE)
-    assert {module_name(path) for path in PACKAGE if path not in NOT_FREE} == {"t2t_keras"}
-    left_out = {module_name(path) for path in PACKAGE if part(module_name(path)) in ABOVE_THE_LINE}
-    assert left_out - set(map(module_name, NO_TENSORFLOW)) == {TENSORFLOW_KERNELS}
-
-
 @every(NO_TENSORFLOW)
 def test_tensorflow_stays_below_the_line(path):
     below = [module for module, _ in imports(path) if re.match(r"tensorflow|tf_keras|tf\b", module)]

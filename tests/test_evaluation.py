@@ -21,8 +21,6 @@ from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.tasks.translation_scores import bleu, sacrebleu_scores
 from tests.inference import tiny
 
-REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]
-
 
 class UntouchedTranslator:
     task = task("translation")
@@ -47,18 +45,6 @@ def test_a_missing_tokeniser_is_told_before_anything_is_translated(monkeypatch, 
 def test_what_cannot_be_scored_is_told_before_anything_is_translated():
     with pytest.raises(InputError, match="the paper's BLEU"):
         evaluation.evaluate(UntouchedTranslator(), ["a"], ["他在图书馆里看书。"], ScoringSettings(paper_bleu=True))
-
-
-@pytest.mark.parametrize("lines", [([], []), (["a"], []), (["a"], ["a", "b"])])
-def test_lines_must_match(lines):
-    translator = Translator(tiny.tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size))
-    for call in (
-        lambda: evaluation.corpus_cross_entropy(None, tiny.tokenizer(), *lines),
-        lambda: evaluation.evaluate(translator, *lines),
-        lambda: evaluation.target_cross_entropy(translator, *lines),
-    ):
-        with pytest.raises(InputError, match="lines"):
-            call()
 
 
 def test_cross_entropy_equals_one_by_one():

@@ -38,13 +38,6 @@ def assert_same(found, expected):
                 np.testing.assert_allclose(item[name], golden_item[name], rtol=2e-5, atol=2e-5)
 
 
-def test_everything_is_compared():
-    assert WEIGHTS.keys() == recorder.KINDS.keys()
-    assert SEARCHES.keys() == recorder.SEARCHES.keys()
-    lengths = [len(item["token_ids"][0]) for nbest in SEARCHES["beam"] for item in nbest if item["token_ids"]]
-    assert min(lengths) > 3  # the model was trained and says something
-
-
 @pytest.mark.parametrize("kind", recorder.KINDS)
 def test_names_and_shapes_of_weights(kind):
     assert recorder.weight_shapes(kind) == WEIGHTS[kind]

@@ -96,13 +96,6 @@ def test_a_mask_of_the_logits_changes_nothing():
     assert model.evaluate(text, text, verbose=0) == pytest.approx(np.log(8))
 
 
-def test_both_names_of_the_mean_are_the_mean_over_tokens(logits):
-    usual, other = (
-        SmoothedCrossEntropy(0.1, reduction=name)(TARGETS, logits) for name in ("sum_over_batch_size", "mean")
-    )
-    assert float(usual) == float(other)
-
-
 def test_a_mean_by_weights_is_over_tokens(logits):
     losses, real = np.asarray(token_losses(TARGETS, logits, 0.1)), TARGETS != 0
     loss = SmoothedCrossEntropy(0.1, reduction="mean_with_sample_weight")

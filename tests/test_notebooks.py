@@ -39,10 +39,6 @@ def code_cells(path: pathlib.Path) -> list[dict]:
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
-def test_there_are_some():
-    assert {path.stem for path in NOTEBOOKS} == PRINTED.keys()
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cell_has_run_once_in_order_without_an_error(path):
     cells = code_cells(path)

@@ -13,7 +13,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.config import Config, DecodeConfig
 from t2t_keras.config import model_config as registry
@@ -26,7 +25,6 @@ from t2t_keras.models import families, presets
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from tests import programs
-from tests.export import c_program
 from tests.faults import drill
 from tests.programs import run_cases
 from tests.training import tiny_training
@@ -115,24 +113,6 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(runs):
     assert drill.records(runs / "alone")[-1]["step"] == STEPS
 
 
-@pytest.mark.slow
-def test_risk_goes_on_as_if_it_had_not_stopped(runs):
-    drill.assert_same_checkpoint(runs / "risk_halves", runs / "risk", 6)
-    assert drill.records(runs / "risk_halves") == drill.records(runs / "risk")
-    (line,) = [record for record in read_metrics(Run(runs / "risk").metrics_path) if record["kind"] == "train"]
-    assert line["step"] == 4 and 0 < line["sampled_gleu"] < 1
-
-
-@pytest.mark.slow
-def test_eight_replicas_compute_what_one_does(runs):
-    losses = [
-        [record["loss"] for record in read_metrics(Run(runs / name).metrics_path) if "loss" in record]
-        for name in ("one", "eight")
-    ]
-    assert len(set(losses[0])) >= 6
-    np.testing.assert_allclose(*losses, rtol=1e-5)
-
-
 LINES = tiny_training.sentences(5, seed=9)
 
 
@@ -178,36 +158,9 @@ def test_what_it_does_not_offer_is_refused(runs, settings, message):
         Translator.load(runs / "alone", config=DecodeConfig(**settings))
 
 
-@pytest.mark.slow
-def test_what_needs_attention_is_refused(translator, runs):
-    with pytest.raises(InputError, match=r"the model \(Toy\) has no attention, which"):
-        translator.explain(LINES, LINES)
-    with pytest.raises(InputError, match="the engine ctranslate2 does not support a model of the family toy"):
-        Translator.load(runs / "alone", engine="ctranslate2")
-
-
-@pytest.mark.slow
-def test_an_ensemble_with_itself_is_itself(translator, runs):
-    ensemble = Translator.load_ensemble([(runs / "alone", None)] * 2)
-    for found, expected in zip(ensemble.translate(LINES), translator.translate(LINES), strict=True):
-        assert found.text == expected.text and found.score == pytest.approx(expected.score, rel=1e-5)
-
-
 @pytest.fixture(scope="module")
 def version(translator, runs) -> pathlib.Path:
     return export_translator(translator, Run(runs / "alone").config, runs / "saved" / "toy")
-
-
-@pytest.mark.slow
-def test_its_export_translates_through_the_c_api(translator, version, tmp_path):
-    c_program.assert_translates_alike(tmp_path, version, translator, LINES, 5)
-
-
-@pytest.mark.slow
-def test_its_export_is_read_back(translator, version):
-    assert [t.text for t in Translator.load(version).translate(LINES)] == [t.text for t in translator.translate(LINES)]
-    signatures = tf.saved_model.load(str(version)).signatures
-    assert "score" in signatures and "align" not in signatures
 
 
 @pytest.mark.slow
@@ -257,7 +210,3 @@ def test_extensions_that_cannot_be_told_apart_are_refused(tmp_path):
     results = run_cases("launch.describe", [(case, b"") for case in cases])
     for (status, _, error), word in zip(results, ("toy_family", "queue", "no such file"), strict=True):
         assert status == 1 and error.startswith("error: --extension=") and word in error
-
-
-def test_it_is_short():
-    assert len((TESTS / "toy_family.py").read_text(encoding="utf-8").splitlines()) < 80

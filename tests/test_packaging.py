@@ -2,16 +2,12 @@
 
 import ast
 import importlib.util
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
-import venv
-import zipfile
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -21,7 +17,6 @@ from packaging.requirements import Requirement
 import t2t_keras
 
 ROOT = Path(__file__).parents[1]
-SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
 def run_python(code: str, cwd: Path = ROOT, path: Path = ROOT) -> str:
@@ -92,29 +87,6 @@ def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_pa
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
 
 
-def test_make_leaves_compiling_to_all_cores(tmp_path: Path) -> None:
-    """pip sets with its variable what the flag would make false, so that 1 compiles."""
-    (value,) = re.findall(r"^export PIP_NO_COMPILE := (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
-    wheel = tmp_path / "made-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("made.py", "")
-        file.writestr("made-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: made\nVersion: 1\n")
-        file.writestr("made-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        file.writestr("made-1.dist-info/RECORD", "made.py,,\n")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-index",
-        "--no-deps",
-        f"--target={tmp_path / 'to'}",
-        str(wheel),
-    ]
-    subprocess.run(command, env={**os.environ, "PIP_NO_COMPILE": value}, capture_output=True, check=True)
-    assert (tmp_path / "to" / "made.py").exists() and not list((tmp_path / "to").rglob("*.pyc"))
-
-
 @pytest.mark.integration
 def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}"], cwd=ROOT, check=True)
@@ -125,34 +97,6 @@ def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> No
     assert beside | {"saved_models/README.md"} <= listed
     assert {path.name for path in ROOT.glob("*.md")} <= listed
     assert not [file for file in listed if "__pycache__" in file]
-
-
-def test_tensorflow_text_is_of_the_minor_version_of_tensorflow() -> None:
-    """Its ops load in no other; the two are installed without either being named."""
-    minor = {name: version(name).split(".")[:2] for name in ("tensorflow", "tensorflow-text", "tensorflow-serving-api")}
-    assert minor["tensorflow-text"] == minor["tensorflow"] == minor["tensorflow-serving-api"]
-    assert ".".join(minor["tensorflow"]) in ("2.20", "2.21")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "folder", "tensorflow"),
-    [([], ".venv", "2.21"), (["TENSORFLOW=2.21"], ".venv", "2.21"), (["TENSORFLOW=2.20"], ".venv-2.20", "2.20")],
-)
-@pytest.mark.parametrize("target", ["test", "slow", "faults", "quickstart"])
-def test_make_keeps_an_environment_for_each_tensorflow(
-    target: str, arguments: list[str], folder: str, tensorflow: str, tmp_path: Path
-) -> None:
-    """As `make --dry-run` prints what it would run, in a copy where nothing is installed yet."""
-    for name in ("Makefile", "setup.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    make = ["make", "--dry-run", target, "PYTHON=python3", *arguments]
-    # What a `make` that runs this test, as `make ci TENSORFLOW=2.20` does, would hand on.
-    handed_on = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "TENSORFLOW")
-    environment = {name: value for name, value in os.environ.items() if name not in handed_on}
-    answer = subprocess.run(make, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
-    lines = answer.stdout.splitlines()
-    assert f"{folder}/bin/python -m pip install --editable '.[dev,serve]' 'tensorflow=={tensorflow}.*'" in lines
-    assert lines[-1].startswith(f"{folder}/bin/python -m ")
 
 
 @pytest.mark.integration
@@ -168,54 +112,6 @@ sys.modules.update(dict.fromkeys({missing}))
 without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # which would read all modules for their constants
 raise SystemExit(pytest.main(["--collect-only", "--quiet", *without, "-m", "not slow"]))"""
     assert " tests collected" in run_python(code).splitlines()[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("beside", [None, "protobuf<7"])
-@pytest.mark.parametrize("tensorflow", ["2.20", "2.21"])
-def test_pip_finds_packages_of_one_tensorflow(tensorflow: str, beside: str | None, tmp_path: Path) -> None:
-    """From the index, for somebody who names TensorFlow alone, or also has a package that wants an older protobuf."""
-    report = tmp_path / "report.json"
-    install = ["install", "--dry-run", "--ignore-installed", f"--report={report}", f"{ROOT}[serve]"]
-    install += [f"tensorflow=={tensorflow}.*", *filter(None, [beside])]
-    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
-    packages = [package["metadata"] for package in json.loads(report.read_text(encoding="utf-8"))["install"]]
-    versions = {package["name"].replace("_", "-"): package["version"] for package in packages}
-    for name in ("tensorflow", "tensorflow-text", "tensorflow-serving-api"):
-        assert versions[name].startswith(f"{tensorflow}."), versions
-    assert versions["keras"].startswith("3.15."), versions
-
-
-def test_no_sentencepiece_is_taken_that_needs_a_newer_protobuf_than_it_asks_for() -> None:
-    """From 0.2.3 on its code is generated for protobuf 7, and with an older one it cannot be imported."""
-    requirements = {each.name: each.specifier for each in map(Requirement, project()["dependencies"])}
-    versions = ["0.2.1", "0.2.2", "0.2.3", "0.2.4", "0.3"]
-    assert list(requirements["sentencepiece"].filter(versions)) == versions[:2]
-
-
-@pytest.mark.slow
-def test_data_is_prepared_beside_protobuf_6(tmp_path: Path) -> None:
-    """In an environment that has protobuf and SentencePiece of its own, and the rest from this one."""
-    venv.create(tmp_path / "six")
-    python = tmp_path / "six/bin/python"
-    packages_here, packages_there = (
-        Path(subprocess.run([path, "-c", SITE], check=True, capture_output=True, text=True).stdout.strip())
-        for path in (sys.executable, python)
-    )
-    (sentencepiece,) = (line for line in project()["dependencies"] if line.startswith("sentencepiece"))
-    pip = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-deps"]
-    subprocess.run([*pip, "protobuf>=6,<7", sentencepiece], check=True)
-    (packages_there / "others.pth").write_text(f"{packages_here}\n", encoding="utf-8")
-    lines = [f"line {number} of some text" for number in range(3000)]
-    (tmp_path / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "a.de").write_text("\n".join(lines).upper() + "\n", encoding="utf-8")
-    files = f"--train_source={tmp_path / 'a.en'}", f"--train_target={tmp_path / 'a.de'}"
-    flags = ["--corpus=files", *files, "--vocab_size=290", f"--data_dir={tmp_path / 'data'}"]
-    code = (
-        "import google.protobuf; assert google.protobuf.__version__.startswith('6.'); import launch.prepare_data as p"
-    )
-    subprocess.run([python, "-c", f"{code}; p.run()", *flags], check=True, cwd=ROOT)
-    assert (tmp_path / "data/data.json").is_file()
 
 
 def test_one_version_is_written_everywhere() -> None:

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from t2t_keras.schedules import PaperSchedule, constant_rate, decay_to_zero, learning_rate
+from t2t_keras.schedules import PaperSchedule, decay_to_zero, learning_rate
 
 
 @pytest.mark.parametrize(("step", "rate"), [(1, 1.746928e-7), (4000, 6.987712e-4), (100_000, 1.397542e-4)])
@@ -22,15 +22,6 @@ def test_it_may_stay_before_it_falls():
     rates = [float(learning_rate(step, 512, 100, hold_steps=300)) for step in steps]
     highest = float(learning_rate(100, 512, 100))
     assert rates == pytest.approx([highest * share for share in (0.5, 1, 1, 1, (400 / 401) ** 0.5, 0.5)], rel=1e-6)
-
-
-def test_scale_is_a_factor():
-    assert float(learning_rate(7, 512, 100, 2.0)) == pytest.approx(2 * float(learning_rate(7, 512, 100)), rel=1e-6)
-
-
-def test_a_constant_rate_rises_first():
-    rates = [float(constant_rate(keras.ops.convert_to_tensor(step, "int64"), 4, 0.02)) for step in (1, 3, 4, 5, 900)]
-    assert rates == pytest.approx([0.005, 0.015, 0.02, 0.02, 0.02], rel=1e-6)
 
 
 def test_a_rate_may_fall_to_zero_at_the_end():
@@ -60,18 +51,6 @@ def test_it_is_saved_with_an_optimizer():
     copy = keras.optimizers.Adam.from_config(config)._learning_rate
     assert isinstance(copy, PaperSchedule)
     assert copy.get_config() == schedule.get_config() == {"d_model": 256, "warmup_steps": 2000, "scale": 2.0}
-
-
-def test_the_schedule_of_keras_has_its_scale():
-    assert float(PaperSchedule(512, 100, scale=2.0)(6)) == pytest.approx(
-        float(learning_rate(7, 512, 100, 2.0)), rel=1e-6
-    )
-
-
-def test_the_schedule_is_scaled():
-    for step in (0, 6, 3999, 20_000):
-        expected = 2 * float(learning_rate(step + 1, 512, 4000))
-        assert float(PaperSchedule(512, 4000, 2.0)(step)) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("d_model", "warmup_steps"), [(512, 0), (0, 4000)])

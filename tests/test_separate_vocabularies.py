@@ -19,7 +19,6 @@ from t2t_keras.models.families import make_model
 from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
-from tests.export import c_program
 from tests.training.tiny_families import TINY, tiny_family
 from tests.training.tiny_training import MODEL, TRAIN
 
@@ -132,12 +131,6 @@ def test_an_export_translates_and_scores_the_same(translator, unprotected, versi
     assert sorted(path.name for path in (version / "assets").iterdir()) == [
         *("characters.json", "vocab.model", "vocab.source.model")
     ]
-
-
-@pytest.mark.slow
-def test_an_export_answers_through_the_c_api(unprotected, version, tmp_path):
-    """Where loaders take resources of one name for the same."""
-    c_program.assert_translates_alike(tmp_path, version, unprotected, LINES, 2)
 
 
 def test_a_run_begins_with_another_one_and_more_entries_on_both_sides(run, tmp_path):

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-import t2t_keras
-
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
@@ -109,39 +107,8 @@ def test_a_command_runs_in_an_empty_folder(environment: Path, tmp_path: Path) ->
     assert "parameters" in done.stdout
 
 
-def test_the_version_is_that_of_the_package_also_where_a_flag_is_missing(environment: Path, tmp_path: Path) -> None:
-    done = run(environment, "t2t-average", "--version", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"t2t_keras {t2t_keras.__version__} (")
-    (installed,) = (environment / "lib").glob("python3.*/site-packages/t2t_keras-*.dist-info")
-    assert installed.name == f"t2t_keras-{t2t_keras.__version__}.dist-info"
-    done = run(environment, "t2t-average", cwd=tmp_path)
-    assert done.returncode == 1 and "--model_dir" in done.stderr
-
-
 def test_serving_without_its_extra_says_in_one_line_what_to_install(environment: Path, tmp_path: Path) -> None:
     done = run(environment, "t2t-serve", f"--export_dir={tmp_path}", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and line.endswith(" is missing: pip install 't2t_keras[serve]'")
-
-
-@pytest.mark.slow
-def test_the_quickstart_of_a_fresh_installation(wheel: Path, tmp_path: Path) -> None:
-    """From the index and nothing else: first without the extra `serve`, then with it."""
-    environment, folder = tmp_path / "environment", tmp_path / "folder"
-    folder.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    install(environment, "pip", str(wheel))
-    first = run(environment, "t2t-quickstart", "--minutes=1", cwd=folder)
-    assert first.returncode == 0, first.stderr
-    translations = first.stdout.partition("4. Translations of example sentences")[2].splitlines()
-    assert translations[-1].endswith("pip install 't2t_keras[serve]', then run the same command to resume.")
-    assert "Traceback" not in first.stderr
-    assert not (folder / "saved_models").exists()
-
-    install(environment, f"{wheel}[serve]")
-    second = run(environment, "t2t-quickstart", "--minutes=1", cwd=folder)
-    assert second.returncode == 0, second.stderr
-    assert "5 of 5 translations equal those above" in second.stdout
-    assert (folder / "saved_models/quickstart/1/saved_model.pb").is_file()

@@ -1,15 +1,9 @@
 """What the tests of these layers share with those of `tests/layers`."""
 
 import keras
-import numpy as np
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def random_seed():
     keras.utils.set_random_seed(7)
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)

@@ -80,14 +80,6 @@ def test_steps_are_the_call(rng, kernel_size, dilation_rate):
         np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
 
 
-def test_a_step_in_bfloat16_is_close(rng):
-    layer = Convolution(5, 3, causal=True)
-    layer.build((None, None, 4))
-    inputs, past = (ops.convert_to_tensor(rng.standard_normal(shape), "float32") for shape in ((1, 1, 4), (1, 1, 2, 4)))
-    exact, rounded = (np.array(ConvolutionStep(layer, dtype)(inputs, past)[0]) for dtype in ("float32", "bfloat16"))
-    assert 0 < np.abs(exact - rounded).max() < 0.05
-
-
 def test_the_gate(rng):
     x = rng.standard_normal((2, 3, 8)).astype("float32")
     np.testing.assert_allclose(
@@ -107,10 +99,3 @@ def test_the_gate(rng):
 def test_bad_arguments_are_named(change, complaint):
     with pytest.raises(ValueError, match=complaint):
         Convolution(**{"filters": 2, "kernel_size": 3, **change})
-
-
-def test_a_step_of_what_reads_later_positions_is_refused():
-    layer = Convolution(2, 3, name="centred")
-    layer.build((None, None, 4))
-    with pytest.raises(ValueError, match="`layer` must be causal, but centred reads later positions"):
-        ConvolutionStep(layer, "float32")

@@ -9,11 +9,10 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import decode, decode_engines, decode_report, decode_task, turns
+from benchmarks import decode, decode_engines, decode_task, turns
 from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources.corpora import Corpus
-from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from tests.programs import Program
 
@@ -50,32 +49,6 @@ def flags(*arguments):
     return decode.parser().parse_args(["--data_dir=data", "--preset=tiny", *arguments])
 
 
-def test_flags_have_defaults_that_can_be_measured():
-    found = flags()
-    assert (found.beam_sizes, found.sentences, found.batch_sentences, found.output_tokens) == ([1, 4], 200, 32, 30)
-    assert decode.default_engines("Intel(R) Xeon(R) Processor") == list(decode.ENGINES)
-    assert "ctranslate2_one_worker_mkl" in decode.default_engines("AMD EPYC 9R14")
-    assert (found.runs, found.endings) == (3, None)
-    assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == (2, 5)
-
-
-@pytest.mark.parametrize(
-    "argument, message",
-    [
-        ("--engines=ours,other", "unknown: other; valid: ours"),
-        ("--beam_sizes=1,0", "must be a whole number of at least 1, got 0"),
-        ("--sentences=-3", "must be a whole number of at least 1, got -3"),
-        ("--model_dir=run", "not allowed with argument --preset"),
-        ("--python=marian", "expected ENGINE=interpreter, got 'marian'"),
-        ("--python=marian=no/such/python", "no/such/python: no such program"),
-    ],
-)
-def test_flags_that_cannot_be_are_refused(argument, message, capsys):
-    with pytest.raises(SystemExit):
-        flags(argument)
-    assert message in capsys.readouterr().err
-
-
 def test_sentences_come_longest_first_and_short_ones_are_of_about_the_words_asked_for(data):
     found = decode_task.pick_sentences(data, flags("--sentences=12", "--latency_sentences=3", "--latency_words=7"))
     lengths = [len(ids) for ids in found["sources"]]
@@ -92,31 +65,6 @@ def test_sentences_come_longest_first_and_short_ones_are_of_about_the_words_aske
     assert len(found["proof_sources"]) == len(found["proof_targets"]) == 12
 
 
-def test_batches_hold_all_rows_in_order():
-    rows = [[i] for i in range(7)]
-    assert decode_engines.batches(rows, 3) == [rows[:3], rows[3:6], rows[6:]]
-
-
-def test_an_output_ends_before_its_end_symbol_or_its_padding():
-    assert [decode_engines.without_end(ids) for ids in ([5, 1, 0], [5, 6, 0], [5, 6], [1])] == [[5], [5, 6], [5, 6], []]
-
-
-def test_random_weights_are_the_seeds_alone_and_leave_nothing_at_zero_or_one():
-    like = {
-        "a/kernel": np.zeros([40, 30]),
-        "a/bias": np.zeros(50),
-        "a/scale": np.ones(50),
-        "e/table": np.zeros([90, 16]),
-    }
-    one, same, other = (decode_task.random_weights(like, seed) for seed in (1, 1, 2))
-    for name, array in one.items():
-        assert array.shape == like[name].shape and array.dtype == np.float32
-        np.testing.assert_array_equal(array, same[name])
-        assert not np.array_equal(array, other[name])
-    assert abs(one["e/table"].std() - 0.25) < 0.02
-    assert abs(one["a/scale"].mean() - 1) < 0.05 and (one["a/bias"] != 0).all()
-
-
 @pytest.mark.parametrize("encoding", ["sinusoidal", "sinusoidal_halves", "learned"])
 def test_position_tables_reach_as_far_as_asked_and_ours_come_back(encoding, monkeypatch):
     model = dataclasses.replace(presets.preset("tiny").model, position_encoding=encoding, max_positions=5)
@@ -130,20 +78,6 @@ def test_position_tables_reach_as_far_as_asked_and_ours_come_back(encoding, monk
     else:
         np.testing.assert_allclose(table[0, :2], [0, 1] if encoding == "sinusoidal" else [0, 0])
         assert own.keys() == {name for name in weights if "_positions/" not in name}
-
-
-def test_a_run_with_another_vocabulary_is_refused(monkeypatch):
-    def load(model_dir, checkpoint):
-        return None, presets.preset("tiny"), None
-
-    monkeypatch.setattr("t2t_keras.runs.load.load_model", load)
-    with pytest.raises(InputError, match="run has a vocabulary of 37000, the data of 20"):
-        decode_task.model_and_weights(argparse.Namespace(model_dir="run", checkpoint=None), 20, 8)
-
-
-def test_scores_are_compared_token_by_token():
-    assert decode.largest_difference([[1.0, 2.0], [3.0]], [[1.0, 2.25], [2.5]]) == 0.5
-    assert decode.largest_difference([[1.0, 2.0]], [[1.0]]) == float("inf")
 
 
 class StubBench:
@@ -180,40 +114,6 @@ def test_all_tokens_but_padding_have_probability_one_together(engine, data, tmp_
     assert not bench.convert(engine)
     rows = bench.ask(engine, "score", beam_size=1)["log_probs"]
     assert sum(np.exp(row[0]) for row in rows) == pytest.approx(1, abs=1e-5)
-
-
-def test_the_table_holds_rates_ratios_percentiles_and_agreement(capsys):
-    own = decode_report.Numbers(2.0, [0.010, 0.020, 0.030], 0.5, [[5, 6], [7, 8]], 3)
-    other = decode_report.Numbers(1.0, [0.001], 0.25, [[5, 6], [7]], 0)
-    slower = decode_report.Numbers(4.0, [0.002], 0.75, [[5, 6], [7]], 2)
-    decode_report.print_table({"ours": [own, own], "other": [other, slower]})
-    rows = capsys.readouterr().out.splitlines()[2:]
-    assert rows[0] == "| ours | 2 | 1.0 | 1.00 | 20.0 | 29.0 | 0.50 | 100.0% | 6 |"
-    assert rows[1] == "| other | 1 to 3 | 0.5 to 2.0 | 0.50 to 2.00 | 1.0 to 2.0 | 1.0 to 2.0 | 0.75 | 50.0% | 2 |"
-
-
-def test_one_sentence_alone_is_compared_with_the_fastest_way_of_the_other():
-    def runs(*latencies):
-        return [decode_report.Numbers(1.0, [latency], 0.5, [[5]], 1) for latency in latencies]
-
-    numbers = {
-        "ours": runs(0.030, 0.032),
-        "ours_bfloat16": runs(0.001, 0.001),
-        "ours_ctranslate2": runs(0.008, 0.010),
-        "ctranslate2_float32": runs(0.009, 0.009),
-        "ctranslate2_one_worker_mkl": runs(0.008, 0.005),
-    }
-    assert decode_report.alone(numbers) == [
-        "one sentence alone, float32, p50: ours_ctranslate2 8.0 to 10.0 ms, ctranslate2_one_worker_mkl 5.0 to 8.0 ms, "
-        "the first over the second 1.00 to 2.00"
-    ]
-
-
-def test_different_outputs_are_told_by_their_log_probabilities():
-    line = decode_report.agreement("other", np.array([-1.0, -3.0, -2.0]), np.array([-2.0, -2.0, -2.0]))
-    assert line == (
-        "other: 3 outputs differ from ours, which are likelier in 1, less likely in 1 and equally likely in 1"
-    )
 
 
 @pytest.mark.parametrize("endings", ["given", pytest.param("natural", marks=pytest.mark.slow)])

@@ -1,6 +1,5 @@
 """Preparing on Apache Beam, with its own runner on this machine."""
 
-import gzip
 import os
 import signal
 
@@ -8,7 +7,7 @@ import pytest
 
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.prepare import prepare
-from t2t_keras.data.sources import corpora, parallel_files
+from t2t_keras.data.sources import parallel_files
 from t2t_keras.errors import InputError
 from t2t_keras.machine import beam_workers
 from t2t_keras.machine.beam_workers import BeamWorkers
@@ -102,31 +101,6 @@ def test_after_a_worker_and_the_program_were_killed_it_goes_on(tmp_path, monkeyp
     assert not list((tmp_path / "data").glob(".jobs*"))
 
 
-def test_compressed_text_is_read_and_cleaned_here(tmp_path, monkeypatch):
-    files_of(tmp_path, train=some_pairs(200, 1), valid=some_pairs(5, 2))
-    for side in ("en", "de"):
-        (tmp_path / f"train.{side}.gz").write_bytes(gzip.compress((tmp_path / f"train.{side}").read_bytes(), mtime=0))
-    names = {"train": ("train.en.gz", "train.de.gz"), "valid": ("valid.en", "valid.de")}
-    corpus = corpora.files({split: tuple(tmp_path / name for name in sides) for split, sides in names.items()})
-    functions, run = [], BeamWorkers.run
-    monkeypatch.setattr(
-        BeamWorkers,
-        "run",
-        lambda workers, function, jobs: (functions.append(function.func.__name__), run(workers, function, jobs))[1],
-    )
-    prepare(corpus, CONFIG, tmp_path / "beam", print, BeamWorkers(tmp_path / "beam", "direct"), 60)
-    assert functions == ["encode_shard"]
-    prepare(corpus, CONFIG, tmp_path / "processes", print, shard_pairs=60)
-    assert_same_folder(tmp_path / "beam", tmp_path / "processes")
-
-
-def test_results_come_by_number_and_leave_nothing(tmp_path):
-    workers = BeamWorkers(tmp_path, "direct")
-    results = dict(workers.run(square, ((number, -1) for number in range(5))))
-    assert results == {number: {"square": number * number} for number in range(5)}
-    assert list(workers.run(square, [])) == [] and list(tmp_path.iterdir()) == []
-
-
 def test_an_error_in_a_job_is_the_callers_or_one_line(tmp_path):
     workers = BeamWorkers(tmp_path, "direct")
     with pytest.raises(InputError, match="^job 2$"):
@@ -141,20 +115,3 @@ def test_workers_that_do_not_see_the_folder_are_named(tmp_path, monkeypatch):
     message = rf"^1 results are missing in {tmp_path}: all workers of Apache Beam must see this folder under this path"
     with pytest.raises(InputError, match=message):
         list(BeamWorkers(tmp_path, "direct").run(lose, [(7, tmp_path)]))
-
-
-@pytest.mark.parametrize(
-    ("runner", "options", "message"),
-    [
-        ("nothing", (), "runner 'nothing' of Apache Beam: .*Valid values are .*FlinkRunner"),
-        ("no.such.Runner", (), "runner 'no.such.Runner' of Apache Beam: No module named 'no'"),
-        (
-            "direct",
-            ("direct_num_workers=x",),
-            "options of Apache Beam: argument --direct_num_workers: invalid int value: 'x'",
-        ),
-    ],
-)
-def test_what_beam_does_not_know_is_one_line(tmp_path, runner, options, message):
-    with pytest.raises(InputError, match=f"^{message}"):
-        BeamWorkers(tmp_path, runner, options)

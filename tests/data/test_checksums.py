@@ -90,10 +90,6 @@ def test_a_damaged_record_is_no_record(tmp_path, files, known):
     assert checksums(files, tmp_path / "known") == expected(files)
 
 
-def test_a_place_that_cannot_be_written_costs_only_time(tmp_path, files):
-    assert checksums(files, tmp_path / "no folder" / "known") == expected(files)
-
-
 def test_a_missing_file_is_named(tmp_path, files):
     files["two"].unlink()
     with pytest.raises(InputError, match=r"two.txt: cannot be read: No such file"):

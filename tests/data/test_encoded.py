@@ -163,25 +163,6 @@ def test_more_shards_than_files_may_be_open(tmp_path, soft, hard, raised, most_o
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_no_room_for_another_file_is_one_line_that_says_what_to_do(shards):
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = []
-    try:
-        in_use = max(map(int, os.listdir("/proc/self/fd")))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 20, limits[1]))
-        corpus = EncodedCorpus.open(shards, "train")
-        with pytest.raises(OSError, match="Too many open files"):
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-        with pytest.raises(InputError, match=r"too many files are open \(ulimit -n is \d+\): .*larger --shard_pairs"):
-            corpus.source_ids(np.arange(4))
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert corpus.source_ids(np.arange(4)).shape == (4, 5)
-
-
 def test_sentences_are_found_whatever_comes_before_them(tmp_path):
     """More sentences than lie between two whose places are kept, across shards."""
     generator = np.random.default_rng(3)

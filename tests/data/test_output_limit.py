@@ -1,6 +1,5 @@
 """The rule by which training pairs limit outputs."""
 
-import dataclasses
 import json
 
 import hypothesis
@@ -128,20 +127,6 @@ def test_the_folder_says_it_whatever_shards_and_processes(tmp_path):
     limit = output_limit(CONFIG, [[(train.source_lengths, train.target_lengths)]])
     assert limit and [each.output_limit for each in data.values()] == [limit] * 3
     assert PreparedData.open(tmp_path / "many").output_limit == limit
-
-
-def test_two_corpora_of_a_folder_are_counted_apart(tmp_path):
-    from t2t_keras.data.sources import corpora
-
-    first = corpus_of(train=some_pairs(200, 1), valid=some_pairs(9, 2))
-    second = corpus_of(train=[(" ".join(de.split()[:2]), de) for _, de in some_pairs(90, 3)])
-    config = dataclasses.replace(CONFIG, tags=("<2de>", "<more>"))
-    data = prepare(corpora.combined([first, second], config.tags), config, tmp_path, print, shard_pairs=70)
-    train, cut = data.split("train"), data.part_sizes[0]
-    sides = train.source_lengths, train.target_lengths
-    parts = [tuple(side[rows] for side in sides) for rows in (slice(cut), slice(cut, None))]
-    assert data.output_limit == output_limit(config, [[part] for part in parts])
-    assert data.output_limit != output_limit(config, [[sides]])
 
 
 def test_outputs_are_empty_only_where_targets_are():

@@ -127,16 +127,6 @@ def test_resuming_replays_and_skips_nothing(corpus, plans, skipped):
         np.testing.assert_array_equal(expected["target"], found["target"])
 
 
-def test_shares_are_about_equal(corpus):
-    plan = plan_in_length_order(corpus.source_lengths, corpus.target_lengths, BUDGET)
-    for batch in range(plan.num_batches):
-        found = shares(corpus, plan, batch, 4, range(4))
-        real_rows = [int((share["source"][:, 0] > 0).sum()) for share in found]
-        tokens = [int((share["target"] > 0).sum()) for share in found]
-        assert max(real_rows) - min(real_rows) <= 1
-        assert max(tokens) - min(tokens) <= 2 * plan.shape(batch)[2]
-
-
 def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
     plan = plan_in_length_order(corpus.source_lengths[:2], corpus.target_lengths[:2], BUDGET)
     found = shares(corpus, plan, 0, 4, range(4))
@@ -146,10 +136,7 @@ def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
     assert not last["source"].any() and not last["target"].any()
 
 
-def test_the_dataset_does_not_autotune(corpus, plans):
-    assert training_dataset(corpus, plans, Position(), 1, [0]).options().autotune.enabled is False
-
-
+@pytest.mark.integration
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 def test_the_dataset_leaves_the_threshold_for_mapping_memory_alone():
     """Else tensors above 128 KiB would be mapped anew in each operation, which halves the speed of training."""
@@ -165,12 +152,6 @@ def test_a_batch_too_many_is_an_error(corpus):
     np.testing.assert_array_equal(next(iterator)["source"], ids)
     with pytest.raises(tf.errors.InvalidArgumentError):
         next(iterator)
-
-
-def test_the_dataset_is_known_to_have_no_end(corpus, plans):
-    """Else each step on a TPU would branch on whether there is a next element."""
-    dataset = training_dataset(corpus, plans, Position(), 1, [0])
-    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize("num_replicas", [1, 3])

@@ -102,16 +102,6 @@ def test_other_types_of_vocabulary(corpus, tmp_path, vocab_type, vocab_size):
         prepare(corpus, other, tmp_path, print)
 
 
-def test_data_from_before_there_were_types_are_those_of_today(corpus, tmp_path):
-    prepare(corpus, CONFIG, tmp_path, print)
-    record = json.loads((tmp_path / "data.json").read_text())
-    assert record["config"].pop("vocab_type") == "bpe"
-    (tmp_path / "data.json").write_text(json.dumps(record))
-    lines = []
-    assert prepare(corpus, CONFIG, tmp_path, lines.append).config == CONFIG
-    assert lines == [f"{tmp_path}: already prepared"]
-
-
 def test_whoever_reads_the_text_the_data_is_the_same(tmp_path, monkeypatch):
     """Plain files are read by the processes that clean, a compressed one by the process that hands out."""
     monkeypatch.setattr(parallel_files, "_BLOCK_BYTES", 500)
@@ -151,12 +141,6 @@ def test_a_process_that_is_killed_is_one_line(tmp_path, monkeypatch):
     assert (tmp_path / "reached").exists()
 
 
-@pytest.mark.parametrize("name", ["processes", "shard_pairs"])
-def test_impossible_arguments_are_named(corpus, tmp_path, name):
-    with pytest.raises(ValueError, match=f"{name} must be positive, got 0"):
-        prepare(corpus, CONFIG, tmp_path, print, **{name: 0})
-
-
 def test_a_folder_without_prepared_data_is_named(tmp_path):
     with pytest.raises(InputError, match="no prepared data here"):
         PreparedData.open(tmp_path / "nowhere")
@@ -177,14 +161,6 @@ def test_a_file_of_the_same_name_that_somebody_else_made_is_named(corpus, tmp_pa
     assert (tmp_path / "data.json").read_text() == contents
 
 
-def test_an_unknown_split_is_named(tmp_path):
-    prepared = prepare(corpus_of(train=some_pairs(300, 1), valid=some_pairs(9, 2)), CONFIG, tmp_path, print)
-    with pytest.raises(InputError, match="no split 'test' to read; valid: train, valid"):
-        prepared.split("test")
-    with pytest.raises(InputError, match="no split 'train' to read; valid: valid"):
-        prepared.text("train")
-
-
 def test_training_pairs_that_do_not_fit_are_dropped_and_counted_but_no_others(tmp_path):
     long, lopsided = ("the cat " * 80, "die Katze " * 80), ("a", "die Katze sieht einen kleinen Hund und große Bäume")
     unfit = [("big " * 99, "große " * 99), ("x" * 100_000, "y"), ("trees", lopsided[1].upper() + " der Straße")]
@@ -198,16 +174,6 @@ def test_training_pairs_that_do_not_fit_are_dropped_and_counted_but_no_others(tm
     assert prepared.split("valid").source_lengths.max() > CONFIG.max_length
     assert prepared.split("valid").target_lengths[-1] == 1  # the end symbol alone
     assert len(prepared.text("valid")[0]) == len(prepared.split("valid")) == 3
-
-
-def test_absurd_characters_shift_no_line(tmp_path):
-    absurd = [("a\rb\tc\u2028d", "e\x0bf\x85g"), ("zero\u200bwidth", "null\x00"), ("\ufeff", "\u200b")]
-    prepared = prepare(
-        corpus_of(train=[*some_pairs(300, 1), *absurd], test=absurd, valid=some_pairs(3, 2)), CONFIG, tmp_path, print
-    )
-    assert prepared.text("test") == (["a b c d", "zerowidth", ""], ["e f g", "null", ""])
-    counts = prepared.counts["train"]
-    assert (counts["invalid_characters"], counts["empty"], counts["held_out"]) == (1, 1, 1)
 
 
 def test_a_validation_set_is_drawn_when_there_is_none(tmp_path):

@@ -191,18 +191,6 @@ def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, 
         prepare(changed, CONFIG, tmp_path / "data", print)
 
 
-def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path):
-    corpus = files_of(tmp_path, train=some_pairs(300, 1))
-    prepare(corpus, CONFIG, tmp_path / "data", print)
-    for name in (".lock", ".checksums.json"):
-        (tmp_path / "data" / name).unlink(missing_ok=True)
-    writing = pathlib.Path(tmp_path / "data" / ".checksums.json")
-    writing.mkdir()  # nobody can write a file of that name, not even root
-    again = prepare(corpus, CONFIG, tmp_path / "data", print)
-    assert len(again.split("train")) > 200
-    assert not (tmp_path / "data" / ".lock").exists()
-
-
 @pytest.mark.parametrize(
     ("changes", "again"),
     [
@@ -233,18 +221,6 @@ def test_a_corrected_setting_costs_the_steps_that_depend_on_it(corpus, tmp_path,
     assert done == again
     prepare(corpus, settings, tmp_path / "whole", print, shard_pairs=150)
     assert_same_folder(tmp_path / "data", tmp_path / "whole")
-
-
-def test_what_is_outdated_stays_so_if_the_next_try_is_killed_at_once(tmp_path):
-    """The journal forgets before files are replaced: going back to the first settings does not bring them back."""
-    path, dependents = tmp_path / "journal", {"size": ("late",)}
-    journal = Journal(path, {"size": 1, "other": 1}, dependents)
-    for name in ("early 0", "late 0"):
-        journal.add(name, name)
-    Journal(path, {"size": 2, "other": 1}, dependents)
-    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {"early 0": "early 0"}
-    Journal(path, {"size": 1, "other": 2}, dependents)
-    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {}
 
 
 def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from t2t_keras.data.journal import Journal
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, some_pairs
 
@@ -18,8 +17,9 @@ TAGGED = dataclasses.replace(CONFIG, vocab_size=325, tags=("<2de>", ""))
 
 
 def two() -> corpora.Corpus:
-    """Two corpora, of which the second repeats a held-out sentence of the first."""
-    first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, HELD_OUT[0]], valid=SECOND[:5])
+    """Two corpora, of which the second repeats held-out sentences of the first: a pair, and the source of another."""
+    repeated = [HELD_OUT[0], (HELD_OUT[1][0], some_pairs(1, 4)[0][1])]
+    first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, *repeated], valid=SECOND[:5])
     return corpora.combined([first, second], TAGGED.tags)
 
 
@@ -42,11 +42,11 @@ def test_each_source_begins_with_its_corpus_tag(data):
 
 
 def test_held_out_text_is_compared_without_tags(data):
-    assert data.counts["train"]["held_out"] == 6  # five of "valid", and one of the other corpus' test set
+    assert data.counts["train"]["held_out"] == 7  # five of "valid", and two of the other corpus' test set
 
 
 def test_shards_are_of_one_corpus_each_and_their_size_changes_nothing(data, tmp_path):
-    assert len(list(data.directory.glob("train.*.source.ids.npy"))) == 5  # 60 + 60 + 10, 60 + 11
+    assert len(list(data.directory.glob("train.*.source.ids.npy"))) == 5  # 60 + 60 + 10, 60 + 12
     other = prepare(two(), TAGGED, tmp_path, quietly)
     assert other.part_sizes == data.part_sizes
     for ids in ("source_ids", "target_ids"):
@@ -93,21 +93,6 @@ def test_a_vocabulary_is_taken_over(data, tmp_path):
     config = dataclasses.replace(CONFIG, symbols=("<2de>",))
     other = prepare(corpus_of(train=SECOND, test=HELD_OUT), config, tmp_path, quietly, vocab_from=data.vocab_path)
     assert other.vocab_path.read_bytes() == data.vocab_path.read_bytes()
-
-
-def test_subwords_of_another_project_are_taken_over(tmp_path):
-    """They can have no more entries, and need none."""
-    subwords = serialized_subwords([f"{letter}_" for letter in "abc"] + list(map(chr, range(33, 0x450))))
-    given = tmp_path / "given.model"
-    given.write_bytes(subwords)
-    corpus = corpus_of(train=SECOND, test=HELD_OUT)
-    other = prepare(corpus, CONFIG, tmp_path / "data", quietly, vocab_from=given)
-    assert other.vocab_path.read_bytes() == subwords
-    ids = other.split("test").source_ids(np.array([0]))[0].tolist()
-    assert other.tokenizer.decode(ids) == HELD_OUT[0][0]
-    more = dataclasses.replace(CONFIG, extend_vocab=4)
-    with pytest.raises(InputError, match="tensor2tensor's subwords cannot be extended"):
-        prepare(corpus, more, tmp_path / "more", quietly, vocab_from=given)
 
 
 def test_a_vocabulary_gets_more_entries(data, tmp_path):

@@ -79,31 +79,6 @@ def test_a_server_gives_them_over_rest_and_grpc(version, functions, expected):
 
 @needs_ctranslate2
 @pytest.mark.integration
-def test_it_answers_for_each_of_several_models(version, expected, tmp_path):
-    paths = [version.parent, tmp_path / "other"]
-    paths[1].mkdir()
-    (paths[1] / "7").symlink_to(version)
-    models = [f'config {{ name: "{path.name}" base_path: "{path}" }}' for path in paths]
-    file = tmp_path / "models.config"
-    file.write_text(f"model_config_list {{ {' '.join(models)} }}")
-    options = ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0)
-    server = Server(options, loader=Loader(CTranslate2Signatures("float32")))
-    server.start()
-    try:
-        url = f"http://{server.rest_address}/v1/models"
-        body = {"signature_name": "nbest", "inputs": LINES}
-        answers = [
-            httpx.post(f"{url}/{name}:predict", json=body, timeout=300).json()["outputs"]
-            for name in ("tiny", "other", "other/versions/7")
-        ]
-    finally:
-        assert server.stop()
-    for outputs in answers:
-        assert [row[0] for row in outputs["translations"]] == [nbest[0].text for nbest in expected]
-
-
-@needs_ctranslate2
-@pytest.mark.integration
 def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
     signatures = CTranslate2Signatures("float32")
     with pytest.raises(InputError, match="config.json, so the engine ctranslate2 cannot read it; use --engine=tenso"):

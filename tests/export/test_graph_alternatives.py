@@ -97,6 +97,7 @@ def test_the_sentence_in_which_the_prefix_ends_has_others(translator, alternativ
         assert expected
 
 
+@pytest.mark.integration
 def test_blank_texts_and_prefixes_that_are_too_long_have_none(alternatives):
     blank, long = asked(alternatives, [(" ", ""), ("Hunde", "Hunde " * 40)])
     assert blank == long == []

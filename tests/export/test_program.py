@@ -3,7 +3,6 @@
 import pytest
 
 from tests import programs
-from tests.export.exporting import LINES, TEXTS, tiny
 
 pytestmark = pytest.mark.integration
 
@@ -33,20 +32,3 @@ def test_it_exports(program_results, version):
 )
 def test_errors_are_one_line(folder, program_results, case, message):
     programs.assert_refused(program_results[case], beginning=message.format(folder))
-
-
-@pytest.mark.slow
-def test_other_programs_take_an_export(translator, folder, version):
-    lines = [
-        line for line, text in zip(LINES, TEXTS, strict=True) if line.encode() == text and len(line.splitlines()) == 1
-    ]
-    (translated,) = programs.run_cases("launch.translate", [([f"--model_dir={version}"], "\n".join(lines).encode())])
-    assert translated[:2] == (0, "".join(f"{t.text}\n" for t in translator.translate(lines)))
-    (folder / "a.en").write_text("\n".join(tiny.SENTENCES))
-    pairs = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.en'}"]
-    cases = [([f"--model_dir={version}", *flags], b"") for flags in (pairs, ["--split=test"])]
-    no_place, no_data = programs.run_cases("launch.evaluate", cases)
-    message = f"error: --model_dir={version} is an exported model, to which nothing is written; give --output_dir\n"
-    assert no_place == (1, "", message)
-    assert no_data[0] == 1
-    assert no_data[2].endswith("assets.extra/config.json does not record the directory of the data; give --data_dir\n")

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.config import Config
-from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.writing import export_translator
 from t2t_keras.machine.files import sha256
@@ -42,61 +40,6 @@ def test_a_server_may_keep_all_answers_but_samples(meta_graph):
 def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(version):
     assert {"Add", "StatefulPartitionedCall"} < {*dir(tf.raw_ops)} and not exporting.SENTENCEPIECE & {*dir(tf.raw_ops)}
     assert exporting.others_operations(version) == exporting.SENTENCEPIECE
-
-
-def test_signatures_read_well(meta_graph):
-    def described(tensors) -> dict[str, tuple]:
-        return {
-            name: (tf.dtypes.as_dtype(tensor.dtype).name, [axis.size for axis in tensor.tensor_shape.dim])
-            for name, tensor in tensors.items()
-        }
-
-    text, ids = ("string", [-1]), ("int32", [-1, -1])
-    number, count = ("float32", [-1]), ("int32", [-1])
-    tokens = {"translation_ids": ids, "translation_length": count, "score": number}
-    expected = {
-        "serving_default": ({"text": text}, {"translation": text, "score": number}),
-        "nbest": ({"text": text}, {"translations": ("string", [-1, 3]), "scores": ("float32", [-1, 3])}),
-        "sample": ({"text": text, "seed": ("int64", [-1])}, {"translation": text, "log_probability": number}),
-        "score": ({"text": text, "target": text}, {"log_probability": number, "token_count": count}),
-        "tokens": ({"source_ids": ids, "source_length": count}, tokens),
-        "constrained": (
-            {"source_ids": ids, "source_length": count, "constraints": ("int32", [-1, -1, -1, -1])},
-            tokens,
-        ),
-        "align": (
-            {"text": text},
-            {
-                "translation": text,
-                "source_pieces": ("string", [-1, -1]),
-                "target_pieces": ("string", [-1, -1]),
-                "attention": ("float32", [-1, -1, -1]),
-            },
-        ),
-        "attention": (
-            {"text": text, "target": text, "kind": text, "layer": count},
-            {
-                "query_pieces": ("string", [-1, -1]),
-                "key_pieces": ("string", [-1, -1]),
-                "attention": ("float32", [-1, 2, -1, -1]),
-                "num_layers": count,
-            },
-        ),
-        "alternatives": (
-            {"text": text, "prefix": text},
-            {"translations": ("string", [-1, 8]), "scores": ("float32", [-1, 8])},
-        ),
-    }
-    found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
-    begin, advance = (found.pop(name) for name in STREAM)
-    assert described(begin.inputs) == {"text": ("string", [1])}
-    assert described(advance.inputs).keys() == {"steps", *begin.outputs}
-    state = {name: value for name, value in described(advance.outputs).items() if name in begin.outputs}
-    assert {**state, "steps": ("int32", [])} == described(advance.inputs)
-    rest = {name: value for name, value in described(advance.outputs).items() if name not in state}
-    assert rest == {"translation": ("string", [1]), "score": ("float32", [1]), "done": ("bool", [])}
-    assert {name: (described(s.inputs), described(s.outputs)) for name, s in found.items()} == expected
-    assert {s.method_name for s in found.values()} == {"tensorflow/serving/predict"}
 
 
 def bytes_of_weights(version: pathlib.Path) -> int:
@@ -204,21 +147,6 @@ def test_a_version_that_appears_meanwhile_stays(quick, translator, tmp_path, mon
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's"
 
 
-def test_an_empty_directory_that_appears_meanwhile_stays(quick, translator, tmp_path, monkeypatch):
-    """The system would replace it."""
-    rename = os.rename
-
-    def rename_later(source, path):
-        if path.name == "1":
-            (path / "files").mkdir(parents=True)
-            (tmp_path / "2").mkdir()
-        rename(source, path)
-
-    monkeypatch.setattr(os, "rename", rename_later)
-    assert export(translator, tmp_path) == "3"
-    assert list((tmp_path / "2").iterdir()) == []
-
-
 def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypatch):
     def save(translator, storage, path):
         assert not path.name.isdecimal(), "servers look for numbers"
@@ -244,10 +172,3 @@ def test_what_cannot_be_exported(quick, translator, tmp_path):
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
         export(translator, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_the_messages_of_tensorflow_serving(translator, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
-    with pytest.raises(InputError, match=r"pip install '\.\[serve\]'"):
-        export(translator, tmp_path / "mine")
-    assert not os.path.exists(tmp_path / "mine")

@@ -8,9 +8,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.config import DataConfig
-from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_pipeline import Pipeline
-from t2t_keras.export.signatures import signatures
 from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.explain import Explanation, Kind
 from t2t_keras.inference.translator import Translator
@@ -184,38 +181,6 @@ def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_
     result, grown_bytes = (values[name] for values in served_at_cost)
     assert re.search(message, result)
     assert grown_bytes < 128e6  # the strings of 150,000 lines take half of that
-
-
-def test_padding_that_counts_for_nothing_does_no_harm(served):
-    assert served["long_padding"]["translation_length"].shape == (1,)
-
-
-DRAWN = {"sampling": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9, "seed": 3}
-RULED = {"coverage_penalty": 0.2, "no_repeat_ngram_size": 2, "min_length": 3, "patience": 1.0}
-GROUPED = {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "length_normalization": "average"}
-
-
-@pytest.mark.parametrize(
-    "settings, arguments, storage",
-    [
-        pytest.param(DRAWN, {"lowercase": "both"}, "bfloat16", id="samples"),
-        pytest.param({**RULED, **GROUPED}, {"excluded": ["Hunde", "dog"]}, "float32", id="rules"),
-        pytest.param({"beam_size": 1}, {}, "bfloat16", id="greedy", marks=pytest.mark.slow),
-    ],
-)
-def test_settings_of_the_search(settings, arguments, storage):
-    """Not written to disk: what is written holds just these functions."""
-    own = exporting.translator(dataclasses.replace(exporting.DECODE, **settings), **arguments)
-    pipeline = Pipeline(own, Weights(own.model, storage), (own.tokenizer.graph_tokenizer(),) * 2)
-    found = signatures(pipeline)["nbest"](tf.constant(TEXTS))
-    own.model.set_weights([tf.cast(tf.cast(w, storage), tf.float32).numpy() for w in own.model.get_weights()])
-    expected = own.translate_nbest(LINES, own.config.beam_size)
-    assert found["translations"].shape == (len(LINES), own.config.beam_size)
-    for row, hypotheses in enumerate(expected):
-        texts = decoded(found["translations"][row].numpy())
-        assert texts == [t.text for t in hypotheses] + [""] * (len(texts) - len(hypotheses))
-        scores = found["scores"][row, : len(hypotheses)]
-        np.testing.assert_allclose(scores, [t.score for t in hypotheses], rtol=1e-5, atol=1e-4)
 
 
 def test_an_export_reads_and_writes_case_as_its_translator(tmp_path):

@@ -3,12 +3,16 @@
 import dataclasses
 import functools
 import io
+from collections.abc import Callable
+from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 import sentencepiece
 
 from t2t_keras.config import Config, DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
 from t2t_keras.formats.portable_model import PortableModel, weight_shapes
 from t2t_keras.inference.translator import Translator
 from t2t_keras.losses import SmoothedCrossEntropy
@@ -103,3 +107,11 @@ def logits(model: PortableModel, source: list[int], target: list[int]) -> np.nda
     network: keras.Model = make_model(model.config.model)
     assign_weights(network, dict(model.weights))
     return np.array(network({"source": np.array([source]), "target": np.array([target])}))[0]
+
+
+def assert_named(damage: tuple[Callable[[Path], object], str], folder: Path, read: Callable[[Path], object]) -> None:
+    """Damages the folder of a model, and raises an AssertionError if reading it does not name the damage."""
+    change, message = damage
+    change(folder)
+    with pytest.raises(InputError, match=message):
+        read(folder)

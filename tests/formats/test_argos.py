@@ -1,44 +1,19 @@
 """Packages for Argos Translate: their files are those that it describes, and it translates with them as we do."""
 
 import dataclasses
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 import zipfile
 
 import pytest
 import sentencepiece
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
-from t2t_keras.errors import InputError
 from t2t_keras.formats import argos
 from t2t_keras.formats.portable_model import PortableModel
 from tests.formats import foreign
 from tests.inference import tiny
 
 NAME = "translate-en_pt_BR-1_0"
-# An interpreter with argostranslate, which need not be this one: it brings several GB of other packages.
-PYTHON = os.environ.get("ARGOS_PYTHON", sys.executable if importlib.util.find_spec("argostranslate") else "")
-
-# Without its models for splitting text into sentences, which it would download.
-INSTALL_AND_TRANSLATE = """
-import json, sys
-from argostranslate import package, translate
-from ctranslate2 import Translator
-package.install_from_path(sys.argv[1])
-(installed,) = package.get_installed_packages()
-translation = translate.get_translation_from_codes(installed.from_code, installed.to_code).underlying
-translation.sentencizer.split_sentences = lambda text: [text]
-class WithoutPenalty:
-    def __init__(self):
-        self.translator = Translator(str(installed.package_path / "model"), compute_type="float32")
-    def translate_batch(self, tokens, **settings):
-        return self.translator.translate_batch(tokens, **{**settings, "length_penalty": 0, "min_decoding_length": 0})
-translation.translator = WithoutPenalty()
-print(json.dumps([translation.translate(text) for text in json.load(sys.stdin)]))
-"""
 
 
 @pytest.fixture
@@ -82,33 +57,3 @@ def test_what_a_package_lacks(model, tmp_path):
     task, capital = argos.write(dataclasses.replace(model, config=config), tmp_path)
     assert task.startswith("Argos Translate returns the raw output of the model")
     assert capital.startswith("the first letter of each output of Argos Translate must be capitalised")
-
-
-def test_subwords_of_tensor2tensor_are_refused(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(argos, "MAGIC", model.tokenizer.source.serialized[:4])
-    with pytest.raises(InputError, match="needs a vocabulary of SentencePiece"):
-        argos.write(model, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.integration
-@pytest.mark.skipif(not PYTHON, reason="argostranslate is missing")
-def test_argostranslate_itself_translates_as_we_do(tmp_path):
-    pytest.importorskip("ctranslate2")
-    model, texts = foreign.trained(), foreign.TEXTS_TO_COPY
-    argos.write(model, tmp_path)
-    (file,) = tmp_path.iterdir()
-    folders = {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("DATA", "CONFIG", "CACHE")}
-    result = subprocess.run(
-        [PYTHON, "-c", INSTALL_AND_TRANSLATE, str(file)],
-        input=json.dumps(texts),
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | folders,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert result.returncode == 0, result.stderr
-    expected = [translation.text for translation in foreign.translator_of(model).translate(texts)]
-    # A translation here has no two blanks in a row, and none at its end.
-    found = [" ".join(text.split()) for text in json.loads(result.stdout)]
-    assert found == expected and len(set(expected)) > 40

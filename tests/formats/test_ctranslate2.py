@@ -2,12 +2,11 @@
 
 import pathlib
 import re
-import warnings
 
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import ctranslate2 as converter
 from t2t_keras.formats.ctranslate2 import variables
@@ -112,15 +111,6 @@ def test_what_is_written_is_our_network(changes):
     assert reader.read == set(arrays)
 
 
-def test_numbers_of_two_bytes_hold_all_that_is_written(tmp_path):
-    pytest.importorskip("ctranslate2")
-    sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
-    model = PortableModel(Config(sizes), foreign.random_weights(sizes), tiny.tokenizer())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        converter.write(model, tmp_path, "float16")
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("numbers", ["float32", "int8"])
 @pytest.mark.parametrize(
@@ -164,15 +154,6 @@ def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
     found = ctranslate2.Translator(str(tmp_path), compute_type="float32").score_batch(pieces, pieces)
     expected = foreign.translator_of(model).score(tiny.SENTENCES, tiny.SENTENCES)
     np.testing.assert_allclose([sum(each.log_probs) for each in found], [s.log_prob for s in expected], rtol=1e-3)
-
-
-def test_what_ctranslate2_does_not_do_is_noted(tmp_path):
-    pytest.importorskip("ctranslate2")
-    sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
-    config = Config(sizes, DataConfig(lowercase="both", task="classification"))
-    lowercase, task = converter.write(PortableModel(config, foreign.random_weights(sizes), tiny.tokenizer()), tmp_path)
-    assert lowercase.startswith("text must be lowercased before CTranslate2 gets it")
-    assert task == "CTranslate2 returns the raw output of the model; it does not support the task classification"
 
 
 @pytest.mark.integration

@@ -144,25 +144,13 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
 
 DAMAGES = {
     "none": (lambda folder: (folder / "model.pt").unlink(), r"must have one file \*.pt, but has 0"),
-    "no_dictionary": (lambda folder: (folder / "dict.de.txt").unlink(), "dict.de.txt: cannot be read: No such file"),
     "dictionary": (
         lambda folder: (folder / "dict.de.txt").write_text("a"),
         "dict.de.txt, line 1: expected 'symbol",
     ),
-    "too_many": (
-        lambda folder: (folder / "dict.en.txt").write_text("".join(f"{n} 1\n" for n in range(30))),
-        "dict.en.txt has 34 entries, but there are 24 rows",
-    ),
     "tensor": (
         lambda folder: torch_writer.save({"model": {"a": 3}, "args": SETTINGS}, folder / "model.pt"),
         "model.pt: 'a' is not a tensor",
-    ),
-    "fused": (
-        lambda folder: torch_writer.save(
-            {"model": {"encoder.layers.0.self_attn.in_proj_bias": np.ones(4, np.float32)}, "args": SETTINGS},
-            folder / "model.pt",
-        ),
-        r"in_proj_bias must have rows for queries, keys and values, got \[4\]",
     ),
     "objects": (
         lambda folder: torch_writer.save({"model": {}, "args": None, "cfg": [SETTINGS]}, folder / "model.pt"),
@@ -172,39 +160,14 @@ DAMAGES = {
         lambda folder: torch_writer.save({"model": {}, "cfg": {"model": [1]}}, folder / "model.pt"),
         "model.pt: 'cfg' contains objects of a different package",
     ),
-    "number": (
-        lambda folder: torch_writer.save({"model": {3: np.ones(1, np.float32)}, "args": SETTINGS}, folder / "model.pt"),
-        "model.pt: 3 is not a tensor",
-    ),
-    "scalar": (
-        lambda folder: torch_writer.save(
-            {"model": {f"{s}.embed_tokens.weight": np.ones([], np.float32) for s in ("encoder", "decoder")}}
-            | {"args": SETTINGS},
-            folder / "model.pt",
-        ),
-        r"the tensor encoder.embed_tokens.weight must be a matrix, got \[\]",
-    ),
-    "no_model": (lambda folder: torch_writer.save({"args": SETTINGS}, folder / "model.pt"), "it has no 'model'"),
     "no_settings": (lambda folder: torch_writer.save({"model": {}}, folder / "model.pt"), "neither 'args' nor 'cfg'"),
-    "two_models": (lambda folder: [(folder / f"{n}.model").touch() for n in "ab"], r"has 2 files \*.model"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_input_is_named(tmp_path, damage):
     make_folder(tmp_path, np.random.default_rng(1))
-    change, message = DAMAGES[damage]
-    change(tmp_path)
-    with pytest.raises(InputError, match=message):
-        fairseq.read(tmp_path)
-
-
-def test_languages_that_it_does_not_say_may_be_given(tmp_path):
-    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
-    settings = {name: value for name, value in SETTINGS.items() if not name.endswith("_lang")}
-    torch_writer.save({"model": tensors, "args": settings}, tmp_path / "model.pt")
-    data = fairseq.read(tmp_path, {"source_language": "en", "target_language": "de"}).config.data
-    assert (data.source_language, data.target_language) == ("en", "de")
+    foreign.assert_named(DAMAGES[damage], tmp_path, fairseq.read)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,11 @@
 """Models that Marian trained: made up, and compared with NumPy."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import yaml
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import marian
-from t2t_keras.inference.translator import Translator
-from t2t_keras.models.families import make_model
-from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import UNK_ID
 from tests.formats import foreign
 from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
@@ -163,32 +158,6 @@ def test_settings_of_the_search_come_along(tmp_path):
     assert model.config.data.source_language == "fi" and model.knows_languages
 
 
-def test_unknown_tokens_are_written_only_where_marian_does(tmp_path):
-    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
-    bias = tensors["decoder_ff_logit_out_b"].copy()
-    bias[0, UNK_ID - 1] = 30  # it would write nothing else
-    change_tensor(tmp_path, "decoder_ff_logit_out_b", bias)
-    written = {}
-    for allowed in (False, True):
-        (tmp_path / "decoder.yml").write_text(yaml.safe_dump({"allow-unk": allowed, "word-penalty": 0.5}))
-        model = marian.read(tmp_path)
-        assert "word-penalty=0.5 has no equivalent here" in model.notes[0]
-        network = make_model(model.config.model)
-        assign_weights(network, dict(model.weights))
-        translator = Translator(model.tokenizer, network, dataclasses.replace(model.config.decode, beam_size=2))
-        written[allowed] = translator.translate(foreign.ENGLISH[:1])[0].token_ids[0]
-    assert UNK_ID in written[True] and UNK_ID not in written[False]
-
-
-def test_entries_are_read_as_they_were_written(tmp_path):
-    """Some as pieces of OPUS-MT's vocabularies are written: quoted, escaped, or with the id on the next line."""
-    lines = ['"</s>": 0', '"<unk>": 1', "▁the: 2", "? ▁long", ": 3", "'▁a''b': 4", '"\\"": 5', '"\\\\": 6', ":: 7", ""]
-    lines += ['"\\x85": 8', "▁1: 9", '"\\u2028": 10', "null: 11", '"\\P\\a": 12']
-    (tmp_path / "vocab.yml").write_text("\n".join(lines), encoding="utf-8", newline="")
-    expected = ["</s>", "<unk>", "▁the", "▁long", "▁a'b", '"', "\\", ":", "\x85", "▁1", "\u2028", "null", "\u2029\a"]
-    assert marian.read_vocabulary(tmp_path / "vocab.yml") == expected
-
-
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -231,7 +200,6 @@ def test_other_networks_are_refused(tmp_path, settings, message):
 
 DAMAGES = {
     "none": (lambda folder: (folder / "model.npz").unlink(), r"must have one file \*.npz, but has 0"),
-    "two": (lambda folder: (folder / "more.npz").write_bytes(b""), r"must have one file \*.npz, but has 2"),
     "cut": (
         lambda folder: (folder / "model.npz").write_bytes(b"PK12"),
         "model.npz cannot be read as .npz: it is not an archive, or is truncated",
@@ -240,49 +208,20 @@ DAMAGES = {
         lambda folder: (folder / "model.npz").write_bytes(b"version https://git-lfs.github.com/spec/v1"),
         "model.npz cannot be read as .npz: it is not an archive, or is truncated",
     ),
-    "other": (lambda folder: np.savez(folder / "model.npz", a=np.zeros(3)), "model.npz has no special:model.yml"),
-    "no_vocabulary": (lambda folder: (folder / "vocab.yml").unlink(), "has no vocabulary"),
     "no_model": (lambda folder: (folder / "source.spm").unlink(), "source.spm: cannot be read: No such file"),
-    "yaml": (lambda folder: (folder / "decoder.yml").write_text("a: ["), "decoder.yml cannot be read as YAML"),
-    "short": (
-        lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"),
-        f"model.npz: the matrix of sources has {SIZE} rows, the vocabulary 2 entries",
-    ),
     "two_of_one_id": (
         lambda folder: (folder / "vocab.yml").open("a").write(f"more: {SIZE - 1}\n"),
         f"vocab.yml, line {SIZE + 1}: the id {SIZE - 1} occurs twice",
-    ),
-    "bias": (
-        lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", np.zeros([1, SIZE + 1], np.float32)),
-        f"the output's bias has {SIZE + 1} rows, the vocabulary {SIZE} entries",
-    ),
-    "positions": (
-        lambda folder: change_tensor(folder, "Wpos", np.zeros([40, 7], np.float32)),
-        r"the tensor Wpos must have rows of 8, got \[40, 7\]",
     ),
     "flat": (
         lambda folder: change_tensor(folder, "Wemb", np.zeros([3], np.float32)),
         r"the tensor Wemb must be a matrix, got \[3\]",
     ),
-    "npy": (lambda folder: write_array(folder / "model.npz"), "model.npz cannot be read as .npz"),
-    "beam": (lambda folder: (folder / "decoder.yml").write_text("beam-size: 2.5"), "beam-size as a whole number"),
-    "no_bias": (lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", None), "no tensor decoder_ff_logit_out"),
     "two_vocabularies": (
         lambda folder: (folder / "en.vocab.yml").write_text("</s>: 0\n"),
         "has en.vocab.yml, vocab.yml, but no decoder.yml assigns these vocabularies",
     ),
-    "search": (lambda folder: (folder / "decoder.yml").write_text("normalize: much"), "normalize must be a number"),
-    "vocabs": (lambda folder: (folder / "decoder.yml").write_text("vocabs: a"), "vocabs must be names of files"),
-    "cut_spm": (
-        lambda folder: (folder / "vocab.yml").unlink() or (folder / "vocab.spm").write_bytes(b"cut"),
-        "vocab.spm is not a SentencePiece model",
-    ),
 }
-
-
-def write_array(path):
-    with open(path, "wb") as file:
-        np.save(file, np.zeros(3))
 
 
 def change_tensor(folder, name, array):
@@ -294,33 +233,4 @@ def change_tensor(folder, name, array):
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_input_is_named(tmp_path, damage):
     make_folder(tmp_path, np.random.default_rng(1))
-    change, message = DAMAGES[damage]
-    change(tmp_path)
-    with pytest.raises(InputError, match=message):
-        marian.read(tmp_path)
-
-
-@pytest.mark.parametrize("changes", [{}, PRE, {"transformer-ffn-activation": "relu"}], ids=["post", "pre", "relu"])
-def test_the_converter_of_ctranslate2_agrees_but_for_the_positions(tmp_path, monkeypatch, changes):
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    converter = pytest.importorskip("ctranslate2.converters.marian")
-
-    def positions(dim, num_positions=2048):
-        return sines_then_cosines(np.arange(num_positions), dim, dim / 2 - 1)  # it has transformers' denominator
-
-    monkeypatch.setattr(converter, "_make_sinusoidal_position_encodings", positions)
-    wanted = {"transformer-postprocess-emb": "d", "transformer-guided-alignment-layer": "last"}
-    make_folder(tmp_path / "marian", np.random.default_rng(1), **wanted, **changes)
-    vocabularies = [str(tmp_path / "marian" / "vocab.yml")] * 2
-    (tmp_path / "marian" / "decoder.yml").write_text(yaml.safe_dump({"allow-unk": True}))  # it is there too
-    converter.MarianConverter(str(tmp_path / "marian" / "model.npz"), vocabularies).convert(str(tmp_path / "ct2"))
-    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", compute_type="float32", intra_threads=1)
-    model = marian.read(tmp_path / "marian")
-    source, target = model.tokenizer.source, model.tokenizer
-    for text in foreign.ENGLISH:
-        source_ids, target_ids = source.encode(text), target.encode(foreign.GERMAN[0])
-        (scored,) = theirs.score_batch([source.pieces(source_ids)], [target.pieces(target_ids)])
-        logits = foreign.logits(model, [*source_ids, 1], [*target_ids, 1])
-        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        expected = log_probs[np.arange(len(target_ids) + 1), [*target_ids, 1]]
-        np.testing.assert_allclose(scored.log_probs, expected, atol=2e-4)
+    foreign.assert_named(DAMAGES[damage], tmp_path, marian.read)

@@ -8,7 +8,6 @@ import pytest
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.portable_model import PortableModel, check_whole, text_notes
-from t2t_keras.text.tokenizer import trained_tokenizer
 from tests.formats import foreign
 from tests.inference import tiny
 
@@ -35,13 +34,6 @@ def test_other_weights_are_named(weights, message):
         check_whole("folder", dataclasses.replace(MODEL, weights={**MODEL.weights, **weights}))
 
 
-def test_settings_that_no_run_can_have_are_named():
-    config = dataclasses.replace(MODEL.config, model=dataclasses.replace(CONFIG))
-    object.__setattr__(config.model, "dropout_rate", "x")
-    with pytest.raises(InputError, match=r"^folder: model\.dropout_rate must be a number in \[0, 1\), got 'x'"):
-        check_whole("folder", dataclasses.replace(MODEL, config=config))
-
-
 def model_of(tokenizer=MODEL.tokenizer, **data) -> PortableModel:
     config = dataclasses.replace(MODEL.config, data=DataConfig(**data))
     return dataclasses.replace(MODEL, config=config, tokenizer=tokenizer)
@@ -57,8 +49,3 @@ def test_what_another_engine_leaves_out_is_noted():
         "first letter of each output of Engine must be capitalised" in text_notes(model_of(truecase=True), "Engine")[0]
     )
     assert text_notes(model_of(lowercase="both", task="classification"), "Engine") == (lowercase, task)
-
-
-def test_a_vocabulary_that_lowercases_needs_no_note():
-    tokenizer = trained_tokenizer(tiny.SENTENCES, 330, lowercase=True)
-    assert text_notes(model_of(tokenizer, lowercase="both"), "Engine") == ()

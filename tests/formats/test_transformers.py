@@ -1,20 +1,14 @@
 """Models between this project and Hugging Face's transformers, compared with it where it is installed."""
 
-import dataclasses
 import gzip
-import json
 import os
 import pathlib
 import re
 
-import numpy as np
 import pytest
 
-from t2t_keras.config import Config, TransformerConfig
-from t2t_keras.formats import fairseq, huggingface
-from t2t_keras.formats.portable_model import PortableModel
-from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
-from tests.formats import foreign, test_fairseq
+from t2t_keras.formats import huggingface
+from tests.formats import foreign
 from tests.inference import tiny
 
 torch = pytest.importorskip("torch")
@@ -31,56 +25,8 @@ def texts() -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().splitlines()[:200] if path.is_file() else WINDOWS
 
 
-TEXTS = texts()
-SIZES = {
-    f"{stack}_{name}": value
-    for stack in ("encoder", "decoder")
-    for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
-}
 # Searched to the end, as it is here.
 SEARCH = {"num_beams": 4, "early_stopping": "never", "no_repeat_ngram_size": 2, "max_new_tokens": 200}
-
-
-def random_marian(folder):
-    """A model of transformers with every weight random; its folder."""
-    names = ["</s>", "<unk>", *dict.fromkeys([*foreign.pieces("en"), *foreign.pieces("de")]), ">>deu<<", "<pad>"]
-    folder.mkdir()
-    (folder / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
-    (folder / "source.spm").write_bytes(foreign.unigram("en"))
-    (folder / "target.spm").write_bytes(foreign.unigram("de"))
-    pad = len(names) - 1
-    config = transformers.MarianConfig(
-        vocab_size=len(names),
-        d_model=32,
-        **SIZES,
-        activation_function="swish",
-        scale_embedding=True,
-        pad_token_id=pad,
-        decoder_start_token_id=pad,
-        eos_token_id=0,
-        forced_eos_token_id=0,
-        init_std=0.2,
-    )
-    torch.manual_seed(3)
-    model = transformers.MarianMTModel(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "bias" in name or "norm" in name:
-                weight.add_(0.1 * torch.randn_like(weight))
-        model.final_logits_bias.copy_(0.5 * torch.randn_like(model.final_logits_bias))
-        model.final_logits_bias[0, [1, -2]] = -50  # <unk> and >>deu<< are no text
-        model.final_logits_bias[0, 0] = -1
-    model.generation_config.update(num_beams=4, length_penalty=1.0, bad_words_ids=[[pad]], no_repeat_ngram_size=2)
-    model.save_pretrained(folder)
-    tokenizer = transformers.MarianTokenizer(
-        source_spm=str(folder / "source.spm"),
-        target_spm=str(folder / "target.spm"),
-        vocab=str(folder / "vocab.json"),
-        source_lang="en",
-        target_lang="de",
-    )
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def loaded(folder):
@@ -93,54 +39,6 @@ def translations(model, tokenizer, texts, **search) -> list[str]:
     inputs = tokenizer(texts, return_tensors="pt", padding=True)
     found = tokenizer.batch_decode(model.generate(**inputs, **{**SEARCH, **search}), skip_special_tokens=True)
     return [" ".join(text.split()) for text in found]  # a translation here has no two blanks in a row
-
-
-def test_a_model_of_transformers_computes_the_same_here(tmp_path):
-    folder = random_marian(tmp_path / "marian")
-    theirs, tokenizer = loaded(folder)
-    model = huggingface.read(folder)
-    size = theirs.config.vocab_size
-    columns = [*range(1, size), 0]  # our id of each of theirs
-    for text in TEXTS:
-        ids = tokenizer(text)["input_ids"]
-        ours = [*model.tokenizer.source.encode(text), 1]
-        assert [columns[number] for number in ids] == ours
-        begun = torch.tensor([[size - 1, *ids[:-1]]])
-        with torch.no_grad():
-            expected = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=begun).logits[0].numpy()
-        np.testing.assert_allclose(foreign.logits(model, ours, ours)[:, columns], expected, atol=1e-5)
-    expected = translations(theirs, tokenizer, TEXTS, length_penalty=1.0)
-    decode = dataclasses.replace(model.config.decode, max_length_offset=200)
-    model = dataclasses.replace(model, config=dataclasses.replace(model.config, decode=decode))
-    found = foreign.translator_of(model).translate(TEXTS)
-    assert [translation.text for translation in found] == expected
-    assert len(set(expected)) > 5
-    again = tmp_path / "again"
-    again.mkdir()
-    huggingface.write(model, again)
-    assert translations(*loaded(again), TEXTS, length_penalty=1.0) == expected
-
-
-@pytest.mark.parametrize("sizes", [(350, 300), (300, 350)], ids=["larger source", "larger target"])
-def test_two_vocabularies_of_different_size_are_loaded_there(tmp_path, sizes):
-    vocabularies = {size: trained_tokenizer(tiny.SENTENCES[:3] * 2, size) for size in sizes}
-    source, target = (vocabularies[size] for size in sizes)
-    config = TransformerConfig(
-        source_vocab_size=sizes[0], vocab_size=sizes[1], layer_norm_epsilon=1e-5, **{**tiny.MODEL, "num_heads": 2}
-    )
-    model = PortableModel(Config(config), foreign.random_weights(config), Tokenizer(target.serialized, source))
-    huggingface.write(model, tmp_path)
-    theirs, tokenizer = loaded(tmp_path)
-    text = tiny.SENTENCES[0]
-    ours, written = [*source.encode(text), 1], [*target.encode(text), 1]
-    to_theirs = [2, 0, 1, *range(3, max(sizes))]  # padding stands behind the end and the unknown piece
-    ids = tokenizer(text)["input_ids"]
-    assert ids == [to_theirs[number] for number in ours]
-    begun = [2, *(to_theirs[number] for number in written[:-1])]
-    with torch.no_grad():
-        logits = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([begun])).logits[0].numpy()
-    expected = foreign.logits(model, ours, written)
-    np.testing.assert_allclose(logits[:, to_theirs[1 : sizes[1]]], expected[:, 1:], rtol=1e-4, atol=1e-4)
 
 
 def test_the_lines_of_the_page_translate(tmp_path, monkeypatch, capsys):
@@ -167,62 +65,3 @@ def test_a_model_of_ours_computes_the_same_there(tmp_path):
     expected = translations(theirs, tokenizer, texts, length_penalty=0.0, no_repeat_ngram_size=0)
     assert [translation.text for translation in found] == expected
     assert len(set(expected)) > 40
-
-
-@pytest.mark.parametrize("shared", [False, True], ids=["two vocabularies", "one"])
-def test_a_model_of_fairseq_is_transformers_fsmt(tmp_path, shared):
-    """FSMT is fairseq's network under fairseq's names."""
-    words = {"en": test_fairseq.WORDS["en"], "de": test_fairseq.WORDS["de"]}
-    if shared:
-        words = dict.fromkeys(words, [*words["en"], *words["de"]])
-    rows = [test_fairseq.rows(4 + len(entries)) for entries in words.values()]
-    config = transformers.FSMTConfig(
-        langs=["en", "de"],
-        src_vocab_size=rows[0],
-        tgt_vocab_size=rows[1],
-        d_model=32,
-        **SIZES,
-        init_std=0.2,
-        scale_embedding=True,
-        tie_word_embeddings=True,  # of the decoder and the output
-    )
-    torch.manual_seed(4)
-    theirs = transformers.FSMTForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for name, weight in theirs.named_parameters():
-            if "bias" in name or "norm" in name:
-                weight.add_(0.1 * torch.randn_like(weight))
-        if shared:
-            theirs.model.encoder.embed_tokens.weight.copy_(theirs.model.decoder.embed_tokens.weight)
-    tensors = {
-        name.removeprefix("model."): tensor
-        for name, tensor in theirs.state_dict().items()
-        if "embed_positions" not in name
-    }
-    settings = {
-        **test_fairseq.SETTINGS,
-        **{
-            f"{stack}_{name}": value
-            for stack in ("encoder", "decoder")
-            for name, value in (("embed_dim", 32), ("ffn_embed_dim", 64), ("attention_heads", 4))
-        },
-    }
-    torch.save({"args": settings, "model": tensors}, tmp_path / "model.pt")
-    for language, entries in words.items():
-        lines = [f"{word} {100 - number}\n" for number, word in enumerate(entries)]
-        (tmp_path / f"dict.{language}.txt").write_text("".join(lines), encoding="utf-8")
-    model = fairseq.read(tmp_path)
-    source = [*model.tokenizer.source.encode(test_fairseq.TEXT), 1]
-    target = [*model.tokenizer.encode(test_fairseq.TRANSLATION), 1]
-    ids, begun = (test_fairseq.theirs(each) for each in (source, [1, *target[:-1]]))
-    with torch.no_grad():
-        outputs = theirs(
-            input_ids=torch.tensor([ids]),
-            decoder_input_ids=torch.tensor([begun]),
-            use_cache=False,  # with a cache it expects one position, and no mask hides later ones
-        )
-    expected = outputs.logits[0].numpy()
-    found = foreign.logits(model, source, target)
-    count = len(words["de"]) + 4
-    columns = test_fairseq.theirs(range(count))
-    np.testing.assert_allclose(found[:, :count], expected[:, columns], atol=1e-5)

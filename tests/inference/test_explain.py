@@ -1,20 +1,16 @@
 """Attention out: alignments by hand, alignments of a model that has learned to copy, and words."""
 
 import functools
-from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
-from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import forced
 from t2t_keras.inference.explain import Explanation, WordAlignment, joined_word_alignment
 from t2t_keras.inference.translator import Translator
-from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import Attentions
-from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.batches import padded
 from t2t_keras.symbols import EOS_ID
 from tests.inference import tiny
@@ -26,26 +22,6 @@ def words() -> list[str]:
     pieces = tiny.tokenizer().pieces(range(tiny.tokenizer().vocab_size))
     candidates = [piece.removeprefix("▁") for piece in pieces if piece.startswith("▁")]
     return [word for word in candidates if word and len(tiny.tokenizer().encode(word)) == 1][:16]
-
-
-@functools.cache
-def copier() -> Translator:
-    """A translator that has learned to give its source back, for which it must attend to the right token."""
-    keras.utils.set_random_seed(1)
-    rng = np.random.default_rng(1)
-    lines = [" ".join(rng.choice(words(), rng.integers(1, 9))) for _ in range(2048)]
-    tokens = padded([[*ids, EOS_ID] for ids in tiny.tokenizer().encode_batch(lines)])
-    sizes: dict[str, Any] = {
-        "num_encoder_layers": 1,
-        "num_decoder_layers": 1,
-        "d_model": 32,
-        "d_ff": 64,
-        "num_heads": 2,
-    }
-    model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, dropout_rate=0.0, **sizes))
-    model.compile(keras.optimizers.Adam(3e-3, 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
-    model.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=36, verbose=0)
-    return Translator(tiny.tokenizer(), model, DecodeConfig(tokens_per_batch=60))
 
 
 @functools.cache
@@ -125,16 +101,6 @@ def test_nothing_to_align(source, target):
     assert explanation.word_alignment() == ""
 
 
-@pytest.mark.integration
-def test_a_copied_sentence_is_aligned_with_itself():
-    lines = [" ".join(words()[:6]), " ".join(words()[12:5:-1]), words()[9]]
-    for explanation, line in zip(copier().explain(lines, lines), lines, strict=True):
-        assert min(explanation.token_log_probs) > -1, "it has learned to copy"
-        places = range(len(explanation.target_pieces) - 1)
-        assert explanation.alignment() == list(zip(places, places, strict=True))
-        assert explanation.word_alignment() == " ".join(f"{i}-{i}" for i in range(len(line.split())))
-
-
 def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
     targets = [*tiny.SENTENCES[1:], ""]
     explanations = untrained().explain(tiny.SENTENCES, targets)
@@ -172,15 +138,6 @@ def test_alignment_alone_is_that_of_the_explanation(layers):
     inputs = {"source": padded(ids), "target": padded(ids[::-1])}
     attention = translator.model.logits_and_attention(inputs)[1].cross[:, max(layers - 2, 0)]
     np.testing.assert_allclose(translator.model.alignment_attention(inputs), np.mean(attention, axis=1), atol=1e-6)
-
-
-@pytest.mark.integration
-def test_alignments_of_tokens_are_those_of_the_explanations():
-    """Of a model that knows where it looks: rounding does not decide."""
-    ids = [[*tiny.tokenizer().encode(" ".join(words()[i : i + 5])), EOS_ID] for i in range(6)]
-    expected = [explanation.word_alignment() for explanation in copier().explain_tokens(ids, ids)]
-    assert list(map(str, copier().align_tokens(ids, ids))) == expected
-    assert len(set(expected[0].split())) == 5
 
 
 def test_nothing_to_explain():

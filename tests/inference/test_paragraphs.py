@@ -16,10 +16,12 @@ BLANKS = [" ", "\n\n \t", "  "]
 PARAGRAPH = "".join(sum(zip(SENTENCES, [*BLANKS, ""], strict=True), ()))
 
 
+SEARCHES = tiny.SharedSearches()
+
+
 def copier(**settings) -> Translator:
-    tokenizer = tiny.tokenizer()
     data = DataConfig(**{name: settings.pop(name) for name in ("task", "target_language") if name in settings})
-    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), DecodeConfig(**settings), data)  # type: ignore[arg-type]
+    return Translator(tiny.tokenizer(), tiny.copy_model(), DecodeConfig(**settings), data, (), SEARCHES)  # type: ignore[arg-type]
 
 
 def test_sentences_are_translated_one_by_one():

@@ -13,6 +13,7 @@ from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 from tests.inference import tiny
 
+SEARCHES = tiny.SharedSearches()
 LINES = ["Two dogs play in the snow.", "A man", "", "The lazy dog"]
 
 
@@ -20,8 +21,8 @@ def translator(*terms: str, model=None, data: DataConfig | None = None, excluded
     """One that gives its source back, so that it meets a term whose form is the term."""
     glossary = Glossary.parsed(terms, "terms.tsv") if terms else None
     config = DecodeConfig(**{"beam_size": 3, "max_length_offset": 6, **settings})
-    model = model or tiny.CopyModel(tiny.tokenizer().vocab_size)
-    return Translator(tiny.tokenizer(), model, config, data, excluded=excluded, glossary=glossary)
+    model = model or tiny.copy_model()
+    return Translator(tiny.tokenizer(), model, config, data, excluded, SEARCHES, glossary)
 
 
 def uses(translation) -> list[tuple[str, str, bool]]:

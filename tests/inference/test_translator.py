@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.config import DataConfig, DecodeConfig
-from t2t_keras.data.output_limit import output_limit
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translation, Translator
@@ -18,23 +17,25 @@ from t2t_keras.search.engines import TensorFlowEngine
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.truecase import Truecaser
-from tests.golden import recorder
 from tests.inference import tiny
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
 
+SEARCHES = tiny.SharedSearches()
+
+
 def copier(**arguments) -> Translator:
     """A translator whose translation of a line is the line."""
-    tokenizer = tiny.tokenizer()
-    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), **arguments)  # type: ignore[arg-type]
+    arguments = {"engine": SEARCHES, **arguments}
+    return Translator(tiny.tokenizer(), tiny.copy_model(), **arguments)  # type: ignore[arg-type]
 
 
 def texts(translations: list[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-@pytest.mark.parametrize("engine", ["pytorch", "", None, TensorFlowEngine(), TensorFlowEngine])
+@pytest.mark.parametrize("engine", ["pytorch", TensorFlowEngine()])
 def test_an_engine_without_a_known_name_is_refused(engine):
     with pytest.raises(InputError, match=rf"^engine={re.escape(repr(engine))}: valid: 'tensorflow', 'ctranslate2'; an"):
         Translator.load(GOLDEN / "run", engine=engine)
@@ -260,24 +261,6 @@ def test_an_output_that_is_cut_at_the_limit_says_so(beam, sampling):
     assert [each.num_parts > 1 for each in found] == [False, False, False, False, True]
     if not sampling:
         assert all(each.is_cut for each in translator.translate_nbest(lines[3:], beam)[0])
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("beam", [1, 4])
-def test_a_limit_that_the_text_gives_changes_no_translation(beam):
-    tokenizer = Tokenizer.load(GOLDEN / "run" / "vocab.model")
-    sides = zip(*recorder.sentences(2000, seed=1), strict=True)
-    lengths = [np.array([len(ids) + 1 for ids in tokenizer.encode_batch(side)]) for side in sides]
-    limit = output_limit(DataConfig(), [[lengths]])
-    usual = DecodeConfig(beam_size=beam)
-    lines = [source for source, _ in recorder.sentences(60, seed=2)]
-    longest = np.ceil(limit["max_length_factor"] * lengths[0]) + limit["max_length_offset"]
-    assert longest.mean() < lengths[0].mean() + usual.max_length_offset - 20
-    found, expected = (
-        Translator.load(GOLDEN / "run", config=config).translate(lines)
-        for config in (dataclasses.replace(usual, **limit), usual)
-    )
-    assert texts(found) == texts(expected) and not any(each.is_cut for each in found)
 
 
 @pytest.mark.quick("3")

@@ -12,6 +12,8 @@ from t2t_keras.models.contract import Cache, Search, initial_coverage
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
+from t2t_keras.search.engines import TensorFlowEngine
+from t2t_keras.search.searcher import Searcher
 from t2t_keras.text.tokenizer import Tokenizer, VocabType
 from tests.vocabularies import train_tokenizer
 
@@ -80,3 +82,25 @@ class CopyModel:
 
     def logits_of(self, column: tf.Tensor) -> tf.Tensor:
         return 30.0 * tf.one_hot(column, self.vocab_size)
+
+
+@functools.cache
+def copy_model() -> CopyModel:
+    return CopyModel(tokenizer().vocab_size)
+
+
+class SharedSearches(TensorFlowEngine):
+    """Traces the searches of a model with the same settings once, for however many translators."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple, tuple[Any, Searcher]] = {}
+
+    def searcher(self, model, config, excluded=(), form=None, continuations=()):
+        key = (id(model), config, str(excluded), repr(form), tuple(continuations))
+        if key not in self._made:
+            self._made[key] = model, Searcher(model, config, excluded, form, continuations)
+        return self._made[key][1]
+
+    def cache_clear(self) -> None:
+        """Frees the graphs, which `tests/conftest.py` asks for after each file."""
+        self._made.clear()

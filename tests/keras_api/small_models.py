@@ -12,7 +12,7 @@ from t2t_keras.config import TransformerConfig
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.transformer import Transformer
 
-POLICIES = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+POLICIES = ("float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 VOCAB = 13
 SIZES: dict[str, Any] = {
     **{"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 24, "num_heads": 2},

@@ -43,6 +43,7 @@ def test_a_configuration_is_json_and_makes_an_equal_model(family):
 
 
 @promise("functional models of unknown length, `compute_output_shape`")
+@pytest.mark.quick("transformer")
 @every_family
 def test_within_a_functional_model(family, tmp_path):
     model = made(family)
@@ -70,6 +71,7 @@ def test_the_numbers_of_variables(family):
 
 
 @promise("the dtype policies `float32`, `float16`, `bfloat16`, `mixed_float16`, `mixed_bfloat16`")
+@pytest.mark.quick(*(f"{family}-mixed_bfloat16" for family in TINY))
 @every_policy
 @every_family
 def test_a_policy_sets_the_types_of_weights(family, policy):

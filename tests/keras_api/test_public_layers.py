@@ -43,11 +43,6 @@ def random_seed():
     keras.utils.set_random_seed(7)
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)
-
-
 def counts(layer: keras.layers.Layer) -> tuple[int, int]:
     """The numbers of trainable weights and of seed generators; there are no other variables."""
     seeds = [each for each in layer.variables if each.path.endswith("seed_generator_state")]
@@ -72,7 +67,10 @@ def trainable_model(case: Case, rng, **compiled) -> tuple[keras.Model, list[np.n
 @every_layer
 def test_a_configuration_is_json_and_makes_an_equal_layer(case):
     layer = case.make(**case.config, name="mine", dtype="mixed_bfloat16", trainable=False)
-    text = json.dumps(layer.get_config())
+    config = layer.get_config()
+    for field, value in case.config.items():
+        assert config[field] == ({**config[field], **value} if isinstance(value, dict) else value)
+    text = json.dumps(config)
     copy = case.make.from_config(json.loads(text))
     assert json.dumps(copy.get_config()) == text
     assert (copy.name, copy.trainable, copy.dtype_policy.name) == ("mine", False, "mixed_bfloat16")
@@ -107,6 +105,7 @@ def test_the_numbers_of_variables(name):
 
 
 @promise("the dtype policies `float32`, `float16`, `bfloat16`, `mixed_float16`, `mixed_bfloat16`")
+@pytest.mark.quick(*(f"{name}-mixed_bfloat16" for name in CASES))
 @every_policy
 @every_layer
 def test_a_policy_sets_the_types_of_weights_and_results(case, policy, rng):

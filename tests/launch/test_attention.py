@@ -35,8 +35,6 @@ def results(folder):
     chinese = f"--model_dir={folder / 'chinese'}"
     cases = {
         "all": [*run, "--max_length_offset=3", f"--output={folder / 'all'}"],
-        "given": [*pair, f"--output={folder / 'given'}", "--format=svg", "--format=png", "--kind=encoder"],
-        "mean": [*cross, "--layer=2", "--head=mean,1", "--style=maps", one],
         "query": [*pair, "--query=dogs", "--head=2", f"--output={folder / 'dogs.svg'}"],
         "recurrent": [f"--model_dir={folder / 'recurrent'}", *pair[1:], f"--output={folder / 'recurrent_pictures'}"],
         "chinese": [chinese, "--source=see http://犬 now", "--target=猫 犬", "--kind=cross", "--style=lines", one],
@@ -68,18 +66,6 @@ def test_a_folder_gets_every_kind_in_both_styles(results, folder):
     expected += ["encoder_lines_layer1.png", "encoder_maps.png"]
     assert names(folder / "all") == sorted(pathlib.Path(path).name for path in paths) == expected
     assert (folder / "all" / "cross_maps.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_of_one_kind_in_both_formats(results, folder):
-    assert results["given"][0] == 0, results["given"]
-    pictures = ["encoder_lines_layer1.png", "encoder_lines_layer1.svg", "encoder_maps.png", "encoder_maps.svg"]
-    assert names(folder / "given") == pictures
-    text = (folder / "given" / "encoder_lines_layer1.svg").read_text(encoding="utf-8")
-    assert "encoder self-attention, layer 1 of 1" in text and ">head 2</text>" in text
-
-
-def test_some_heads_and_their_mean_in_one_file(results, folder):
-    assert results["mean"][:2] == (0, f"{folder / 'one.svg'}\n")
 
 
 def test_a_word_and_its_lines(results, folder):

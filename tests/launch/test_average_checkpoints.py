@@ -79,13 +79,6 @@ def test_chosen_checkpoints_and_a_name(make_run):
     np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 30))
 
 
-def test_an_average_is_the_newest_though_a_later_step_is_not_in_it(make_run):
-    run = make_run("run", [10, 20, 30])
-    for name in ("b", "a"):
-        assert average(f"--model_dir={run.path}", "--checkpoints=10,20", f"--output={name}").returncode == 0
-        assert checkpoints.resolve(run.checkpoints_path).name == name
-
-
 def test_a_checkpoint_with_several_names_counts_once(make_run):
     run = make_run("run", [20, 30])
     note_validation(run.checkpoints_path, 30)
@@ -99,38 +92,6 @@ def test_a_checkpoint_with_several_names_counts_once(make_run):
     averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")
     np.testing.assert_array_equal(averaged.weights["w"], np.full((2, 3), 25, np.float32))
     assert len(averaged.state["averaged"]) == 2
-
-
-def test_fewer_than_asked_for_is_said(make_run):
-    run = make_run("run", [10, 20])
-    done = average(f"--model_dir={run.path}")
-    assert done.returncode == 0
-    assert "only 2 of the 10 requested checkpoints" in done.stdout
-    assert (run.checkpoints_path / "averaged_last10").is_dir()
-
-
-def test_steps_that_lie_close_are_warned_of(make_run):
-    run = make_run("run", [20, 30, 37, 40])
-    done = average(f"--model_dir={run.path}", "--average_last=4")
-    assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: steps 30 and 37, 37 and 40 are closer together than train.checkpoint_steps=10")
-    by_minutes = make_run("by_minutes", [302, 399, 403, 501, 603], train={"checkpoint_minutes": 5.0})
-    done = average(f"--model_dir={by_minutes.path}", "--average_last=5")
-    assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: steps 399 and 403 are closer")
-    validated = make_run("validated", [4, 6, 8], train={"validation_steps": 2})  # each of which saves a checkpoint
-    assert average(f"--model_dir={validated.path}", "--average_last=3").stderr == ""
-
-
-def test_an_average_of_early_weights_is_warned_of(make_run):
-    run = make_run("run", [10, 20, 30])
-    done = average(f"--model_dir={run.path}", "--average_last=3")
-    assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: the average covers steps 10 to 30, and early weights usually make it")
-    assert (run.checkpoints_path / "averaged_last3").is_dir()
 
 
 def refused(done: subprocess.CompletedProcess, *words: str) -> None:

@@ -1,9 +1,7 @@
 """A model of another project becomes a run that everything else takes, and a run becomes another project's model."""
 
 import json
-import os
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.tensor_files import write_safetensors
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
-from tests import programs
 from tests.formats import foreign, huggingface_folder, test_marian
 from tests.formats.hub import serving
 from tests.inference import tiny
@@ -103,27 +100,6 @@ def test_it_goes_back(folder, results):
         np.testing.assert_array_equal(weights[name], array)
 
 
-def test_nothing_but_the_result_is_said_of_an_onnx_model(folder, results):
-    for package in ("tf2onnx", "onnxruntime"):
-        pytest.importorskip(package)
-    arguments = ["--to=onnx", f"--model_dir={folder / 'ours'}", f"--output={folder / 'onnx'}", "--quantization=int8"]
-    ((status, output, errors),) = run_cases("launch.convert", [(arguments, b"")])
-    assert (status, errors) == (0, "") and output.startswith(f"{folder / 'onnx'}: ")
-    assert {path.suffix for path in (folder / "onnx").iterdir()} == {".onnx", ".json", ".model", ".py"}
-
-
-def test_what_an_export_excludes_is_noted(folder, results):
-    shutil.copytree(folder / "ours", folder / "excluding")
-    config = json.loads((folder / "excluding" / "config.json").read_text())
-    (folder / "excluding" / "config.json").write_text(json.dumps({**config, "export": {"excluded": ["dogs", "a cat"]}}))
-    arguments = ["--to=litert", f"--model_dir={folder / 'excluding'}", f"--output={folder / 'excluding_out'}"]
-    ((status, output, _),) = run_cases("launch.convert", [(arguments, b"")])
-    assert (
-        status == 0
-        and "note: the converted model does not exclude the words that this export excludes: dogs, a cat\n" in output
-    )
-
-
 def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
     assert results["litert"][::2] == (0, "")
     names = {"model.tflite", "search.json", "source.model", "target.model", "translate.py"}
@@ -176,39 +152,3 @@ def test_it_is_fine_tuned_with_more_entries_evaluated_and_exported(folder, resul
     for text in foreign.ENGLISH:
         assert after.tokenizer.source.encode(text) == before.tokenizer.source.encode(text)
     assert after.tokenizer.source.serialized != after.tokenizer.serialized
-
-
-@pytest.mark.slow
-def test_an_imported_model_is_fine_tuned_on_multi30k_and_served(tmp_path):
-    """Wants Multi30k's files in the folder that T2T_KERAS_DOWNLOADS names, or a way to download them."""
-    downloads = os.environ.get("T2T_KERAS_DOWNLOADS", "downloads")
-    (tmp_path / "theirs").mkdir()
-    huggingface.write(foreign.trained(norm_position="post"), tmp_path / "theirs")
-    imported, data, tuned = f"{tmp_path}/imported", f"--data_dir={tmp_path}/data", f"--model_dir={tmp_path}/tuned"
-
-    def done(program: str, *arguments: str) -> str:
-        ((status, output, errors),) = run_cases(f"launch.{program}", [(list(arguments), b"")])
-        if "cannot be downloaded" in errors:
-            pytest.skip(errors)
-        assert status == 0, errors
-        return output
-
-    done("convert", "--from=huggingface", f"--input={tmp_path}/theirs", f"--model_dir={imported}")
-    corpus = ["--corpus=multi30k", f"--download_dir={downloads}", f"--vocab_from={imported}"]
-    done("prepare_data", *corpus, data)
-    updates = [
-        "max_steps=200",
-        "warmup_steps=50",
-        "validation_steps=50",
-        "checkpoint_steps=50",
-        "tokens_per_batch=2048",
-    ]
-    done("train", data, tuned, f"--init_from={imported}", *(f"--set=train.{each}" for each in updates))
-    records = [json.loads(line) for line in (tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()]
-    losses = [record["loss"] for record in records if record["kind"] == "valid"]
-    assert len(losses) == 4 and losses == sorted(losses, reverse=True)
-    done("export", tuned, f"--export_dir={tmp_path}/export/mine")
-    texts = ["A man in a blue shirt is standing on a ladder.", "Two dogs play in the snow."]
-    (outputs,) = programs.answers(tmp_path / "export" / "mine", {"inputs": texts})
-    expected = [translation.text for translation in Translator.load(tmp_path / "tuned").translate(texts)]
-    assert outputs["translation"] == expected and all(expected)

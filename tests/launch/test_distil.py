@@ -105,13 +105,6 @@ def test_a_killed_call_continues(folder, forward):
     assert outputs(folder, "killed") == forward
 
 
-def test_what_is_complete_is_not_computed_again(folder, forward):
-    times = [(folder / f"forward.{end}").stat().st_mtime_ns for end in ("en", "de")]
-    status, said, _ = distil(folder, "forward", KILLING, RECORDS="0")  # which ends at the first chunk
-    assert (status, said) == (0, f"{folder / 'forward.de'}: already distilled\n")
-    assert [(folder / f"forward.{end}").stat().st_mtime_ns for end in ("en", "de")] == times
-
-
 CHANGES = {
     "choose": (["--choose=nearest"], "choose: 'best' -> 'nearest', num_best: 1 -> 4"),
     "direction": (["--direction=back"], "direction: 'forward' -> 'back'"),

@@ -21,11 +21,8 @@ def folder(tmp_path_factory):
     tiny.make_run(folder / "lowercase_run", lowercase="both")
     for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2), ("none", 0)]:
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
-    (folder / "labels").write_text("O O\n\nO\n", encoding="utf-8")
     (folder / "a.zh").write_text("他在图书馆里看书。\n今天天气很好！\n我不知道。\n", encoding="utf-8")
     pairs = [(f"A man {word}", f"Ein Mann {word}") for word in ("runs", "barks", "plays", "jumps", "stands")]
-    rows = [{"de": sentence, "en": sentence} for sentence in tiny.SENTENCES[:3]]
-    (folder / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     splits = {"train": pairs[2:], "valid": pairs[1:2], "test": pairs[:1]}
     corpus = corpora.Corpus({name: lambda rows=rows: rows for name, rows in splits.items()})
     prepare(corpus, DataConfig(vocab_size=290), folder / "data", report=lambda line: None)
@@ -42,7 +39,6 @@ def results(folder):
         "chinese": [*run, texts[0], f"--reference={folder / 'a.zh'}", f"--output_dir={folder / 'zh'}"],
         "said_to_be_german": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de"],
         "again": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de", "--beam_size=1"],
-        "both_sides": [*run, f"--source={folder / 'a.jsonl'}", "--beam_size=1", f"--output_dir={folder / 'both'}"],
         "no_folder": [*run, "--split=test", f"--output_dir={folder / 'a.en'}"],
         "chinese_paper": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--paper_bleu"],
         "split": [*run, "--split=test"],
@@ -53,11 +49,6 @@ def results(folder):
         "unequal": [*run, texts[0], f"--reference={folder / 'short.de'}"],
         "missing": [*run, texts[0], "--reference=/nowhere/a.de"],
         "empty": [*run, f"--source={folder / 'none'}", f"--reference={folder / 'none'}"],
-        "no_entities": ["--task=tagging", *labels],
-        "german_files": [
-            *("--task=translation", "--paper_bleu"),
-            *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
-        ],
         "files_and_folder": [
             *("--task=translation", f"--output_dir={folder / 'out'}"),
             *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
@@ -96,12 +87,6 @@ def test_files(results, folder):
     assert "compare with multi-bleu.perl" in out and "not sacreBLEU" in out
 
 
-def test_a_file_with_both_sides_is_a_test_set(results, folder):
-    assert results["both_sides"][0] == 0
-    written = [(folder / name / "hypotheses.txt").read_text(encoding="utf-8") for name in ("both", "out")]
-    assert written[0] == written[1]
-
-
 def test_chinese_references_are_scored_in_their_own_words(results, folder):
     status, out, _ = results["chinese"]
     assert status == 0
@@ -121,24 +106,6 @@ def test_split_of_the_run(results, folder):
     written = folder / "run" / "evaluation" / "test"
     assert sorted(path.name for path in written.iterdir()) == ["hypotheses.txt", "scores.json"]
     assert json.loads((written / "scores.json").read_text(encoding="utf-8"))["settings"]["beam_size"] == 2
-
-
-def test_lowercase_is_the_models_own(results, folder):
-    assert results["lowercase_run"][0] == 0
-    assert "BLEU tokenised lowercased" in results["lowercase_run"][1]
-    assert "BLEU tokenised lowercased" not in results["split"][1]
-    assert (folder / "lowercase_run" / "evaluation" / "a.en" / "hypotheses.txt").exists()
-
-
-def test_files_of_labels_without_any_entity(results):
-    status, out, err = results["no_entities"]
-    assert (status, err) == (0, "")
-    assert out.startswith("F1              0.00  seqeval\n")
-
-
-def test_files_are_scored_in_the_language_of_their_name(results):
-    status, out, err = results["german_files"]
-    assert (status, err) == (0, "") and "moses:de" in out
 
 
 @pytest.mark.parametrize(

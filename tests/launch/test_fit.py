@@ -1,7 +1,5 @@
 """Two text files become a served model in one command, whatever interrupts it."""
 
-import gzip
-import itertools
 import json
 import os
 import re
@@ -226,42 +224,6 @@ def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list
 
 
 @pytest.mark.integration
-def test_a_licence_may_be_given_later(fitted: tuple[Path, list[str]]) -> None:
-    folder, (first, *_) = fitted
-    assert "new --output" not in first
-    flags = [*FILES, "--minutes=100", *FLAGS]
-    card = folder / "mine/serving/mine/README.md"
-    before = card.read_text(encoding="utf-8")
-    try:
-        output = fit(folder, *flags, "--licence=another one")[1]
-        assert "2. Training" in output and "Licence of the text: another one." in card.read_text(encoding="utf-8")
-        assert fit(folder, *flags)[1].startswith("mine is finished")
-    finally:
-        fit(folder, *flags, "--licence=made for a test")
-    assert "seconds of training" in before and card.read_text(encoding="utf-8").count("made for a test") == 2
-
-
-@pytest.mark.integration
-def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
-    write_text(tmp_path)
-    flags = [*FILES, *(flag for flag in FLAGS if not re.search("tokens_per_batch|max_steps", flag))]
-    status, output, _ = fit(tmp_path, *flags, "--minutes=0.01", code=dying(BEGINNING))
-    assert status == -signal.SIGKILL and "measuring the training speed of this machine" in output
-    record = json.loads((tmp_path / "mine/run/fit.json").read_text())
-    updates = next(choice["value"] for choice in record["choices"] if choice["name"] == "updates")
-    assert (
-        f"0.01 minutes allow about {updates} updates on this machine, and a usable model takes at least 400" in output
-    )
-    # On any machine, the longer training is one for the preset's recipe.
-    (tmp_path / "mine/run/fit.json").write_text(json.dumps({**record, "updates_per_minute": 1000.0}))
-    output = fit(tmp_path, *flags, "--minutes=100", code=dying(BEGINNING))[1]
-    begun = "started with a different --minutes; with 100, a new --output would choose "
-    (line,) = (line for line in output.splitlines() if line.startswith(begun))
-    assert "train.tokens_per_batch: 2048 -> " in line and "train.warmup_steps: 100 -> " in line
-    assert "max_steps" not in line and "checkpoint_minutes" not in line
-
-
-@pytest.mark.integration
 def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     """The rest is as ever; here it is killed where it begins."""
     write_text(tmp_path)
@@ -323,42 +285,6 @@ def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: 
 
 
 @pytest.mark.integration
-def test_what_scores_need_is_looked_for_before_anything_is_made(tmp_path: Path) -> None:
-    for name in ("a.en", "a.ja"):
-        (tmp_path / name).write_text("text\n" * 200)
-    code = "import sys; sys.modules['MeCab'] = None; from launch import fit; fit.run()"
-    status, output, message = fit(tmp_path, "--source=a.en", "--target=a.ja", "--output=new", code=code)
-    assert (status, output) == (1, "") and message.count("\n") == 1
-    assert "sacrebleu[ja]" in message and not (tmp_path / "new").exists()
-
-
-@pytest.mark.integration
-def test_pairs_cannot_be_held_out_for_sets_that_a_corpus_has(tmp_path: Path) -> None:
-    for split, side in itertools.product(("train", "val", "test"), ("en", "de")):
-        with gzip.open(tmp_path / f"en-de.{split}.{side}.gz", "wt") as file:
-            file.write(f"{split} {side}\n")
-    message = "--held_out_pairs: --corpus=tatoeba has its own sets; omit the flag"
-    assert error(tmp_path, "--corpus=tatoeba", "--download_dir=.", "--output=mine", "--held_out_pairs=20") == message
-
-
-@pytest.mark.integration
-def test_a_choice_that_does_not_work_can_be_put_right_before_the_text_is_prepared(tmp_path: Path) -> None:
-    write_text(tmp_path)
-    flags = [*FILES, "--minutes=100", *FLAGS]
-    status, output, errors = fit(tmp_path, *flags, "--set=train.best_metric=ter")
-    assert status == 1 and "1. Text" in output and errors.startswith("error: train.best_metric=ter: valid for")
-    # The text is prepared now, so another folder is needed.
-    assert "was started with different data or choices (set: " in fit(tmp_path, *flags)[2]
-    flags[2] = "--output=other"
-    status, _, errors = fit(tmp_path, *flags, "--vocab_size=5000")
-    assert status == 1 and "vocab_size" in errors
-    status, _, errors = fit(tmp_path, *flags, "--set=train.best_metric=bleu", "--set=train.validation_sentences=0")
-    assert (status, errors) == (1, "error: train.best_metric=bleu needs train.validation_sentences above 0\n")
-    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
-    assert status == -signal.SIGKILL and "2. Training" in output, errors
-
-
-@pytest.mark.integration
 def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path: Path) -> None:
     write_text(tmp_path)
     flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # whose rule is 2,000 entries
@@ -372,28 +298,3 @@ def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path
     assert status == -signal.SIGKILL and re.search(
         rf"data.vocab_size +{said[1]}  the text allows no more entries", output
     )
-
-
-@pytest.mark.integration
-def test_a_text_of_many_characters_gets_a_vocabulary_with_all_of_them(tmp_path: Path) -> None:
-    write_text(tmp_path)
-    lines = (tmp_path / "a.de").read_text(encoding="utf-8").splitlines()
-    characters = (chr(0x4E00 + number) for number in itertools.count())
-    written = (f"{line} {''.join(itertools.islice(characters, 8))}\n" for line in lines)
-    (tmp_path / "a.de").write_text("".join(written), encoding="utf-8")
-    flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # whose rule is 2,000 entries
-    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
-    assert status == -signal.SIGKILL and "2. Training" in output, errors
-    said = re.search(
-        r"vocab_size=2000 is too small for the text's characters; the smallest valid size is (\d+); ", output
-    )
-    size = json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"]
-    assert said and 2000 < int(said[1]) <= size
-
-
-@pytest.mark.integration
-def test_too_little_text_is_refused(tmp_path: Path) -> None:
-    write_text(tmp_path, 100)
-    status, _, errors = fit(tmp_path, *FILES)
-    assert status == 1
-    assert errors == "error: the text has 100 pairs that can be used; at least 200 are needed\n"

@@ -71,45 +71,12 @@ def test_flags_are_in_groups_the_required_ones_first(lines):
     assert "  -h, --help                Print this help and exit." in section(lines, "every program")
 
 
-def test_required_is_said_once_whatever_the_flag_is_about(lines):
-    assert "  --fields=TEXT             Names of the required fields. (required)" in lines
-
-
 @pytest.mark.parametrize(("program", "is_required"), [("translate", True), ("score", True), ("evaluate", False)])
 def test_a_flag_of_several_programs_is_required_where_the_program_needs_it(program, is_required):
     """`launch.evaluate` scores outputs without a model, too."""
     done = programs.run(["-m", f"launch.{program}", "--help"], capture_output=True, text=True)
     (words,) = re.findall(r"^  --model_dir=PATH +(.+)$", done.stdout, re.MULTILINE)
     assert words == "The directory of a run or of an export." + " (required)" * is_required
-
-
-def test_defaults_are_shown_where_they_say_something(lines):
-    assert "  --a_rate=NUMBER           A rate. (default: 0.5)" in lines
-    assert "  --[no]json                Whether to write JSON." in lines
-    assert section(lines, "settings")[-1].endswith("(default: a,b)")
-
-
-def test_long_words_go_on_below(lines):
-    assert max(map(len, lines)) <= 100
-
-
-@pytest.mark.parametrize(
-    ("called", "examples"),
-    [
-        ("launch/translate.py", ["python -m launch.translate", "python -m launch.train"]),
-        ("/venv/bin/t2t-translate", ["t2t-translate", "t2t-train"]),
-        (
-            "/venv/lib/t2t_keras/launch/translate.py",
-            ["python -m t2t_keras.launch.translate", "python -m t2t_keras.launch.train"],
-        ),
-    ],
-)
-def test_examples_have_the_form_that_was_typed(module, monkeypatch, called, examples):
-    monkeypatch.setattr(helping.flags, "FLAGS", module[1])
-    commands = {"translate": "t2t-translate", "train": "t2t-train"}
-    monkeypatch.setattr(helping, "_commands", lambda: commands)
-    shown = helping.text(module[0], called).splitlines()
-    assert [line.split(" --")[0].strip() for line in shown[3:5]] == examples
 
 
 @pytest.mark.parametrize(
@@ -125,14 +92,3 @@ def test_examples_have_the_form_that_was_typed(module, monkeypatch, called, exam
 )
 def test_programs_are_named_as_the_one_that_was_typed(called, said):
     assert helping.as_typed("run launch.train or python -m launch.fit; pip install '.[serve]'", called) == said
-
-
-def test_a_clone_that_is_called_like_the_package_is_none(tmp_path):
-    program = tmp_path / "t2t_keras" / "launch" / "serve.py"
-    program.parent.mkdir(parents=True)
-    (tmp_path / "t2t_keras" / "pyproject.toml").touch()
-    assert helping.as_typed("python -m launch.fit", str(program)) == "python -m launch.fit"
-
-
-def test_commands_are_those_that_are_installed():
-    assert helping._commands()["train"] == "t2t-train"

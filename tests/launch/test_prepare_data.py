@@ -1,4 +1,3 @@
-import importlib.util
 import os
 import re
 import resource
@@ -56,27 +55,6 @@ def test_files_to_prepared_data_with_a_table_and_again(files):
     ]
 
 
-def test_languages_are_those_of_the_names_of_the_files(files):
-    for name in ("a.fr", "a.text"):
-        (files / name).write_text((files / "a.de").read_text(encoding="utf-8"), encoding="utf-8")
-    cases = (("a.fr", [], "fr"), ("a.fr", ["--target_language=nl"], "nl"), ("a.text", [], "de"))
-    for number, (target, more, language) in enumerate(cases):
-        folder = files / str(number)
-        assert run(*flags_for(files, train_target=files / target, data_dir=folder), *more)[0] == 0
-        assert PreparedData.open(folder).config.target_language == language
-
-
-def test_on_apache_beam_or_what_to_install(files):
-    status, output, errors = run(*flags_for(files, shard_pairs=50, beam_runner="direct"))
-    if importlib.util.find_spec("apache_beam") is None:
-        assert (status, output) == (1, "")
-        assert errors == "error: the package apache-beam is missing: pip install '.[beam]'\n"
-        return
-    assert (status, errors) == (0, "")
-    assert len(PreparedData.open(files / "data").split("train")) > 150
-    assert run(*flags_for(files, data_dir=files / "other", beam_runner="nothing"))[2].startswith("error: runner 'noth")
-
-
 ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it once per corpus, '' for none\n"
 
 
@@ -98,15 +76,6 @@ def test_several_corpora_with_tags(files):
     ]
 
 
-def test_tab_separated_files_and_a_flagfile(files):
-    lines = "".join(f"{source}\t{target}\n" for source, target in zip(ENGLISH, GERMAN, strict=True))
-    (files / "pairs.tsv").write_text(lines, encoding="utf-8")
-    (files / "flags").write_text(f"--tsv\n--train_source={files / 'pairs.tsv'}\n--vocab_size=330\n")
-    status, _, errors = run(f"--flagfile={files / 'flags'}", f"--data_dir={files / 'data'}")
-    assert (status, errors) == (0, "")
-    assert PreparedData.open(files / "data").counts["train"]["read"] == 200
-
-
 def test_a_file_with_both_sides_needs_no_target(files):
     """Each split by its own suffix, and text by its own languages."""
     units = "".join(
@@ -124,25 +93,6 @@ def test_a_file_with_both_sides_needs_no_target(files):
     prepared = PreparedData.open(files / "data")
     assert prepared.counts["train"]["read"] == 200
     assert prepared.text("valid") == (["nur eine"], ["only one"])
-
-
-@pytest.mark.parametrize(
-    ("given", "max_length", "entries"),
-    [
-        ({"vocab_type": "char"}, 1024, 259 + len(set("".join(ENGLISH + GERMAN)))),
-        ({"vocab_type": "byte", "vocab_size": 260, "max_length": 99}, 99, 260),
-    ],
-)
-def test_characters_and_bytes(files, given, max_length, entries):
-    changes = {"vocab_size": 37000, **given}
-    status, output, errors = run(*flags_for(files, **changes))
-    assert (status, errors) == (0, "")
-    kind = f"training a {given['vocab_type']} vocabulary of at most {changes['vocab_size']} entries"
-    assert kind in output.splitlines()
-    prepared = PreparedData.open(files / "data")
-    assert (prepared.config.max_length, prepared.tokenizer.vocab_size) == (max_length, entries)
-    assert len(prepared.split("train")) > 150
-    assert "already prepared" in run(*flags_for(files, **changes))[1]
 
 
 @pytest.mark.parametrize(

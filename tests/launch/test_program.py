@@ -201,38 +201,15 @@ def test_no_room_for_the_output_is_an_error(call, arguments):
     assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
 
 
-def test_no_room_for_warnings_is_none(call):
-    done = call("--number=13", streams="2> /dev/full")
-    assert (done.returncode, done.stdout) == (0, "number 13 2\n")
-
-
 @pytest.mark.parametrize("streams", ["<&-", "<&- >&-", "<&- >&- 2>&-", "< /dev/null 2>&-"])
 def test_closed_streams_are_as_good_as_empty(call, streams):
     assert call("--number=14", streams=streams).returncode == 0
-
-
-def test_what_is_read_as_standard_input_is_not_replaced(call, tmp_path):
-    (tmp_path / "in").write_text("text", encoding="utf-8")
-    done = call("--number=15", streams=f"< {tmp_path / 'in'}", MADE=str(tmp_path / "in"))
-    assert done.returncode == 1 and "is also the input, which would be lost" in done.stderr
-    assert call("--number=15", streams="< /dev/null", MADE=os.devnull).returncode == 0
 
 
 def test_a_signal_leaves_nothing_half_written(call, tmp_path):
     done = call("--number=12", MADE=str(tmp_path / "made"))
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_names_that_are_no_utf8_are_refused(call):
-    done = call(os.fsdecode(b"--model_dir=b\xff/run"))
-    assert done.returncode == 1 and done.stderr.startswith("error: --model_dir: 'b\\udcff/run' is not valid UTF-8")
-
-
-def test_a_file_of_flags_that_is_no_utf8(call, tmp_path):
-    (tmp_path / "flags").write_bytes(b"--text=\xff")
-    done = call(f"--flagfile={tmp_path / 'flags'}")
-    assert (done.returncode, done.stderr) == (1, "error: --flagfile: not valid UTF-8: invalid start byte at byte 7\n")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -249,29 +226,3 @@ def test_version(call):
         r"t2t_keras \d+\.\d+\.\d+ \(.*tensorflow-text 2\.\d+\.\d+, keras 3\.[\d.]+, Python 3\.[\d.]+\)\n", done.stdout
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_flagfile(call, tmp_path):
-    (tmp_path / "flags").write_text("# a comment\n--number=2\n", encoding="utf-8")
-    assert call(f"--flagfile={tmp_path / 'flags'}").stderr == "error: --number=2 is too many; valid: 1\n"
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("program", ["-m launch.convert", "launch/cluster/serving/client_grpc.py"])
-def test_help_comes_without_notices(program):
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    command = [sys.executable, *program.split(), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
-    assert (done.returncode, done.stderr) == (0, "") and "--model" in done.stdout
-
-
-@pytest.mark.integration
-def test_tensorflow_is_imported_quietly_and_other_lines_are_not_kept_from_standard_error():
-    code = (
-        "import os\nfrom launch import program, quiet_tensorflow\n"
-        "import tensorflow as tf\nprint(int(tf.constant(1) + 1))\n"
-        "with quiet_tensorflow.without_notices():\n"
-        "    os.write(2, b'I0000 oneDNN custom operations are on.\\nCannot dlopen some GPU libraries.\\n')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "Cannot dlopen some GPU libraries.\n")

@@ -76,12 +76,6 @@ def _different_run(folder: Path) -> Path:
     return exporting.make_run(folder) if not (folder / "run").exists() else folder / "run"
 
 
-def test_a_training_that_fails_is_a_row(served):
-    status, rows, _ = prove("--checks=devices", "--set=train.frozen=nothing/*")
-    assert status == 1 and rows["devices"][0] == "failed"
-    assert "launch.train ended with 1: error: " in rows["devices"][1]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

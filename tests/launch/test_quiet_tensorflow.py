@@ -134,6 +134,7 @@ def import_keras(tmp_path, settings: str, before: str = "", **environment: str) 
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
 
 
+@pytest.mark.integration
 def test_keras_json_names_no_backend(tmp_path):
     done = import_keras(tmp_path, '{"backend": "jax"}')
     assert (done.returncode, done.stdout) == (0, "tensorflow\n"), done.stderr
@@ -143,24 +144,6 @@ def test_only_training_takes_another_backend():
     for name in PROGRAMS:
         text = (ROOT / "launch" / f"{name}.py").read_text(encoding="utf-8")
         assert ("on_any_backend=True" in text) == (name == "train"), name
-
-
-@pytest.mark.integration
-def test_keras_json_changes_no_score(tmp_path):
-    for side in ("source", "target"):
-        (tmp_path / side).write_text("the dog sees the cat\ncat\n", encoding="utf-8")
-    files = [f"--source={tmp_path}/source", f"--translation={tmp_path}/target"]
-    command = [sys.executable, "-m", "launch.score", f"--model_dir={RUN}", *files, "--json"]
-    said = []
-    for name, settings in (("plain", {}), ("odd", {"floatx": "float16", "backend": "jax", "epsilon": 0.1})):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "keras.json").write_text(json.dumps(settings), encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path / name)}
-        environment.pop("KERAS_BACKEND", None)
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
-    assert said[0].count("\n") == 2 and said[1] == said[0]
 
 
 def test_what_keras_refuses_is_one_line(tmp_path):

@@ -238,19 +238,6 @@ def get(url: str, data: bytes | None = None) -> str:
         return error.reason
 
 
-def test_two_trainers_of_one_run(folder, killed, monkeypatch):
-    del killed
-    monkeypatch.setenv("T2T_KERAS_CACHE", str(folder / "holder"))
-    before = fetched(RUN, folder, monkeypatch)
-    monkeypatch.setattr(remote, "_RENEWALS", 180)  # one a second: the other one waits until it sees it
-    with Mirror(RUN).held(lambda line: None):
-        done = train(folder, "second", RUN)
-    assert done.returncode == 1
-    holder = f"by process {os.getpid()} on .+, last heard of .+ s ago"
-    assert re.search(f"^error: {RUN} is already being trained {holder}$", done.stderr, re.M)
-    assert tiny_training.saved_steps(before) == tiny_training.saved_steps(fetched(RUN, folder, monkeypatch))
-
-
 def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
     nothing = "the bucket is missing, or it contains no complete run, prepared data or export there\n"
     for place in (f"{BUCKET}/none", "s3://none/run"):

@@ -17,7 +17,7 @@ from t2t_keras.machine.object_store import Store
 from t2t_keras.machine.remote import Mirror
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.workers import Workers
-from tests.s3_server import BUCKET, access_denied, s3_server
+from tests.s3_server import BUCKET, s3_server
 from tests.training import tiny_training, worker_processes
 
 SETTINGS = {"config.json": "c", "vocab.model": "v"}
@@ -206,30 +206,11 @@ def test_weights_that_were_withdrawn_are_published_as_gone(url):
     assert published(url) == {**SETTINGS, **OLDER, **OTHERS}
 
 
-def test_a_store_that_is_down_too_does_not_hide_why_training_ended(url, monkeypatch, caplog):
-    def refuse(*_: Any) -> None:
-        raise InputError(f"{url}: no answer")
-
-    def diverge(mirror: Mirror, workers: Workers) -> None:
-        add_step(mirror, workers)
-        monkeypatch.setattr(Store, "put", refuse)
-        raise InputError("diverged")
-
-    assert lines(together(url, diverge)) == ["InputError: diverged"] * 2
-    assert caplog.messages == [f"not published: {url}: no answer"] and lease(url) is None
-
-
 def test_an_export_cannot_be_trained(url, tmp_path):
     (tmp_path / "store" / "run" / "1").mkdir()
     (tmp_path / "store" / "run" / "1" / "saved_model.pb").write_bytes(b"graph")
     said = f"{url} holds an exported model, which cannot be trained; use a different --model_dir"
     assert lines(together(url, add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
-
-
-def test_a_folder_of_this_machine_is_left_alone(tmp_path):
-    with pytest.raises(InputError, match="^any$"), remote_training.held(tmp_path, ThreadWorkers(0, Meeting(1))):
-        raise InputError("any")
-    assert list(tmp_path.iterdir()) == []
 
 
 STEPS = 12
@@ -310,13 +291,3 @@ def test_killed_workers_go_on_on_empty_disks_as_if_nothing_had_been(tmp_path, pr
     tiny_training.assert_same_end(killed, undisturbed, STEPS)
     assert tiny_training.records(killed, "valid") == tiny_training.records(undisturbed, "valid")
     assert tiny_training.saved_steps(killed) == tiny_training.saved_steps(undisturbed)
-
-
-@pytest.mark.integration
-@pytest.mark.slow
-def test_workers_whose_chief_has_no_access_end_with_its_line(tmp_path, prepared):
-    with access_denied():
-        statuses, outputs = train_together(tmp_path, f"{BUCKET}/denied", prepared, str(prepared.directory))
-    said = [output.splitlines()[-1] for output in outputs]
-    assert statuses == [1, 1] and said[0].startswith(f"error: {BUCKET}/denied: access denied: ")
-    assert said[1] == said[0].replace("error: ", "error: worker 0 failed: ")

@@ -34,8 +34,6 @@ def results(folder):
         "one_side": run,
         "reference": [*run, f"--reference={folder / 'a.de'}"],
         "without_penalty": [*good, "--length_penalty=0"],
-        "help": ["--help"],
-        "search": [*good, "--beam_size=3"],
         "unequal": [*run, f"--translation={folder / 'short.de'}"],
         "missing": [*run, "--translation=/nowhere/a.de"],
         "label": [f"--model_dir={folder / 'classifier'}", run[1], f"--translation={folder / 'a.labels'}"],
@@ -64,20 +62,6 @@ def test_json_has_every_token(results, folder):
         assert plain.split("\t")[0] == f"{line['score']:.6f}"
         assert len(line["pieces"]) == len(line["token_log_probs"])
         assert line["pieces"][-1] == "</s>"
-
-
-def test_it_lists_the_flags_that_have_an_effect_and_takes_no_others(results):
-    status, text, _ = results["help"]
-    assert status == 0
-    forms = [line.split()[0] for line in text.splitlines() if line.startswith("  --")]
-    listed = {form.partition("=")[0].removeprefix("--").removeprefix("[no]") for form in forms}
-    model = {"model_dir", "checkpoint", "ensemble", "ensemble_mean", "extension"}
-    numbers = {"length_penalty", "length_normalization", "tokens_per_batch"}
-    own = {"source", "translation", "reference", "output", "json"}
-    assert listed - {"helpfull", "version", "flagfile"} == model | numbers | own
-    status, _, error = results["search"]
-    assert status != 0
-    assert "beam_size" in error
 
 
 def test_settings_of_scores_and_the_other_name_of_the_translation(results):

@@ -1,11 +1,9 @@
 """The program: what it says, how it stops, and that it finishes what is in flight."""
 
 import concurrent.futures
-import io
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -161,42 +159,6 @@ def test_a_request_without_end_does_not_keep_it_from_stopping(export_dir, tmp_pa
         assert (answer.status_code, answer.json()) == (503, {"error": "the server is stopping"})
 
 
-def test_a_request_that_never_becomes_whole_is_answered_at_the_end(export_dir):
-    with started(f"--export_dir={export_dir}", "--grace_seconds=0") as program:
-        address = program.rest.removeprefix("http://").split(":")
-        with socket.create_connection(address, timeout=300) as connection:
-            head = "POST /v1/models/toy:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
-            connection.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
-            assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")  # it waits for the body
-            program.process.send_signal(signal.SIGTERM)
-            answer = b"".join(iter(lambda: connection.recv(1000), b""))
-        assert answer.startswith(b"HTTP/1.1 503 ") and answer.endswith(b'{"error": "the server is stopping"}')
-        _, err = program.process.communicate(timeout=300)
-        assert program.process.returncode == 0 and "Traceback" not in err
-
-
-def test_a_full_disk_under_its_output_does_not_end_it(export_dir):
-    with open("/dev/full", "w") as full:
-        program = Program(f"--export_dir={export_dir}", "--rest_port=0", stdout=full)
-        with program:
-            wait_for_line(program, "serving version 5 of toy")
-            program.process.send_signal(signal.SIGTERM)
-            _, err = program.process.communicate(timeout=300)
-    assert program.process.returncode == 0 and not err.strip()
-
-
-def _allow_few_files():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
-
-
-def test_files_that_it_may_not_open_are_taken_from_its_connections(export_dir):
-    with Program(f"--export_dir={export_dir}", preexec_fn=_allow_few_files) as program:
-        program.wait_until_started()
-        program.process.send_signal(signal.SIGTERM)
-        _, err = program.process.communicate(timeout=300)
-    assert "may open 300 files, which allow 50 connections each for REST and gRPC, not max_connections=1000" in err
-
-
 def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_path):
     empty = tmp_path / "other"
     (empty / "1").mkdir(parents=True)
@@ -229,41 +191,6 @@ def test_each_line_of_its_log_can_be_json(tmp_path):
     levels = [line["level"] for line in lines]
     assert levels == ["INFO", "INFO", "INFO", "ERROR", "WARNING"], lines
     assert [lines[0]["message"][:13], lines[1]["message"]] == ["serving other", "stopped"]
-
-
-def test_notices_of_libraries_do_not_reach_the_log(tmp_path):
-    """SentencePiece writes one past Python for every model that normalizes nothing."""
-    import sentencepiece
-    import tensorflow_text
-
-    from tests.serving.toy import tf
-
-    vocabulary = io.BytesIO()
-    lines = ["a man walks", "two dogs play in the snow", "a girl eats an apple"] * 20
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=vocabulary,
-        vocab_size=40,
-        hard_vocab_limit=False,
-        normalization_rule_name="identity",
-        minloglevel=2,
-    )
-    module = tf.Module()
-    module.tokenizer = tensorflow_text.SentencepieceTokenizer(model=vocabulary.getvalue())
-    module.count = tf.function(
-        lambda text: {"tokens": module.tokenizer.tokenize(text).row_lengths()},
-        input_signature=[tf.TensorSpec([None], tf.string, "text")],
-    )
-    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"count": module.count})
-    with started(f"--export_dir={tmp_path}", "--name=toy") as program:
-        assert program.predict("count", "a man walks").json()["outputs"][0] > 1
-        program.process.send_signal(signal.SIGTERM)
-        _, err = program.process.communicate(timeout=300)
-    assert "normalizer" not in err
-    assert [re.sub(r"^\S+ \S+ |in .* s$", "", line) for line in err.splitlines()] == [
-        f"INFO loading version 1 of toy from {tmp_path}/1",
-        "INFO serving version 1 of toy, loaded ",
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 """The program and what it performs: stopped, taken up, reused, refused, divided, printed."""
 
-import csv
 import dataclasses
 import importlib
-import os
 import pathlib
 import shutil
 import signal
@@ -13,7 +11,6 @@ import time
 from unittest import mock
 
 import keras
-import numpy as np
 import pytest
 
 from t2t_keras import evaluation
@@ -25,7 +22,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.streams import num_cores
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
-from t2t_keras.studies import paper_tables, plan
+from t2t_keras.studies import paper_tables
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
@@ -194,15 +191,6 @@ def test_a_record_says_how_good_a_row_is(study, performed, data):
     assert results["output_tokens_per_second"] > 0 and f"Keras {keras.__version__}" in results["versions"]
 
 
-def test_an_average_is_of_the_last_checkpoints_that_were_due(stopped, taken_up, max_steps):
-    del taken_up
-    folder = stopped.study_dir / "base/seed_1/checkpoints"
-    due = [step for step in checkpoints.steps(folder) if step % 3 == 0 or step == max_steps]
-    saved = [checkpoints.load(folder / checkpoints.step_name(step)) for step in due]
-    for name, array in checkpoints.load(folder / "averaged_last10").weights.items():
-        np.testing.assert_allclose(array, np.mean([each.weights[name] for each in saved], axis=0), rtol=1e-5, atol=1e-7)
-
-
 def test_an_ensemble_is_of_all_seeds_and_costs_what_they_cost(study, performed, data):
     del performed
     both, results = [record(study, f"base/seed_{seed}") for seed in (1, 2)], record(study, "base/ensemble")
@@ -213,63 +201,6 @@ def test_an_ensemble_is_of_all_seeds_and_costs_what_they_cost(study, performed, 
     sources, _ = data.text("test")
     written = (study.study_dir / "base/ensemble/evaluation/test/hypotheses.txt").read_text(encoding="utf-8")
     assert [translation.text for translation in translator.translate(sources)] == written.splitlines()
-
-
-def test_the_files_say_what_the_records_say(study, performed):
-    del performed
-    markdown, comma_separated, picture = (study.study_dir / f"toy.{ending}" for ending in ("md", "csv", "svg"))
-    assert ">base_ensemble<" in picture.read_text(encoding="utf-8")
-    lines = list(csv.DictReader(comma_separated.read_text(encoding="utf-8").splitlines()))
-    assert [(line["row"], line["job"]) for line in lines] == [
-        ("base", "base/seed_1"),
-        ("base", "base/seed_2"),
-        ("base_ensemble", "base/ensemble"),
-    ]
-    for line in lines:
-        found = record(study, line["job"])
-        assert {name: value for name, value in line.items() if value and name not in ("row", "job")} == {
-            name: str(value) for name, value in found.items()
-        }
-    scores = [record(study, job)["test_bleu"] for job in ("base/seed_1", "base/seed_2")]
-    text = markdown.read_text(encoding="utf-8")
-    low, high = (f"{score:.2f}" for score in sorted(scores))
-    mean = f"{sum(scores) / 2:.2f}"
-    assert f"| {mean if low == high else f'{mean} ({low} to {high})'} " in text
-    assert f"| {record(study, 'base/ensemble')['test_bleu']:.2f} " in text
-    assert record(study, "base/seed_1")["machine"] in text and record(study, "base/seed_1")["date"] in text
-
-
-def test_the_table_says_what_is_missing(study, performed, settings, tmp_path):
-    del performed
-    head, *rows = study.table.cells(study.states())
-    assert head == ["row", "heads", "BLEU", "hours", "state"]
-    assert [(row[0], row[1], row[-1]) for row in rows] == [
-        ("base", "4", ""),
-        ("base_ensemble", "", ""),
-        ("heads", "2", "missing"),
-        ("fails", "4", "missing"),
-    ]
-    before = Study(tmp_path / "new", settings)
-    head, *rows = before.table.cells(before.states())
-    assert [row[1:] for row in rows] == [
-        ["4", "", "", "seed_1: missing; seed_2: missing"],
-        ["", "", "", "missing"],
-        ["2", "", "", "missing"],
-        ["4", "", "", "missing"],
-    ]
-    assert "There are no results yet." in before.table.markdown(before.states())
-    assert not (tmp_path / "new").exists()
-
-
-def test_other_settings_are_refused_before_anything_is_trained(study, performed, settings):
-    del performed
-    changed = Study(study.study_dir, dataclasses.replace(settings, settings=(*settings.settings, "train.clip_norm=1")))
-    with pytest.raises(InputError) as refused:
-        Performing(changed)
-    message = str(refused.value)
-    assert "base/seed_1 was trained with different settings: train.clip_norm: 0.0 -> 1.0 (2 such rows)" in message
-    assert "has other settings: train.clip_norm: 0.0 -> 1.0" in changed.table.markdown(changed.states())
-    assert read_settings(study.study_dir, {}) == settings
 
 
 def test_another_search_is_evaluated_without_training(study, performed, settings, tmp_path):
@@ -320,20 +251,6 @@ def test_an_ensemble_waits_for_its_members(settings, tmp_path):
     found = Performing(Study(tmp_path, settings), rows=["base_ensemble"])
     assert found.performed.waiting == ("base/ensemble",) and not found.calls
     assert found.said == ["base/ensemble: waits for base/seed_1, base/seed_2"]
-
-
-def test_the_hours_of_a_plan_are_of_what_finished_rows_reached_or_of_a_product(study, performed, tmp_path, monkeypatch):
-    del performed
-    config, length = config_of(study, "base/seed_1"), study.data.length
-    seconds, said = plan.seconds_here(study.table, study.states(), study.study_dir, 0.5, length)
-    trained = [record(study, f"base/seed_{seed}")["hours"] * 3600 for seed in (1, 2)]
-    assert seconds(config) == pytest.approx(sum(trained) / 2) and "at what the finished rows reached" in said
-    monkeypatch.setattr(plan, "measured_rate", lambda: ("2 x A Name", 1000.0))
-    new = Study(tmp_path / "new", study.settings)
-    seconds, said = plan.seconds_here(new.table, new.states(), new.study_dir, 0.5, length)
-    flops = config.train.max_steps * 100 * sum(config.model.training_flops(length).values())
-    assert seconds(config) == pytest.approx(flops / 500) and "50% of a product of matrices on " in said
-    assert not new.study_dir.exists()
 
 
 @pytest.fixture(scope="module")
@@ -416,13 +333,3 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
 )
 def test_bad_input_is_one_line(cases, name, words):
     assert_refused(cases[name], words)
-
-
-def test_any_backend_of_keras_may_be_configured(tmp_path):
-    """The phases need TensorFlow's, whatever KERAS_BACKEND says."""
-    pytest.importorskip("jax")
-    command = [sys.executable, "-m", "launch.study", "--table=1", f"--study_dir={tmp_path}", "--only=convolutional"]
-    environment = {**os.environ, "KERAS_BACKEND": "jax"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "convolutional: finished" in done.stderr

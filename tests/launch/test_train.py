@@ -114,8 +114,6 @@ def results(folder, stopped):
     (folder / "interrupted").mkdir()
     (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
     (folder / "a_file").write_text("", encoding="utf-8")
-    (folder / "text").mkdir()
-    characters = tiny_training.make_data(folder / "text", vocab_type="char")
     for name, limit in LIMITS.items():
         with_limit(folder / "data", folder / name, limit)
     export = folder / "export" / "1"
@@ -127,8 +125,6 @@ def results(folder, stopped):
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
         # By itself a run knows its data and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
-        "characters": [flagfile, new, "--preset=base", f"--data_dir={characters.directory}", untrained],
-        "learned characters": [flagfile, new, f"--data_dir={characters.directory}", untrained],
         "paper": [flagfile, new, "--preset=base", one_step],
         "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7", *own_search],
         "own limit again": [flagfile, f"--model_dir={folder / 'own_limit'}", one_step],
@@ -153,8 +149,6 @@ def results(folder, stopped):
         "a bucket": ["--model_dir=s3:/mine/run", data_dir, tiny],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "split weights": [new, data_dir, tiny, "--model_parallel=2"],
-        "no model_dir": [data_dir, tiny],
-        "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
         # Settings and data are those of the other run.
         "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
         "begins again": [f"--model_dir={folder / 'begun'}", one_step],
@@ -209,22 +203,8 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
     assert not list(Run(folder / "stopped").checkpoints_path.glob(".*"))
 
 
-def test_plain_lines_where_there_is_no_terminal(results):
-    lines = results["uninterrupted"][2].splitlines()
-    assert lines[1].startswith(f"step 1/{STEPS}: loss ")
-    for words in ("learning rate", "tokens/s", "left"):
-        assert words in lines[-3]
-
-
 def test_a_run_knows_its_data_and_settings(results):
     assert results["again"] == (0, "", f"step {STEPS}: had reached train.max_steps before\n")
-
-
-def test_translations_may_be_longer_where_tokens_are_characters(folder, results):
-    assert results["characters"][0] == 0, results["characters"][2]
-    runs = [Run(folder / name).config for name in ("paper", "characters")]
-    assert [config.data.vocab_type for config in runs] == ["bpe", "char"]
-    assert [config.decode.max_length_offset for config in runs] == [50, 200]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +212,6 @@ def test_translations_may_be_longer_where_tokens_are_characters(folder, results)
     [
         ("uninterrupted", "data"),
         ("again", "data"),
-        ("learned characters", "text/data"),
         ("paper", (1.0, 50)),
         ("own limit", (1.0, 7)),
         ("own limit again", (1.0, 7)),
@@ -309,17 +288,6 @@ def test_bad_input_is_one_line(results, name, words):
     assert_refused(results[name], *words)
 
 
-def test_a_bucket_is_not_made_a_folder(results):
-    assert "a bucket" in results
-    assert not (ROOT / "s3:").exists()
-
-
-def test_an_export_stays_as_it_is(folder, results):
-    del results
-    files = sorted(str(path.relative_to(folder / "export")) for path in (folder / "export").rglob("*"))
-    assert files == ["1", "1/assets.extra", "1/assets.extra/config.json", "1/saved_model.pb"]
-
-
 def test_divergence_is_the_last_line(folder, results):
     status, _, stderr = results["diverges"]
     assert status == 1
@@ -328,20 +296,3 @@ def test_divergence_is_the_last_line(folder, results):
     for words in ("error: training diverged at step", "learning rate", "gradient norm", "epoch 0, batch", "is none"):
         assert words in last_line
     assert checkpoints.steps(Run(folder / "diverges").checkpoints_path) == []
-
-
-@pytest.mark.parametrize("name, word", [("no model_dir", "--model_dir"), ("unknown strategy", "auto|cpu|mirrored")])
-def test_bad_flags_are_no_traceback(results, name, word):
-    status, _, stderr = results[name]
-    assert status == 1
-    assert word in stderr and "Traceback" not in stderr
-
-
-def test_help_is_short():
-    command = ["-m", "launch.train", "--help"]
-    done = programs.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("Trains a model on prepared data")
-    assert len(lines) < 48
-    for flag in ("data_dir", "model_dir", "preset", "set", "strategy", "cluster", "replicas"):
-        assert any(line.strip().startswith(f"--{flag}=") for line in lines), flag

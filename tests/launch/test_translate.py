@@ -1,7 +1,6 @@
 """The program: pipes, files, odd input, a terminal."""
 
 import gzip
-import html
 import importlib.util
 import json
 import os
@@ -103,18 +102,11 @@ def results(folder):
         "ctranslate2_glossary": ([*run, *ctranslate2, f"--glossary={folder / 'terms.tsv'}"], b""),
         "bad_pattern": ([*run, "--protect=urls", "--protect=("], b""),
         "bad_kind": ([*run, "--protect=urls,mails"], b""),
-        "protected": ([*run, "--protect=urls,numbers", "--protect=K\\w+", "--json"], b"A man runs 5 km/h in Keras.\n"),
         "bad_glossary": ([*run, f"--glossary={folder / 'bad.tsv'}"], b""),
         "no_glossary": ([*run, f"--glossary={folder / 'missing.tsv'}"], b""),
         "glossary": ([*run, f"--glossary={folder / 'terms.tsv'}", "--json"], b"A man\ndogs\n\nThe dog\n"),
         "html": ([*run, "--markup=html"], b"<p>A <b>man</b>\n{x}</p>\n<br>\n"),
-        "attributes": (
-            [*run, "--markup=html", "--markup_attributes=alt,title"],
-            b"<img alt='A man' title=dogs src='A man'>\n<b>",
-        ),
         "attributes_without_tags": ([*run, "--markup=placeholders", "--markup_attributes=alt"], b""),
-        "html_of_windows": ([*run, "--markup=html"], b"\xef\xbb\xbf<p>A <b>man</b>\r\n{x}</p>\r\n<br>\r\n"),
-        "placeholders_of_windows": ([*run, "--markup=placeholders"], b"\xef\xbb\xbfA {x} man\r\n\r\nA man\r\n"),
         "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
         "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "catalogue": ([*run, f"--input={folder / 'in.po'}", f"--output={folder / 'out.po'}"], b""),
@@ -128,12 +120,9 @@ def results(folder):
         "lines_by_column": ([*run, "--column=english"], b""),
         "all_lines": ([*run, "--all"], b""),
         "lines_in_place": ([*run, f"--input={folder / 'in.gz'}", "--in_place"], b""),
-        "table": ([*run, f"--input={folder / 'in.csv'}", "--column=english", "--target_column=german"], b""),
         "no_column": ([*run, f"--input={folder / 'in.csv'}"], b""),
         "page_without_markup": ([*run, f"--input={folder / 'in.html'}"], b""),
-        "page": ([*run, f"--input={folder / 'in.html'}", "--markup=html"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
-        "empty": (run, b""),
         "paragraph": ([*run, "--json", "--json_input"], json.dumps({"text": PARAGRAPH}).encode()),
         "paragraph_as_line": (
             [*run, "--json_input"],
@@ -218,10 +207,6 @@ def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
     }
 
 
-def test_nothing_in_nothing_out(results):
-    assert results["empty"] == (0, "", "")
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -284,36 +269,10 @@ def test_units_of_a_catalogue_are_translated(folder, results):
     assert results["catalogue_as_lines"][1].count("\n") == CATALOGUE.count("\n")
 
 
-def test_columns_of_a_table_are_named(results):
-    assert re.fullmatch("english,german\nA man,.+\n", results["table"][1])
-    assert results["page"][1].startswith("<p>")
-
-
 def test_markup_stays(results):
     status, out, _ = results["html"]
     assert status == 0 and out.startswith("<p>") and out.endswith("</p>\n<br>\n")
     assert all(out.count(once) == 1 for once in ("<b>", "</b>", "{x}"))
-
-
-def test_attributes_are_translated(results):
-    status, out, _ = results["attributes"]
-    assert status == 0
-    found = re.fullmatch(r"<img alt='([^']*)' title=(.+) src='A man'>\n<b>", out)
-    assert found and html.unescape(found[1]) == results["pipe"][1].split("\n")[0] and found[2] != "dogs"
-
-
-def test_markup_may_begin_with_a_byte_order_mark_and_its_lines_end_as_before(results):
-    assert results["html_of_windows"][:2] == (0, results["html"][1].replace("\n", "\r\n"))
-    status, out, _ = results["placeholders_of_windows"]
-    assert (status, out.count("{x}"), out.count("\n")) == (0, 1, 3)
-    assert out.split("\r\n")[1:] == ["", results["pipe"][1].split("\n")[0], ""] and "\ufeff" not in out
-
-
-def test_protected_spans_come_out_once(results):
-    status, out, err = results["protected"]
-    assert status == 0, err
-    text = json.loads(out)["translation"]
-    assert text.count("5 km/h") == text.count("Keras") == 1
 
 
 def test_a_glossary_is_kept_and_counted(results):
@@ -407,11 +366,6 @@ def test_lines_that_cannot_be_translated_stay_empty(results):
     assert "cut at the limit" in last
     status, out, err = results["skip_bytes"]
     assert (status, out.split("\n")[1]) == (0, "") and "line 2: not valid UTF-8" in err
-
-
-def test_a_byte_order_mark_and_half_a_character_come_through(results):
-    status, out, _ = results["json_both"]
-    assert status == 0 and out.startswith('{"id": "\\ud800", "translation": ')
 
 
 def typed(folder, *flags: str, shown: bool = False) -> tuple[bytes, bytes]:

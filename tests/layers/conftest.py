@@ -1,18 +1,12 @@
 """What the tests of the layers share."""
 
 import keras
-import numpy as np
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def random_seed():
     keras.utils.set_random_seed(7)
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)
 
 
 @pytest.fixture

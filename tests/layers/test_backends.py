@@ -10,7 +10,6 @@ import sys
 import keras
 import pytest
 
-from t2t_keras.layers.attention import scores, window
 from tests import programs
 from tests.layers import train_elsewhere
 
@@ -37,21 +36,6 @@ def check(results: dict) -> None:
     assert results["dropout"]["agreement_of_equal_seeds"] == 1.0
     # Independent masks agree where both keep or both drop.
     assert results["dropout"]["agreement_of_other_seeds"] == pytest.approx(0.3**2 + 0.7**2, abs=MARGIN)
-
-
-def test_on_this_backend(monkeypatch):
-    monkeypatch.setattr(window, "BLOCK", window.BLOCK)  # put back afterwards
-    monkeypatch.setattr(scores, "_MOST_HIDDEN", scores._MOST_HIDDEN)
-    tokens = train_elsewhere.sentences(1024)
-    check(
-        {
-            "classifier": train_elsewhere.train_classifier(tokens),
-            "copier": train_elsewhere.train_copier(tokens),
-            "transformer": train_elsewhere.train_transformer(tokens),
-            "other_attention": train_elsewhere.train_other_attention(tokens),
-            "dropout": train_elsewhere.dropout_statistics(),
-        }
-    )
 
 
 @pytest.mark.slow  # two minutes of processor, and tests/training/on_jax compares the steps of a Transformer

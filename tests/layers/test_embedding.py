@@ -49,24 +49,6 @@ def test_logits_in_a_functional_model_are_of_the_matrix_that_is_trained(tmp_path
     assert loaded.output.shape == (None, 6, 20) and loaded.output.dtype == "float32"
 
 
-@keras.saving.register_keras_serializable(package="tests")
-class Embedder(keras.Model):
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.embedding = TiedEmbedding(400, 8)
-
-    def call(self, token_ids):
-        return self.embedding(token_ids)
-
-
-def test_a_subclassed_model_has_its_weights_when_it_is_loaded(tmp_path):
-    model, token_ids = Embedder(), np.array([[3, 399, 0]])
-    expected = model(token_ids)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(token_ids), expected)
-
-
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_ids_that_come_as_floats_are_ids(policy):
     layer = TiedEmbedding(400, 8, dtype=policy)
@@ -115,9 +97,3 @@ def test_the_matrix_begins_with_a_deviation_of_one_over_the_root_of_d_model():
     layer = TiedEmbedding(2000, 64)
     layer.build()
     assert np.std(layer.table.numpy()) == pytest.approx(64**-0.5, rel=0.02)
-
-
-@pytest.mark.parametrize("argument", ["vocab_size", "d_model"])
-def test_sizes_below_one_are_refused(argument):
-    with pytest.raises(ValueError, match=rf"`{argument}` must be a whole number of at least 1, got 0"):
-        TiedEmbedding(**{"vocab_size": 3, "d_model": 4, argument: 0})

@@ -71,8 +71,3 @@ def test_padding_changes_no_real_position(rng):
     mask = np.array([True] * 4 + [False] * 3)
     padded = encoder(np.concatenate([x, noise], 1), mask)
     np.testing.assert_allclose(padded[:, :4], encoder(x), atol=1e-5)
-
-
-def test_a_stack_without_layers_is_refused():
-    with pytest.raises(ValueError, match="`num_layers` must be a whole number of at least 1, got 0"):
-        Encoder(0, **SIZES)

@@ -9,7 +9,6 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.kernels.contexts import ProductDtype
 from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from tests.layers import numpy_oracle
@@ -164,11 +163,6 @@ def test_sentences_do_not_touch_each_other(rng):
             np.testing.assert_allclose(alone[0], whole[sentence], atol=1e-6)
 
 
-def test_no_rows_at_all(rng):
-    outputs, loss = with_loss(make(rng), example(rng), token_rows=ops.zeros((0,), "int32"))
-    assert not np.any(outputs) and not np.any(loss)
-
-
 def test_a_position_costs_its_own_experts_alone(rng, monkeypatch):
     """The rows that are multiplied are k a token, whatever the number of experts."""
     seen = []
@@ -183,18 +177,6 @@ def test_a_position_costs_its_own_experts_alone(rng, monkeypatch):
     assert seen == [3 * len(ROWS)] * 2 + [3 * 4] * 2 + [3 * len(ROWS)] * 2 + [3 * 4] * 2
 
 
-def test_products_in_bfloat16(rng):
-    layer, x = make(rng, 3), ops.convert_to_tensor(example(rng))
-    rows = ops.arange(x.shape[0] * x.shape[1], dtype="int32")
-    exact = np.array(layer(x))
-    np.testing.assert_allclose(layer(x, token_rows=rows), exact, atol=1e-6)
-    for how in ({"token_rows": rows}, {}):
-        with ProductDtype("bfloat16"):
-            rounded = np.array(layer(x, **how))
-        assert rounded.dtype == np.float32
-        assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(rounded).max()
-
-
 @pytest.mark.parametrize("policy", [None, "bfloat16"])
 def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16, policy):
     layer, x = make(rng, dtype=policy), example(rng)
@@ -205,17 +187,6 @@ def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16, policy):
     outputs, loss = with_loss(layer, x, training=True)
     assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-
-
-def test_xla_compiles_it(rng):
-    layer, x = make(rng), example(rng)
-
-    def outputs_and_loss(x):
-        return with_loss(layer, x, token_mask=MASK, seed=tf.constant(SEED), training=True)
-
-    compiled = tf.function(outputs_and_loss, jit_compile=True)
-    for found, expected in zip(compiled(x), outputs_and_loss(x), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_dropout_acts_on_the_inner_activations(rng):
@@ -250,17 +221,3 @@ def test_stacks_of_layers_with_experts(rng, stack):
     plain = type(layer)(1, **{**settings, "num_experts": 0})
     assert isinstance(plain.layers[0].feed_forward, FeedForward) and plain(x, *others).shape == x.shape
     assert float(with_loss(plain, x, *others)[1]) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 1, 3), "`num_experts` must be a whole number of at least 1, got 0"),
-        ((3, 1, 0), "`d_expert` must be a whole number of at least 1, got 0"),
-        ((3, 4, 5), r"`experts_per_token` must be in \[1, num_experts=3\], got 4"),
-        ((3, 0, 5), "`experts_per_token` must be a whole number of at least 1, got 0"),
-    ],
-)
-def test_bad_sizes_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MixtureOfExperts(*arguments)

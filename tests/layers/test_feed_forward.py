@@ -46,13 +46,3 @@ def test_positions_left_out_are_zeros(rng):
     np.testing.assert_allclose(outputs[[0, 4, 5]], everything[[0, 4, 5]], atol=1e-6)
     np.testing.assert_array_equal(outputs[[1, 2, 3]], 0)
     assert layer(x, token_rows=ops.zeros((0,), "int32")).shape == (2, 3, 6)
-
-
-def test_a_width_below_one_is_refused():
-    with pytest.raises(ValueError, match="`d_ff` must be a whole number of at least 1, got 0"):
-        FeedForward(0)
-
-
-def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="`activation` must be a function or the name of .* got 'tanhh'"):
-        FeedForward(12, activation="tanhh")

@@ -1,9 +1,7 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from t2t_keras.layers import FeedForward
 from t2t_keras.layers.residual import Residual
 from tests.layers import numpy_oracle
 
@@ -35,14 +33,3 @@ def test_dropout_is_on_the_sublayers_output_alone(rng, norm_position):
     else:
         np.testing.assert_allclose(outputs, numpy_oracle.layer_norm(layer.norm, x + dropped), atol=1e-5)
         np.testing.assert_allclose(calm, numpy_oracle.layer_norm(layer.norm, x + 1.0), atol=1e-5)
-
-
-def test_a_functional_model_is_refused():
-    """It would neither train nor store what is in the sub-layer."""
-    with pytest.raises(ValueError, match="neither train nor store the weights of `sublayer`"):
-        Residual("pre")(keras.Input([None, 8]), sublayer=FeedForward(16))
-
-
-def test_an_unknown_position_of_the_norm_is_refused():
-    with pytest.raises(ValueError, match="`norm_position` must be one of 'post', 'pre', got 'middle'"):
-        Residual("middle")

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.localization.formats import FORMATS, Options, TranslatableFile, format_suffix, read_units
+from t2t_keras.localization.formats import Options, TranslatableFile
 from tests.localization.fake_translations import AlignedText, backwards, longer, same, translated_file, upper
 from tests.localization.sample_files import SAMPLES
 
@@ -199,25 +199,6 @@ def test_units_have_sources_targets_notes_and_places():
     assert file.lines == [11, 15, 19, 19, 26]
 
 
-def test_the_numbers_of_subtitles_are_not_text():
-    def cues(text: str, suffix: str = ".srt") -> list[str]:
-        return [unit.source for unit in TranslatableFile(text.encode(), "in", suffix).units]
-
-    time = "00:00:01,000 --> 00:00:02,000"
-    assert cues(f"1\n{time}\nA dog\n\nin\n\n2\n{time}\n\n3\n{time}\n42\n") == ["A dog\n\nin", "42"]
-    assert cues(f"1\n{time}\nA dog\n2\n{time}\n{time}\nIn\n1984\n\n\n") == ["A dog", "In\n1984"]
-    assert cues(f"WEBVTT\n\n{time}\nA dog\n\nNOTE\nA cat\n\nx\n{time}\n", ".vtt") == ["A dog"]
-    assert cues("") == cues("WEBVTT", ".vtt") == []
-
-
-def test_units_of_a_path(tmp_path):
-    (tmp_path / "memory.tmx").write_text(SAMPLES[".tmx"])
-    pairs = [(unit.source, unit.target) for unit in read_units(tmp_path / "memory.tmx")]
-    assert pairs == [("A dog & cat.", ""), ("Cat", "Katze")]
-    with pytest.raises(InputError, match="missing.tmx: cannot be read"):
-        read_units(tmp_path / "missing.tmx")
-
-
 @pytest.mark.parametrize("suffix", BILINGUAL)
 def test_all_units_are_translated_on_request(suffix):
     before = SAMPLES[suffix]
@@ -340,21 +321,6 @@ def test_damaged_files_are_refused_or_read():
         num_read += 1
         TranslatableFile(after, "out", suffix)
     assert num_read > 100
-
-
-def test_suffixes_decide_the_format():
-    assert [format_suffix(name) for name in ("a.po", "b/DE.XLIFF", "a.b.json")] == [".po", ".xliff", ".json"]
-    assert [format_suffix(name) for name in ("test.en", "in.txt", "in", "in.txt.gz", "dir.po/in")] == [None] * 5
-    for name, advice in (
-        ("a.html", "--markup=html"),
-        ("a.docx", ".po, .pot, .xliff"),
-        ("a.mo", "msgunfmt"),
-        ("a.po.gz", "decompress it first"),
-    ):
-        with pytest.raises(InputError) as caught:
-            format_suffix(name)
-        assert str(caught.value).startswith(f"{name}: ") and advice in str(caught.value)
-        assert all(suffix in str(caught.value) for suffix in FORMATS)
 
 
 @pytest.mark.parametrize(("suffix", "module"), [(".yaml", "yaml"), (".md", "markdown_it")])

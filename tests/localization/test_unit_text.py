@@ -2,7 +2,7 @@
 
 import pytest
 
-from t2t_keras.localization.units import Style, with_backslashes, without_backslashes
+from t2t_keras.localization.units import Style
 from tests.localization.fake_translations import AlignedText, backwards, longer, same, translated_text, upper
 
 MENU = Style(accelerators="&_")
@@ -29,11 +29,6 @@ def test_accelerators(text, translation, expected):
     # "ö" is no "o": the accelerator goes to a letter that the keyboard has, or to the first one.
     expected = expected.replace("Datei &öffnen", "&Datei öffnen")
     assert translated_text(text, MENU, lambda _: AlignedText(translation, ())) == expected
-
-
-def test_accelerators_in_japanese_follow_the_text():
-    assert translated_text("&File...", MENU, lambda _: AlignedText("ファイル...", ()), "ja") == "ファイル(&F)..."
-    assert translated_text("&DVD", MENU, lambda _: AlignedText("DVD再生", ()), "ja") == "&DVD再生"
 
 
 @pytest.mark.parametrize(
@@ -107,20 +102,8 @@ def test_markers_of_lines_are_not_translated():
     assert translated_text("- Two dogs", None, backwards) == "- dogs Two"
 
 
-def test_lines_of_a_cue_have_a_limit():
-    text = translated_text("A brown dog is running\nover the lawn today.", CUE, lambda s: AlignedText(f"{s} " * 3, ()))
-    assert len(text.split("\n")) == 4
-    assert all(len(line) <= 45 for line in text.split("\n"))
-
-
 def test_lines_of_messages_are_sentences_unless_they_were_wrapped():
     wrapped = "This is a long line of a help text that was wrapped at\nthe margin.\n  -h shows\nthis"
     read = []
     translated_text(wrapped, Style(), lambda text: (read.append(text), same(text))[1])
     assert read == [wrapped.split("\n  ")[0].replace("\n", " "), "-h shows", "this"]
-
-
-def test_backslashes():
-    assert without_backslashes(r"a\n\"b\"\\\t\u00e9\x41\101 \ud83d\ude00 \q") == 'a\n"b"\\\té' + "AA 😀 q"
-    assert with_backslashes('a\n"\\\t', '"') == r"a\n\"\\\t"
-    assert without_backslashes(r"\ud83d") == "\ufffd"

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data.prepare import PreparedData
-from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import local_path, new_folder, read_json, replacing, sha256, temporary_name, write_json
+from t2t_keras.machine.files import local_path, read_json, replacing, sha256, temporary_name, write_json
 from t2t_keras.runs.run import Run
 
 
@@ -40,27 +38,6 @@ def test_a_url_is_no_path(url):
         local_path(url, "--model_dir")
 
 
-@pytest.mark.parametrize("path", ["runs/mine", "/a:/b", "de:en/run", "run@12", "a//b", "", Path("..")])
-def test_all_else_is_a_path(path):
-    assert local_path(path, "path") == Path(path)
-
-
-def test_what_is_called_from_python_makes_no_folder_of_a_url(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    calls = {
-        "model_dir": Run,
-        "data_dir": PreparedData.open,
-        "train_source": lambda url: corpora.files({"train": (url, None)}),
-        "path": lambda url: write_json(Path(url, "note.json"), {}),
-    }
-    for name, call in calls.items():
-        with pytest.raises(InputError, match=f"^{name}=s3:/"):
-            call("s3://bucket/mine")
-    with pytest.raises(InputError, match="^path=s3://bucket/mine is not a path"), new_folder("s3://bucket/mine"):
-        pass
-    assert not list(tmp_path.iterdir())
-
-
 def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypatch):
     """Both are process 1, and may have the same name of a host; what is left of either has the same form."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
@@ -71,12 +48,6 @@ def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypat
         first.write("first")
         second.write("second")
     assert [path.name for path in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "first"
-
-
-def test_the_folder_where_one_is_cannot_be_made_anew(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="^. already exists; give a new folder"), new_folder("."):
-        raise AssertionError("work that would be lost")
 
 
 def test_only_a_file_is_replaced(tmp_path):

@@ -9,7 +9,6 @@ import sys
 import threading
 import traceback
 import weakref
-from types import SimpleNamespace
 
 import pytest
 
@@ -61,11 +60,6 @@ def test_an_error_is_raised_and_nothing_stays(without_collector):
     wait_until(lambda: threading.active_count() == before)
 
 
-def test_what_cannot_be_followed_is_refused():
-    with pytest.raises(TypeError, match="weak reference"):
-        heaps.made_apart(lambda: 5)
-
-
 # Prints how many heaps there are while so many threads, each of which has allocated something, are alive.
 COUNT = """
 import ctypes, sys, threading
@@ -100,10 +94,3 @@ def test_each_thread_has_a_heap_unless_the_user_says_how_many(limit):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
     count = done.stdout.count("<heap nr=")
     assert count == int(limit) if limit else count > threads
-
-
-def test_another_c_library_is_left_alone(monkeypatch):
-    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
-    monkeypatch.setattr(heaps.ctypes, "CDLL", lambda name: SimpleNamespace())
-    heaps.give_back()
-    heaps.one_for_each_thread()

@@ -98,11 +98,6 @@ def test_children_end_with_their_parent(tmp_path, number):
     wait_until(lambda: not any(map(is_alive, children)))
 
 
-def test_a_call_apart():
-    process, result = call_apart(square, 3, 4)
-    assert (process != os.getpid(), result) == (True, 12)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_a_call_apart_that_ends_without_a_result(number):
     with pytest.raises(ProcessDiedError, match=f"ended with -{number}") as error:

@@ -198,24 +198,6 @@ def test_what_was_not_fetched_is_removed_with_its_folder_alone():
     assert fetched() == {"steps/2/state": "s", "steps/2/weights": "w"}
 
 
-def test_a_listing_that_lags_behind_is_no_older_state(monkeypatch, memory):
-    mirror, names = Mirror(URL), Store.names
-    write(mirror, a="1")
-    mirror.publish()
-    listed = Mirror(URL).store.names("state")
-    for number in range(2, 10):
-        write(mirror, a=str(number))
-        mirror.publish()
-    monkeypatch.setattr(Store, "names", lambda store, folder="": listed if folder == "state" else names(store, folder))
-    assert fetched() == {"a": "9"}
-    write(mirror, a="10")
-    mirror.publish()
-    assert fetched() == {"a": "10"}
-    memory.rm_file(states(memory)[0])
-    with pytest.raises(InputError, match=f"^{URL}: its listing names a state that no longer exists; try again$"):
-        Mirror(URL).fetch()
-
-
 def test_old_states_are_removed(memory):
     mirror = Mirror(URL)
     for number in range(30):
@@ -352,13 +334,6 @@ def test_a_lease_is_renewed(monkeypatch, memory):
     assert json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
 
 
-def test_a_store_without_exclusive_creation_is_refused(monkeypatch):
-    monkeypatch.setattr(Store, "create", lambda *_: True)
-    expected = pytest.raises(InputError, match=f"^{URL}: this store replaces .+ runs are not safe in it$")
-    with expected, Mirror(URL).held(lambda line: None):
-        pass
-
-
 def test_a_store_that_does_not_answer_is_a_warning_while_training_goes_on(monkeypatch, caplog):
     mirror, put = Mirror(URL), Store.put
     write(mirror, a="1")
@@ -376,39 +351,6 @@ def test_a_store_that_does_not_answer_is_a_warning_while_training_goes_on(monkey
     remote.publishing(mirror.path.parent)()  # of a folder that is no mirror
 
 
-def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog, memory):
-    """One warning, for each update would say the same."""
-
-    def refuse(*_):
-        raise InputError(f"{URL}: access denied")
-
-    monkeypatch.setattr(Store, "remove", refuse)
-    monkeypatch.setattr(remote, "_KEPT_STATES", 1)
-    mirror = Mirror(URL)
-    with mirror.held(lambda line: None):
-        for text in ("1", "2", None):
-            write(mirror, a=text, b="b")
-            mirror.publish()
-    assert fetched() == {"b": "b"} and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
-    assert caplog.messages == [f"unused objects cannot be deleted: {URL}: access denied"]
-
-
-def test_a_lease_that_was_taken_without_an_answer_is_given_back(monkeypatch, memory):
-    mirror, create = Mirror(URL), Store.create
-
-    def unheard(store, name, value):
-        created = create(store, name, value)
-        if name.endswith(".json"):
-            monkeypatch.setattr(Store, "create", create)
-            raise InputError(f"{URL}: no answer")
-        return created
-
-    monkeypatch.setattr(Store, "create", unheard)
-    with pytest.raises(InputError, match="no answer$"), mirror.held(lambda line: None):
-        pass
-    assert len(states(memory)) == 2 and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
-
-
 def test_paths_of_a_mirror_have_urls(tmp_path):
     mirror = Mirror(f"{URL}/")
     assert remote.origin(mirror.path / "checkpoints") == f"{URL}/checkpoints"
@@ -420,27 +362,3 @@ def test_paths_of_a_mirror_have_urls(tmp_path):
     for other in (f"{URL}2", f"{URL}/inside"):  # of their own
         assert remote.local(other) not in (f"{mirror.path}2", f"{mirror.path}/inside")
     assert remote.mirror_of(mirror.path / "a") is mirror and remote.mirror_of(tmp_path) is None
-
-
-def test_a_former_process_leaves_its_folder_to_the_next(monkeypatch, tmp_path):
-    """Without what is not in the state, so that what was never published is gone."""
-    mirror = Mirror(URL)
-    write(mirror, a="1")
-    mirror.publish()
-    write(mirror, b="never published")
-    # What the operating system does at the end of a process.
-    other = Mirror(URL)
-    assert {mirror.path.parent.name, other.path.parent.name} == {"0", "1"}
-    mirror.fetch()
-    assert contents(mirror) == {"a": "1"}
-    assert (mirror.path.parents[1] / "url").read_text(encoding="utf-8") == f"{URL}\n"
-
-
-def test_what_killed_transfers_left_is_removed_by_the_next_process(monkeypatch):
-    mirror = Mirror(URL)
-    for name in (".a.host_1_2.tmp", "mine/.version.host_1_2.tmp/.a.host_1_2.tmp", "mine/1/.a.host_1_2.tmp"):
-        (mirror.path.parent / name).parent.mkdir(exist_ok=True)
-        (mirror.path.parent / name).touch()
-    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # as if the process had ended
-    assert Mirror(URL).path == mirror.path
-    assert [*mirror.path.parent.rglob("*.tmp")] == [] and (mirror.path / "1").is_dir()

@@ -8,11 +8,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from launch import remote_paths
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote_exports
 from t2t_keras.machine.object_store import Store
-from t2t_keras.machine.remote import Mirror
 
 URL = "memory://bucket/exports/mine"
 
@@ -73,36 +71,6 @@ def test_another_version_of_the_same_number_is_fetched(store, version, tmp_path)
     assert remote_exports.fetch_newest(store, folder) == 1 and (folder / "1").stat().st_ino == before
 
 
-def test_a_version_alone(store, version, tmp_path):
-    remote_exports.publish_version(store, version)
-    alone = Store(f"{URL}/1")
-    assert remote_exports.is_version(alone) and remote_exports.is_export(alone) and not remote_exports.is_version(store)
-    for _ in range(2):
-        remote_exports.fetch_version(alone, tmp_path / "fetched")
-        assert files(tmp_path / "fetched") == listed(version)
-        for name in ("assets/vocab.source.model", "config.json"):  # of what had this URL before
-            (tmp_path / "fetched" / name).touch()
-
-
-def test_an_export_is_not_read_as_the_run_that_had_its_url_before(store, version, tmp_path, monkeypatch):
-    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
-    remote_exports.publish_version(store, version)
-    mirror = Mirror(URL)
-    (mirror.path / "checkpoints").mkdir(parents=True)
-    for name in ("config.json", "vocab.model", "checkpoints/note.json"):
-        (mirror.path / name).touch()
-    remote_paths._fetch(mirror, lambda folders: [])
-    assert files(mirror.path) == [f"1/{name}" for name in listed(version)]
-
-
-def test_a_server_is_not_given_a_single_version(store, version, tmp_path, monkeypatch):
-    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
-    remote_exports.publish_version(store, version)
-    message = f"^--export_dir={URL}/1 contains no numbered versions; give --export_dir={URL}$"
-    with pytest.raises(InputError, match=message), remote_paths.served(f"{URL}/1"):
-        raise AssertionError("it would wait for ever")
-
-
 @pytest.mark.parametrize("last", range(1, 6))
 def test_a_version_whose_upload_was_killed_is_none(store, version, tmp_path, monkeypatch, last):
     """The next one gets another number."""
@@ -161,10 +129,3 @@ def test_what_is_damaged_or_not_from_here(store, version, tmp_path):
         InputError, match=f"^{re.escape(URL)}/1/assets.extra/files.json is missing: publish the version"
     ):
         remote_exports.fetch_newest(store, tmp_path)
-
-
-def test_what_was_written_in_a_mirror_is_published(store, version, tmp_path, monkeypatch):
-    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
-    assert remote_exports.published(version) == str(version)
-    written = version.rename(Mirror(URL).path / "1")
-    assert remote_exports.published(written) == f"{URL}/1" and not written.exists()

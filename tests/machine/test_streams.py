@@ -29,11 +29,6 @@ def test_every_stream_has_its_share(threads, monkeypatch, cores, asked, threads_
     assert streams.num_streams() == found
 
 
-def test_too_late_is_no_error():
-    assert float(tf.constant(1.0)) == 1.0  # TensorFlow is in use
-    streams.share_out_cores(3)
-
-
 @pytest.mark.parametrize("cores", [1, 3])
 def test_side_by_side_keeps_the_order(threads, monkeypatch, cores):
     monkeypatch.setattr(streams, "num_cores", lambda: cores)
@@ -46,10 +41,6 @@ def test_side_by_side_keeps_the_order(threads, monkeypatch, cores):
 
     assert list(streams.side_by_side(squared, range(6))) == [0, 1, 4, 9, 16, 25]
     assert list(streams.side_by_side(squared, [])) == []
-
-
-def test_one_item_alone_needs_no_thread():
-    assert list(streams.side_by_side(lambda _: threading.current_thread(), [1])) == [threading.current_thread()]
 
 
 def test_what_has_not_begun_is_left_out_once_closed(threads):

@@ -101,45 +101,6 @@ def test_a_name_is_taken_once(wide):
         families.register(OtherConfig, wide)
 
 
-def test_a_model_whose_family_nobody_registered():
-    with pytest.raises(InputError, match=r"unknown model\.family 'wide'; valid: .*, transformer, and the families"):
-        families.make_model(WideConfig())
-
-
-def test_settings_without_a_model_are_named(monkeypatch):
-    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
-    registry.register_config(WideConfig)
-    with pytest.raises(InputError, match=r"'wide' has settings but no model; call `families\.register`"):
-        families.make_model(WideConfig())
-
-
-def test_the_base_of_all_settings_is_no_family():
-    with pytest.raises(TypeError, match="abstract class ModelConfig .*parameter_counts"):
-        ModelConfig()
-
-    class Nameless(WideConfig):
-        family = ""
-
-    with pytest.raises(ValueError, match="Nameless must name its family"):
-        registry.register_config(Nameless)
-
-
-def test_what_training_would_not_use_is_refused(wide, monkeypatch):
-    monkeypatch.setattr(wide, "losses", [1.0], raising=False)
-    with pytest.raises(ValueError, match="Wide has Keras losses"):
-        families.make_model(WideConfig())
-
-
-def test_a_family_that_extends_another_is_left_for_it(monkeypatch):
-    @dataclasses.dataclass(frozen=True)
-    class MoreConfig(TransformerConfig):
-        family: ClassVar[str] = "more"
-
-    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
-    registry.register_config(MoreConfig)
-    assert type(override(Config(model=MoreConfig()), ["model.family=transformer"]).model) is TransformerConfig
-
-
 def test_the_transformer_is_made_of_its_settings():
     config = TransformerConfig(vocab_size=9, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=8, num_heads=2)
     model = families.make_model(config)
@@ -151,13 +112,3 @@ def test_the_transformer_is_made_of_its_settings():
 def test_settings_are_found_by_the_name_of_their_family(family):
     found = registry.model_config_class(family)
     assert found.family == family and type(override(Config(), [f"model.family={family}"]).model) is found
-
-
-def test_a_name_is_taken_before_its_settings_are_imported(monkeypatch):
-    @dataclasses.dataclass(frozen=True)
-    class OtherConfig(WideConfig):
-        family: ClassVar[str] = "later"
-
-    monkeypatch.setitem(registry._FAMILIES, "later", "somewhere.else:LaterConfig")
-    with pytest.raises(ValueError, match=r"'later' is already registered, by somewhere\.else$"):
-        registry.register_config(OtherConfig)

@@ -1,13 +1,10 @@
 """The Transformer does what users of Keras expect of a model, or says in one line what to use instead."""
 
-import io
 import json
-import re
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.errors import InputError
@@ -35,27 +32,6 @@ def model() -> Transformer:
 def compiled(model: Transformer) -> Transformer:
     model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.1), jit_compile=False)
     return model
-
-
-def summary_of(model: Transformer) -> str:
-    text = io.StringIO()
-    model.summary(line_length=100, expand_nested=True, print_fn=lambda line: text.write(f"{line}\n"))
-    return text.getvalue()
-
-
-def test_a_preset_is_built_and_stays_as_it_is_when_built_again(model):
-    count = model.count_params()
-    model.build()
-    assert model.count_params() == count == sum(model.config.parameter_counts().values())
-
-
-@pytest.mark.parametrize("norm_position", ["pre", "post"])
-def test_a_summary_has_shapes_and_all_parameters(norm_position):
-    model = Transformer.from_preset("tiny", vocab_size=13, norm_position=norm_position, **SIZES)
-    text = summary_of(model)
-    assert re.search(r"encoder \(Encoder\).+\(None, None, 16\)", text)
-    assert re.search(r"layer_0 \(DecoderLayer\).+\(None, None, 16\)", text)
-    assert f"Total params: {model.count_params():,}" in text
 
 
 def test_a_model_is_built_before_it_is_saved(tmp_path):
@@ -101,30 +77,6 @@ def test_a_saved_preset_is_the_model(model, tmp_path):
         Run(tmp_path / "mine").check_trainable()
 
 
-@pytest.mark.parametrize("policy", ["bfloat16", "float16"])
-def test_weights_of_half_precision_are_saved_as_float32(policy, tmp_path):
-    made = Transformer(TransformerConfig(vocab_size=13, **SIZES), dtype=policy)
-    made.build()
-    made.save_to_preset(tmp_path / "preset")
-    for found, weight in zip(Transformer.from_preset(tmp_path / "preset").weights, made.weights, strict=True):
-        np.testing.assert_array_equal(found.numpy(), np.array(weight.numpy(), "float32"))
-
-
-def test_a_model_within_another_is_saved_under_its_own_names(tmp_path):
-    class Outer(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.inner = Transformer(TransformerConfig(vocab_size=13, **SIZES))
-
-        def call(self, inputs):
-            return self.inner(inputs)
-
-    outer, inputs = Outer(), {"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}
-    expected = outer(inputs)
-    outer.inner.save_to_preset(tmp_path / "preset")
-    np.testing.assert_allclose(Transformer.from_preset(tmp_path / "preset")(inputs), expected, atol=1e-6)
-
-
 def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
     with pytest.raises(InputError, match="runs/none is neither a folder nor a preset"):
         Transformer.from_preset("runs/none")
@@ -145,37 +97,6 @@ def test_a_run_of_another_family_is_no_transformer(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()), "utf-8")
     with pytest.raises(InputError, match="is of the family conv_s2s, not transformer"):
         Transformer.from_preset(tmp_path)
-
-
-@pytest.mark.integration
-def test_fit_with_callbacks_and_what_they_save(model, tmp_path):
-    best = tmp_path / "best.keras"
-    callbacks = [
-        keras.callbacks.EarlyStopping(monitor="loss", patience=0, min_delta=100.0),  # never so much better
-        keras.callbacks.ModelCheckpoint(best, monitor="loss", save_best_only=True),
-        keras.callbacks.ModelCheckpoint(tmp_path / "last.weights.h5", save_weights_only=True),
-    ]
-    compiled(model).fit(INPUTS, TARGET, epochs=9, verbose=0, callbacks=callbacks)
-    epochs = int(model.optimizer.iterations)  # one step each
-    assert epochs < 9
-    loaded = keras.models.load_model(best)
-    loss = loaded.evaluate(INPUTS, TARGET, verbose=0)
-    assert loss == pytest.approx(float(SmoothedCrossEntropy(0.1)(TARGET, loaded(INPUTS))), rel=1e-5)
-    loaded.fit(INPUTS, TARGET, verbose=0)  # goes on with the optimizer's state
-    assert int(loaded.optimizer.iterations) > 1
-    fresh = Transformer.from_preset("tiny", vocab_size=13, **SIZES)
-    fresh.load_weights(tmp_path / "last.weights.h5")
-    np.testing.assert_array_equal(fresh(INPUTS), model(INPUTS))
-    np.testing.assert_allclose(model.predict(INPUTS, verbose=0), model(INPUTS), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.integration
-def test_an_export_is_the_call_for_any_lengths(model, tmp_path):
-    model.export(tmp_path / "saved", verbose=False)
-    exported = tf.saved_model.load(str(tmp_path / "saved"))
-    assert set(exported.signatures["serving_default"].structured_input_signature[1]) == {"source", "target"}
-    for inputs in (INPUTS, {"source": SOURCE[:1, :4], "target": TARGET[:1, :3]}):
-        np.testing.assert_allclose(exported.serve(inputs), model(inputs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.integration

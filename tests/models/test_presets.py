@@ -3,7 +3,6 @@
 import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig, differences
-from t2t_keras.errors import InputError
 from t2t_keras.models.presets import PRESETS, SMALL, preset
 
 TABLE_3 = {
@@ -83,15 +82,6 @@ def test_t2ts_presets_are_t2ts(name, sizes_of):
     assert train.tokens_per_batch == 8 * (2048 if name == "t2t_big" else 4096)
 
 
-def test_tiny_is_wu_et_als():
-    model, train = preset("tiny").model, preset("tiny").train
-    assert (model.num_encoder_layers, model.num_decoder_layers) == (4, 4)
-    assert (model.d_model, model.d_ff, model.num_heads, model.dropout_rate) == (128, 256, 4, 0.3)
-    peak = train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5
-    assert peak == pytest.approx(0.005, rel=1e-3)
-    assert (train.tokens_per_batch, train.max_steps, train.warmup_steps) == (4096, 8000, 2000)
-
-
 def test_moe_tiny_is_tiny_with_experts_of_the_same_cost():
     tiny, experts = preset("tiny"), preset("moe_tiny")
     assert experts.train == tiny.train
@@ -131,14 +121,6 @@ def test_the_systems_of_table_2_reach_their_rate(name, rate):
     assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(rate, rel=1e-3)
 
 
-def test_a_small_bytenet_has_the_rates_of_the_large_one():
-    config, large = preset("bytenet_tiny"), preset("bytenet").model
-    train, model = config.train, config.model
-    assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(1e-3, rel=1e-3)
-    for field in ("kernel_size", "dilation_rates", "unfolding_factor", "unfolding_offset"):
-        assert getattr(model, field) == getattr(large, field)
-
-
 def test_bytenet_is_kalchbrenner_et_als():
     config = preset("bytenet")
     assert (config.train.schedule, config.train.learning_rate_scale) == ("constant", 3e-4)
@@ -146,11 +128,3 @@ def test_bytenet_is_kalchbrenner_et_als():
     assert (config.model.num_encoder_layers, config.model.num_decoder_layers, config.model.d_model) == (30, 30, 800)
     assert (config.decode.beam_size, config.decode.length_normalization) == (12, "none")
     assert sum(config.model.parameter_counts().values()) == 273_584_512  # docs/models.md
-
-
-def test_an_unknown_name_lists_the_known():
-    with pytest.raises(
-        InputError,
-        match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*moe_tiny, parsing, parsing_small, gnmt, ",
-    ):
-        preset("huge")

@@ -96,21 +96,6 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
     assert strokes(one) == [(orange, 0.75), (orange, 0.25), (blue, 0.4), (blue, 0.6)]
 
 
-def test_lines_lead_from_the_query_to_the_key():
-    weights = np.zeros((1, 3, 3))
-    weights[0, [0, 1, 2], [2, 0, 1]] = 1
-    figure = lines(weights, ["▁a", "▁b", "▁c"], ["▁x", "▁y", "▁z"])
-    (axes,) = figure.axes
-    places = {text.get_text(): text.get_position() for text in axes.texts}
-    ends = [(round(start[1]), round(end[1])) for start, end in axes.collections[0].get_segments()]
-    assert ends == [(places[query][1], places[key][1]) for query, key in ("az", "bx", "cy")]
-
-
-def test_many_heads_have_colours_of_their_own():
-    figure = lines(np.ones((16, 1, 1)), ["▁a"], ["▁b"])
-    assert len({tuple(color) for color in figure.axes[0].collections[0].get_colors()}) == 16
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("tokens", [MOST_TOKENS, 300])
 def test_pictures_of_long_sentences_are_bounded_and_say_so(tokens):

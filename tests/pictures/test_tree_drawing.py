@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 
 from t2t_keras.pictures.tree_drawing import tree_svg
-from t2t_keras.tasks.parsing.trees import Tree, tree_of_line
+from t2t_keras.tasks.parsing.trees import tree_of_line
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -25,18 +25,3 @@ def test_constituents_stand_above_the_middle_of_their_children():
     assert x["NP"] == (x["The"] + x["dog"]) / 2 and x["S"] == (x["NP"] + x["VP"]) / 2 == x["TOP"]
     assert y["TOP"] < y["S"] < y["NP"] < y["DT"] == y["<barks>"] < y["The"] == y["dog"]
     assert lines == 8
-
-
-def test_labels_side_by_side_have_room():
-    """Also those above short words, such as of constituents of one word."""
-    x = {name: place[0] for name, place in drawn("(S (WHADVP (XX I)) (WHNP (SBAR (XX a))))")[0].items()}
-    assert x["WHADVP"] >= 8 * len("WHADVP") / 2
-    assert x["SBAR"] - x["WHADVP"] >= 8 * (len("WHADVP") + len("SBAR")) / 2
-
-
-def test_a_tree_without_words_and_a_deep_one():
-    assert drawn("")[0].keys() == {"TOP"}
-    deep = Tree("S", word="a")
-    for _ in range(3000):
-        deep = Tree("S", (deep,))
-    assert tree_svg(deep).count("<line") == 3001

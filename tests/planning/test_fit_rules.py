@@ -5,7 +5,7 @@ import pytest
 from t2t_keras import config
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.planning.fit_rules import FEWEST_PAIRS, GIVEN, Choice, choose, cost
+from t2t_keras.planning.fit_rules import FEWEST_PAIRS, GIVEN, Choice, choose
 
 SPEED = 300.0  # updates a minute: two cores with AVX-512
 
@@ -70,10 +70,6 @@ def test_a_machine_of_half_the_speed_chooses_the_same_in_twice_the_time(minutes)
     assert fast == slow
 
 
-def test_the_unit_of_work_is_an_update_of_the_preset():
-    assert cost(4, 8000) == pytest.approx(1)
-
-
 def test_the_large_model_needs_text_hours_and_an_accelerator():
     assert chosen(1_000_000, 600, has_accelerator=True)["preset"] == "base"
     assert chosen(1_000_000, 600)["preset"] == "tiny"
@@ -92,12 +88,6 @@ def test_a_processor_that_computes_in_bfloat16_does_so_where_it_trains():
 def test_a_tpu_gets_static_shapes():
     assert chosen(44_000, 5, has_accelerator=True, has_tpu=True)["train.static_shapes"] is True
     assert "train.static_shapes" not in chosen(44_000, 5, has_accelerator=True)
-
-
-def test_a_given_preset_keeps_its_recipe():
-    values = chosen(44_000, 5, preset="base")
-    assert values["preset"] == "base" and "updates" in values
-    assert not {"model.dropout_rate", "train.warmup_steps"} & values.keys()
 
 
 def test_the_number_of_updates_follows_given_layers_and_entries():

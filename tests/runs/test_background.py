@@ -134,22 +134,6 @@ def test_an_error_comes_out_later(tmp_path, writer, disk, when, error):
     assert checkpoints.steps(tmp_path) == [1, 4]
 
 
-def test_an_error_that_is_no_fault_of_the_disk_comes_out_as_it_is(writer):
-    writer.save(1, {"odd": np.array([None])}, {}, {})
-    with pytest.raises(ValueError, match="object for 'odd'"):
-        writer.wait()
-
-
-def test_completing_and_pruning_can_fail_too(monkeypatch, tmp_path, writer):
-    def fail(*arguments):
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr(checkpoints, "prune", fail)
-    save(writer, 1)
-    with pytest.raises(InputError, match=f"cannot write in {tmp_path}: Read-only file system"):
-        writer.wait()
-
-
 def test_leaving_waits_and_tells_of_errors(tmp_path, disk, caplog, gate):
     with CheckpointWriter(tmp_path, keep=2) as writer:
         save(writer, 1)

@@ -1,14 +1,11 @@
 """A checkpoint is there whole or not at all."""
 
-import json
 import os
 import shutil
 
 import numpy as np
 import pytest
 
-from t2t_keras.errors import InputError
-from t2t_keras.machine import locking
 from t2t_keras.runs import checkpoints
 from tests.training.checkpoint_arrays import arrays, assert_equal, save, truncate
 
@@ -77,30 +74,6 @@ def test_translating_does_not_read_the_optimizer(tmp_path):
     assert_equal(checkpoints.load(path, weights_only=True).weights, arrays(1))
 
 
-@pytest.mark.parametrize("other", [1, 3])
-def test_another_format(tmp_path, other):
-    path = save(tmp_path, 1)
-    document = json.loads((path / "state.json").read_text())
-    (path / "state.json").write_text(json.dumps({**document, "format": other}))
-    with pytest.raises(InputError, match=f"format {other}; this version of t2t_keras reads 2"):
-        checkpoints.load(path)
-
-
-def test_a_state_without_its_checksum(tmp_path):
-    path = save(tmp_path, 1)
-    document = json.loads((path / "state.json").read_text())
-    del document["checksum"]
-    (path / "state.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match="damaged: 'checksum'"):
-        checkpoints.load(path)
-
-
-def test_arrays_that_numpy_cannot_keep(tmp_path):
-    with pytest.raises(ValueError, match="object for 'odd'"):
-        save(tmp_path, 1, weights={"odd": np.array([None])})
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_killed_average_left_goes_with_the_next(tmp_path):
     path = checkpoints.save_weights(tmp_path, "averaged", 1, arrays(1), {})
     for name in (".tmp_averaged", ".tmp_averaged.deleted", ".tmp_averaged_too"):
@@ -108,28 +81,6 @@ def test_what_a_killed_average_left_goes_with_the_next(tmp_path):
     checkpoints.save_weights(tmp_path, "averaged", 1, arrays(2), {})
     assert_equal(checkpoints.load(path).weights, arrays(2))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", ".tmp_averaged_too", "averaged"]
-
-
-def test_two_averages_of_one_name_do_not_meet(tmp_path, monkeypatch):
-    """The second is made while the first one has written its weights, and not yet what goes with them."""
-    path = checkpoints.save_weights(tmp_path, "averaged", 1, arrays(1), {})
-    write_arrays, refusals = checkpoints.write_arrays, []
-
-    def average_again(*arguments):
-        checksum = write_arrays(*arguments)
-        if not refusals:
-            refusals.append(None)  # the second one may come here too
-            with pytest.raises(InputError) as error:
-                checkpoints.save_weights(tmp_path, "averaged", 3, arrays(3), {})
-            refusals[0] = str(error.value)
-        return checksum
-
-    monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "write_arrays", average_again)
-    checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
-    assert f"{tmp_path} is already being written by process {os.getpid()} on " in refusals[0]
-    assert checkpoints.load(path).step == 2
-    assert_equal(checkpoints.load(path).weights, arrays(2))
 
 
 def test_an_average_goes_once_the_new_one_has_its_name(tmp_path, monkeypatch):
@@ -144,17 +95,3 @@ def test_an_average_goes_once_the_new_one_has_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints.shutil, "rmtree", deleted)
     checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
     assert steps == [2]
-
-
-def test_a_file_that_cannot_go_yet(tmp_path, monkeypatch):
-    """Nothing ends for want of deleting something; the next save tries again."""
-    save(tmp_path, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            shutil.os, "unlink", lambda *a, **k: (_ for _ in ()).throw(OSError(16, "Device or resource busy"))
-        )
-        checkpoints.discard(tmp_path, 1)
-    assert [entry.name for entry in tmp_path.iterdir()] == [".tmp_step_00000001.deleted"]
-    assert checkpoints.steps(tmp_path) == []
-    save(tmp_path, 2)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000002"]

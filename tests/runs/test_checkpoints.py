@@ -12,15 +12,6 @@ from t2t_keras.runs import checkpoints
 from tests.training.checkpoint_arrays import arrays, assert_equal, note_validation, save, truncate
 
 
-def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
-    for step in (99_999_999, 100_000_000, 7):
-        save(tmp_path, step)
-    (tmp_path / "step_x").mkdir()
-    (tmp_path / "step_00000009").write_text("not a directory")
-    assert checkpoints.steps(tmp_path) == [7, 99_999_999, 100_000_000]
-    assert checkpoints.latest(tmp_path).step == 100_000_000
-
-
 def test_a_full_disk_keeps_the_last_good_one(tmp_path):
     save(tmp_path, 1)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -157,11 +148,6 @@ def test_a_state_is_replaced_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_misuse_is_named(tmp_path):
-    with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
-        checkpoints.prune(tmp_path, 0)
-
-
 def test_an_average_is_a_checkpoint(tmp_path):
     path = checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {"averaged": [7, 8]})
     loaded = checkpoints.load(path)
@@ -169,33 +155,6 @@ def test_an_average_is_a_checkpoint(tmp_path):
     assert_equal(loaded.weights, arrays(4))
     with pytest.raises(InputError, match=r"optimizer\.npz does not exist"):
         _ = loaded.optimizer
-
-
-def test_a_damaged_average_is_passed_over(tmp_path, caplog):
-    save(tmp_path, 8)
-    for name in ("averaged_last2", "averaged_last4"):
-        checkpoints.save_weights(tmp_path, name, 8, arrays(4), {})
-    (tmp_path / "averaged_last2" / "weights.npz").write_bytes(b"nothing")
-    assert checkpoints.resolve(tmp_path).name == "averaged_last4"
-    assert "averaged_last2/weights.npz is damaged" in caplog.text
-    (tmp_path / "averaged_last4" / "state.json").write_text("{")
-    assert checkpoints.resolve(tmp_path).name == "step_00000008"
-    with pytest.raises(InputError, match="averaged_last2/weights.npz is damaged"):
-        checkpoints.load(checkpoints.resolve(tmp_path, "averaged_last2"))
-
-
-def test_any_checkpoint_counts(tmp_path):
-    assert not checkpoints.exist(tmp_path / "missing")
-    assert not checkpoints.exist(tmp_path)
-    checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {})
-    assert checkpoints.exist(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest", "10"])
-def test_names_that_cannot_be_an_average(tmp_path, name):
-    with pytest.raises(InputError, match="is not a valid name of a checkpoint"):
-        checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_stand_for_checkpoints(tmp_path, monkeypatch):

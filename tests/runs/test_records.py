@@ -56,19 +56,6 @@ def test_a_line_that_cannot_be_written_whole_is_an_error_and_leaves_nothing(path
     assert path.read_bytes().endswith(b"\n")  # no half line
 
 
-def test_writing_through_can_fail_too(path, monkeypatch):
-    """A network file system may report a full disk only then."""
-    file = opened(path, 0)
-    file.append(record(1))
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match="Disk quota exceeded"):
-        file.sync()
-
-
 def test_what_will_happen_again_is_dropped(path):
     path.parent.mkdir()
     path.write_text("".join(json.dumps(record(step)) + "\n" for step in (1, 2, 3)) + '{"step": 4, "ki')

@@ -2,18 +2,15 @@
 
 import dataclasses
 import json
-import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.config import Config, TransformerConfig, override
 from t2t_keras.errors import InputError
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import assign_weights, weight_names
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.exported import exported_weights
 from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import RESUMABLE, Run, scores_differ
 
@@ -43,13 +40,6 @@ def test_a_run_keeps_its_configuration_vocabulary_and_data(run, tmp_path):
     assert run.data_dir == tmp_path / "data"
     assert run.vocab_path.read_bytes() == b"the vocabulary"
     assert {path.name for path in run.path.iterdir()} == {"config.json", "vocab.model"}
-
-
-def test_starting_again_with_the_same_is_fine(run, tmp_path, vocab):
-    run.start(CONFIG, tmp_path / "elsewhere", vocab)
-    assert run.config == CONFIG
-    (tmp_path / "elsewhere").mkdir()
-    assert run.data_dir == tmp_path / "elsewhere"
 
 
 def test_another_configuration_is_refused_with_the_names_of_what_differs(run, tmp_path, vocab):
@@ -115,19 +105,6 @@ def test_a_damaged_configuration_is_bad_input(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError):
         _ = Run(tmp_path).config
-
-
-def test_a_model_of_transformers_is_sent_to_be_converted(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "marian", "architectures": ["MarianMTModel"]}')
-    for read in (lambda run: run.config, lambda run: run.data_dir, Run.check_trainable):
-        with pytest.raises(InputError, match=r"config\.json belongs to a model of transformers, .*launch\.convert"):
-            read(Run(tmp_path))
-
-
-def test_a_configuration_that_does_not_say_where_the_data_was_is_bad_input(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="does not record the directory of the data"):
-        _ = Run(tmp_path).data_dir
 
 
 def test_load_model_gives_the_trained_weights(run):
@@ -215,24 +192,6 @@ def test_a_run_that_is_forgotten_may_begin_with_anything(run, tmp_path, vocab):
     run.start(override(CONFIG, ["train.seed=2"]), tmp_path, vocab)
     assert run.config.train.seed == 2
     assert run.vocab_path.read_bytes() == b"another one"
-
-
-def test_starting_again_writes_nothing(tmp_path, vocab):
-    run = Run(tmp_path / "run")
-    run.start(CONFIG, tmp_path, vocab)
-    times = [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)]
-    os.utime(run.path, (0, 0))
-    run.start(CONFIG, tmp_path, vocab)
-    assert [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)] == times
-    assert run.path.stat().st_mtime == 0  # not even a temporary file
-
-
-def test_names_of_exported_weights_are_as_they_were(tmp_path):
-    """TensorFlow writes "/" and "." in them in its own way."""
-    module = tf.Module()
-    module.weights = {"block.0/kernel": tf.Variable([1.0]), "a.S/..b": tf.Variable([2.0])}
-    tf.saved_model.save(module, str(tmp_path / "1"))
-    assert exported_weights(tmp_path / "1") == {"block.0/kernel": [1.0], "a.S/..b": [2.0]}
 
 
 def test_what_makes_scores_of_validation_others():

@@ -229,13 +229,3 @@ def exhaustive_search(
                 log_prob = sum(next_log_probs(tokens[:i])[token] for i, token in enumerate(tokens))
                 finished.append((tokens, score_of(tokens, log_prob, len(tokens), options), log_prob))
     return sorted(finished, key=lambda hypothesis: -hypothesis[1])
-
-
-def greedy_search(next_log_probs: LogProbs, limit: int) -> tuple[int, ...]:
-    """The most probable token each time, until the end symbol or the limit."""
-    tokens: tuple[int, ...] = ()
-    while len(tokens) < limit and tokens[-1:] != (EOS,):
-        step = next_log_probs(tokens).copy()
-        step[PAD] = -np.inf
-        tokens = (*tokens, int(np.argmax(step)))
-    return tokens

@@ -139,16 +139,6 @@ def test_batch_equals_one_by_one(beam):
             np.testing.assert_array_equal(getattr(together, part)[sentence], getattr(alone, part)[0])
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_beam_of_one_is_greedy_search(alpha):
-    for seed, end_bias in [(1, 0.0), (2, -2.5), (3, 1.0)]:
-        model = ScriptedModel.random(seed, batch=8, vocab=7, end_bias=end_bias)
-        result = search(model, [10] * 8, 1, alpha)
-        for sentence in range(8):
-            (found,) = hypotheses(result, sentence)
-            assert found[0] == reference_search.greedy_search(model.next_log_probs(sentence), 10)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_nothing_finished_returns_the_living(beam):
     model = ScriptedModel(np.concatenate([ScriptedModel.random(5, 2, 12).tables, endless_table(12)]))
@@ -160,34 +150,6 @@ def test_nothing_finished_returns_the_living(beam):
     assert_same(
         hypotheses(result, 2), reference_search.beam_search(model.next_log_probs(2), limit=4, beam=beam, alpha=0.6)
     )
-
-
-@pytest.mark.parametrize("beam", [1, 2, 4])
-def test_end_symbol_first(beam):
-    model = ScriptedModel.random(6, batch=1, vocab=6)
-    model.tables[0, 0, EOS] = 50.0
-    result = search(model, [8], beam)
-    assert hypotheses(result, 0)[0][0] == (EOS,)
-    assert result.log_probs[0, 0] == pytest.approx(0.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_one_token_at_most(beam):
-    model = ScriptedModel.random(7, batch=3, vocab=6)
-    result = search(model, [1, 1, 1], beam)
-    assert result.token_ids.shape == (3, beam, 1)
-    for sentence in range(3):
-        expected = reference_search.beam_search(model.next_log_probs(sentence), limit=1, beam=beam, alpha=0.6)
-        assert_same(hypotheses(result, sentence), expected)
-
-
-@pytest.mark.parametrize("vocab", [3, 2])
-def test_beam_larger_than_vocabulary(vocab):
-    model = ScriptedModel.random(8, batch=2, vocab=vocab)
-    result = search(model, [4, 3], 9)
-    for sentence, limit in enumerate([4, 3]):
-        expected = reference_search.exhaustive_search(model.next_log_probs(sentence), vocab, limit, alpha=0.6)
-        assert_same(hypotheses(result, sentence), expected)
 
 
 def test_ties_are_broken_by_slot_then_token():
@@ -207,15 +169,6 @@ def test_padding_has_probability_but_is_never_chosen():
     assert expected[0][2] < -10, "the scores are the model's own: padding takes its share"
 
 
-def test_limit_of_zero_leaves_a_sentence_out():
-    model = ScriptedModel.random(10, batch=2, vocab=5)
-    result = search(model, [0, 4], 2)
-    assert not result.lengths[0].any() and not result.token_ids[0].any()
-    assert result.log_probs[0, 0] == 0
-    expected = reference_search.beam_search(model.next_log_probs(1), limit=4, beam=2, alpha=0.6)
-    assert_same(hypotheses(result, 1), expected)
-
-
 @pytest.mark.parametrize(("batch", "limits"), [(0, []), (2, [0, 0])])
 def test_nothing_to_do(batch, limits):
     result = search(ScriptedModel.random(1, batch, vocab=5), np.zeros(batch, np.int32), 3)
@@ -227,25 +180,6 @@ def test_one_trace_serves_every_batch_size_and_limit():
     for batch, limit in [(1, 3), (5, 9), (2, 1)]:
         run(ScriptedModel.random(1, batch, vocab=7).tables, [limit] * batch, [0] * batch)
     assert run.experimental_get_tracing_count() == 1
-
-
-def test_same_result_without_tracing():
-    model = ScriptedModel.random(12, batch=3, vocab=6)
-    eager = beam_search(model.step, model.start_cache(beam=2), Goal(DecodeConfig(beam_size=2), [5, 3, 6]))
-    traced = search(model, [5, 3, 6], 2)
-    np.testing.assert_array_equal(eager.token_ids, traced.token_ids)
-    np.testing.assert_allclose(eager.scores, traced.scores, rtol=1e-6)
-
-
-def test_scores_are_float32_whatever_the_logits():
-    model = ScriptedModel.random(13, batch=2, vocab=6)
-
-    def half_step(token_ids, cache):
-        logits, cache = model.step(token_ids, cache)
-        return tf.cast(logits, tf.bfloat16), cache
-
-    result = beam_search(half_step, model.start_cache(beam=2), Goal(DecodeConfig(beam_size=2), [4, 4]))
-    assert result.scores.dtype == result.log_probs.dtype == tf.float32
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -293,12 +227,6 @@ def test_fewer_results_are_the_same_ones_sooner(num_best):
         np.testing.assert_array_equal(found.token_ids, everything.token_ids[:, :num_best, :steps])
         sooner |= steps < everything.token_ids.shape[2]
     assert sooner
-
-
-@pytest.mark.parametrize("num_best", [0, 3])
-def test_more_results_than_hypotheses_are_refused(num_best):
-    with pytest.raises(ValueError, match=f"num_best must be between 1 and beam_size=2, got {num_best}"):
-        Goal(DecodeConfig(beam_size=2), [3], num_best=num_best)
 
 
 @pytest.mark.parametrize("minimum", [0, 3])

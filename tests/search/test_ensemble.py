@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
@@ -88,32 +87,12 @@ def test_combined_probabilities_are_those_of_the_members_logits(models, combinat
     np.testing.assert_allclose(tf.nn.log_softmax(logits), expected, atol=1e-5)
 
 
-def test_the_two_means_differ(models):
-    inputs = {"source": SOURCE, "target": SOURCE}
-    one, other = (tf.nn.softmax(logits_of(Ensemble(models, combination), inputs)) for combination in COMBINATIONS)
-    assert np.abs(one - other).max() > 0.01
-
-
 def test_what_float32_cannot_hold_stays_finite():
     logits = np.array([[0.0, -40.0, -80.0, -300.0]], np.float32)
     one, other = (tf.nn.log_softmax(combined_logits([logits, logits - 5], name)).numpy() for name in COMBINATIONS)
     np.testing.assert_allclose(one[:, :3], logits[:, :3], atol=1e-4)
     assert -90 < one[0, 3] < -80
     np.testing.assert_allclose(other, logits, atol=1e-4)
-
-
-@every_combination
-def test_decoding_with_a_cache_equals_decoding_at_once(models, combination):
-    ensemble = Ensemble(models, combination)
-    target = padded([[7, 8, 9, 10, EOS_ID], [5, 6, 7, 8, EOS_ID]])
-    expected = logits_of(ensemble, {"source": SOURCE, "target": target})
-    search = ensemble.start_search(SOURCE, ensemble.encode(SOURCE), 1)
-    cache, previous = search.cache, np.zeros(2, np.int32)
-    for position in range(target.shape[1]):
-        assert int(cache.position) == position
-        logits, cache = search.step(previous, cache)
-        np.testing.assert_allclose(logits, expected[:, position], atol=1e-5)
-        previous = target[:, position]
 
 
 @pytest.mark.integration
@@ -150,26 +129,6 @@ def test_coverage_is_the_members_mean(models):
 
 
 @pytest.mark.integration
-def test_batched_equals_one_by_one(models):
-    translator = translator_of(Ensemble(models), beam_size=3)
-    lines = [*tiny.SENTENCES, "dogs", "", "A man"]
-    together = translator.translate(lines)
-    for line, expected in zip(lines, together, strict=True):
-        (alone,) = translator.translate([line])
-        assert alone.text == expected.text
-        assert alone.score == pytest.approx(expected.score, abs=1e-4)
-    assert translator._searcher.num_traces() == 1
-
-
-@pytest.mark.integration
-def test_an_ensemble_scores_and_is_evaluated(models):
-    translator = translator_of(Ensemble(models))
-    scores = translator.score(tiny.SENTENCES, tiny.SENTENCES)
-    total, _ = evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, tiny.SENTENCES, tiny.SENTENCES)
-    assert total == pytest.approx(-sum(score.log_prob for score in scores), rel=1e-5)
-
-
-@pytest.mark.integration
 def test_attention_is_the_members_mean():
     alike = [make_model(1), make_model(2)]
     inputs = {"source": SOURCE, "target": SOURCE}
@@ -184,22 +143,6 @@ def test_attention_is_the_members_mean():
     (aligned,) = translator_of(Ensemble(alike)).align_tokens(*ids)
     (expected,) = translator_of(Ensemble(alike)).explain_tokens(*ids)
     assert str(aligned) == expected.word_alignment() != ""
-
-
-def test_members_that_differ_are_aligned_on_average(models):
-    inputs = {"source": SOURCE, "target": SOURCE}
-    expected = np.mean([model.alignment_attention(inputs) for model in models], axis=0)
-    np.testing.assert_allclose(Ensemble(models).alignment_attention(inputs), expected, atol=1e-6)
-    np.testing.assert_allclose(expected.sum(-1), 1.0, rtol=1e-5)
-
-
-def test_self_attention_of_members_that_differ_is_left_out():
-    members = [make_model(1), make_model(2, num_encoder_layers=2)]
-    inputs = {"source": SOURCE, "target": SOURCE}
-    _, attention = Ensemble(members).logits_and_attention(inputs)
-    assert attention.encoder.shape[1] == 0 < attention.decoder.shape[1]
-    expected = np.mean([member.logits_and_attention(inputs)[1].decoder for member in members], axis=0)
-    np.testing.assert_allclose(attention.decoder, expected, atol=1e-6)
 
 
 def test_attention_of_members_that_differ_is_refused(models):

@@ -4,8 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.config import DecodeConfig
@@ -129,20 +127,6 @@ def test_alternatives(beam, joining):
     check_alone(beam, sentences)
 
 
-@pytest.mark.parametrize("joining", [frozenset(), frozenset({3, 5})])
-def test_a_wide_beam_finds_the_best_of_all_that_meet_their_constraints(joining):
-    groups = (((2, 3), (2, 2, 5)), ((4,), (4, 5)))  # none begins as another ends
-    for seed in range(3):
-        model = ScriptedModel.random(seed, batch=2, vocab=6)
-        sentences = [Options(constraints=groups, continuations=joining), Options(continuations=joining)]
-        result = search(model, [5, 4], 400, sentences)
-        for sentence, limit in enumerate([5, 4]):
-            options = sentences[sentence]
-            expected = reference_search.exhaustive_search(model.next_log_probs(sentence), 6, limit, options=options)
-            assert len(expected) > (3 if sentence == 0 else 80)
-            assert_same(hypotheses(result, sentence), expected)
-
-
 def test_a_phrase_is_not_in_a_longer_word():
     model = ScriptedModel.random(1, batch=1, vocab=7)
     model.tables[:, :, 6] += 20  # the model goes on every word
@@ -153,62 +137,10 @@ def test_a_phrase_is_not_in_a_longer_word():
     assert {"b", "c*"} <= set(words), text
 
 
-def test_constraints_with_prefixes_and_rules():
-    together = zip(PREFIXES, CONSTRAINTS, strict=True)
-    sentences = [Options(prefix=prefix, constraints=phrases, no_repeat=2) for prefix, phrases in together]
-    check(3, sentences)
-    check_alone(3, sentences)
-
-
-def test_constraints_on_some_sentences_leave_the_others_as_they_are():
-    model = ScriptedModel.random(3, batch=6, vocab=7)
-    result = search(model, LIMITS, 2, [Options(constraints=phrases) for phrases in CONSTRAINTS])
-    plain = search(model, LIMITS, 2, [Options()] * 6)
-    assert_same(hypotheses(result, 2), hypotheses(plain, 2))
-
-
 word = st.tuples(st.integers(2, 4), st.lists(st.integers(2, 6), max_size=2)).map(lambda parts: (parts[0], *parts[1]))
-alternatives = st.lists(word, min_size=1, max_size=3).map(tuple)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    constraints=st.lists(alternatives, min_size=1, max_size=3).map(tuple),
-    extra=st.integers(0, 3),
-    seed=st.integers(0, 999),
-    beam=st.sampled_from([1, 2]),
-)
-def test_every_result_has_one_of_its_alternatives(constraints, extra, seed, beam):
-    """If there is room for the shortest, and each begins with a token that goes on no word."""
-    model = ScriptedModel.random(seed, batch=1, vocab=7)
-    limit = sum(min(map(len, phrases)) for phrases in constraints) + 1 + extra
-    options = Options(constraints=constraints, continuations=JOINING)
-    found = hypotheses(search(model, [limit], beam, [options]), 0)
-    assert found
-    for tokens, *_ in found:
-        assert all(meets(tokens, phrases, JOINING) for phrases in constraints)
-    assert_same(found, reference(model, 0, limit, beam, options))
 
 
 phrase = st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    constraints=st.lists(phrase, min_size=1, max_size=3).map(tuple),
-    extra=st.integers(0, 3),
-    seed=st.integers(0, 999),
-    beam=st.sampled_from([1, 2]),
-)
-def test_every_result_has_its_phrases(constraints, extra, seed, beam):
-    model = ScriptedModel.random(seed, batch=1, vocab=7)
-    total = sum(map(len, constraints))
-    options = Options(constraints=tuple((phrase,) for phrase in constraints))
-    found = hypotheses(search(model, [total + extra], beam, [options]), 0)
-    assert found
-    for tokens, *_ in found:
-        assert all(contains(tokens, phrase) for phrase in constraints)
-    assert_same(found, reference(model, 0, total + extra, beam, options))
 
 
 @pytest.mark.quick("1-none", "4-average")
@@ -240,13 +172,6 @@ def test_groups_with_rules_prefixes_and_coverage():
     check(4, [Options(prefix=prefix, **common) for prefix in PREFIXES])
 
 
-def test_groups_without_strength_are_the_same_search_over_again():
-    model = ScriptedModel.random(4, batch=1, vocab=7)
-    grouped = hypotheses(search(model, [6], 6, [Options(num_groups=2)]), 0)
-    assert_same(grouped[::2], hypotheses(search(model, [6], 3, [Options()]), 0))
-    assert_same(grouped[::2], grouped[1::2])
-
-
 @pytest.mark.quick("0.2-2")
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("penalty", [0.2, 2.0])
@@ -255,11 +180,6 @@ def test_coverage_penalty(beam, penalty):
     check(beam, [options] * len(LIMITS))
     check(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
     check_alone(beam, [options] * len(LIMITS))
-
-
-def test_coverage_penalty_with_everything_that_goes_with_it():
-    options = {"coverage_penalty": 0.5, "normalization": "none", "excluded": EXCLUDED, "min_length": 2}
-    check(3, [Options(constraints=phrases, **options) for phrases in CONSTRAINTS])
 
 
 @pytest.mark.parametrize("limit", [4, 3])
@@ -331,25 +251,6 @@ def test_one_trace_serves_every_batch_size_and_length():
     assert compiled.cache_info().misses <= before + 1
     run = compiled(3, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0, frozenset()), True, True)
     assert run.experimental_get_tracing_count() == 1
-
-
-@pytest.mark.integration
-def test_options_that_are_off_add_no_op():
-    model = ScriptedModel.random(1, batch=1, vocab=7)
-
-    def number_of_ops(**options) -> int:
-        goal = Goal(DecodeConfig(beam_size=2), [5], **options)
-        function = tf.function(lambda: beam_search(model.step, model.start_cache(2), goal))
-        graph = function.get_concrete_function().graph
-        return sum(len(g.get_operations()) for g in [graph, *_inner(graph)])
-
-    assert number_of_ops() < number_of_ops(rules=(NoRepeatNgram(2),))
-
-
-def _inner(graph) -> list:
-    return [
-        getattr(function, "graph", function) for function in graph._functions.values() if hasattr(function, "graph")
-    ]
 
 
 MISUSE = [

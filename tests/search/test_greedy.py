@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.search.beam_search import beam_search, make_steps, result, start
+from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.goal import Goal
 from tests.search.scripted import NUM_CODES, ScriptedModel
 
@@ -46,41 +46,6 @@ def test_nothing_left_to_choose_is_an_empty_output():
     assert result.lengths[0, 0] == 0
     assert np.isneginf(result.scores[0, 0])
     assert result.token_ids[1, 0, 0] == 1
-
-
-@pytest.mark.parametrize("wrap", [lambda function: function, tf.function])
-def test_a_batch_of_skipped_sentences(wrap):
-    """All outputs are empty, as with a wider beam, at the end and on the way."""
-    model = ScriptedModel.random(1, batch=3, vocab=5)
-    texts = {}
-    for beam in (1, 2):
-        goal = Goal(DecodeConfig(beam_size=beam), [0, 0, 0])
-
-        def at_once(goal=goal, beam=beam):
-            return beam_search(ScriptedModel.step, model.start_cache(beam), goal)
-
-        def in_parts(goal=goal, beam=beam):
-            state = start(model.start_cache(beam), goal)
-            state = make_steps(ScriptedModel.step, state, goal, tf.constant(4))
-            return result(state, goal, so_far=True)
-
-        for name, search in (("at once", at_once), ("in parts", in_parts)):
-            found = wrap(search)()
-            assert found.token_ids.shape == (3, beam, 0)
-            texts[name, beam] = found
-    for name in ("at once", "in parts"):
-        for field in ("scores", "log_probs", "lengths"):
-            one, two = (getattr(texts[name, beam], field)[:, 0] for beam in (1, 2))
-            np.testing.assert_array_equal(one, two)
-
-
-def test_an_empty_batch():
-    model = ScriptedModel.random(1, batch=1, vocab=5)
-    model = ScriptedModel(model.tables[:0])
-    result = beam_search(
-        ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), tf.zeros([0], tf.int32))
-    )
-    assert result.token_ids.shape == (0, 1, 0)
 
 
 @pytest.mark.parametrize("scored", [True, False])

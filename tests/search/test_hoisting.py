@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -10,11 +9,8 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.kernels.contexts import compute_once
 from t2t_keras.models import presets
 from t2t_keras.models.families import make_model
-from t2t_keras.models.transformer import Transformer
-from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.hoisting import HoistedWeights
 from t2t_keras.search.searcher import Searcher
-from tests.layers import numpy_oracle
 
 START = (0, 1.0, 2.0)
 
@@ -39,8 +35,7 @@ def test_a_tensor_is_made_once_in_the_graph_around_the_loop():
     assert tensor.graph is search.get_concrete_function().graph
 
 
-@pytest.mark.parametrize("beam_size", [1, 2])
-@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize(("beam_size", "bfloat16"), [(1, False), (2, True)])
 def test_the_steps_of_a_search_neither_join_nor_cast_kernels(beam_size, bfloat16):
     sizes = {"d_model": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 13}
     model = make_model(dataclasses.replace(presets.preset("tiny").model, **sizes))
@@ -52,17 +47,3 @@ def test_the_steps_of_a_search_neither_join_nor_cast_kernels(beam_size, bfloat16
     made = [node for node in nodes if node.op in ("ConcatV2", "Cast", "Transpose")]
     assert made
     assert not [node.name for node in made if any("ReadVariableOp" in each for each in node.input)]
-
-
-def test_members_of_an_ensemble_that_have_one_name_keep_their_own_weights():
-    config = dataclasses.replace(presets.preset("tiny").model, d_model=8, d_ff=16, num_heads=2, vocab_size=13)
-    scores = []
-    for names in (("one", "two"), ("same", "same")):
-        members = [Transformer(config, name=name) for name in names]
-        rng = np.random.default_rng(1)
-        for member in members:
-            member.build()
-            numpy_oracle.randomise(member, rng)
-        searcher = Searcher(Ensemble(members), DecodeConfig(beam_size=2))
-        scores.append(searcher(np.array([[3, 4, 5, 1]], np.int32)).scores)
-    np.testing.assert_array_equal(*scores)

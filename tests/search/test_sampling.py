@@ -139,38 +139,6 @@ def test_the_largest_number_draws_the_last_token_that_may_come():
     np.testing.assert_array_equal(draw(logits, np.zeros([3, 3], np.float32), samples(top_p=0.9)), [1, 0, 0])
 
 
-@pytest.mark.integration
-def test_rounding_hardly_ever_changes_a_draw():
-    """Borders in a single row of 8,000 tokens would let some 12 of these 10,000 draws change."""
-    rng = np.random.default_rng(4)
-    for _ in range(10):
-        logits = rng.standard_normal([1000, 8000]).astype(np.float32)
-        logits[np.arange(1000), rng.integers(8000, size=1000)] = 9.0  # a probability of about 0.4
-        rounding = 2e-6 * rng.standard_normal(logits.shape).astype(np.float32)
-        uniforms = rng.random([1000, 3], np.float32)
-        drawn, moved = (draw(values, uniforms, samples()).numpy() for values in (logits, logits + rounding))
-        np.testing.assert_array_equal(drawn, moved)
-
-
-def test_batch_equals_one_by_one():
-    model, sampling = ScriptedModel.random(8, batch=6, vocab=7), samples(3, top_p=0.9)
-    together = run(model, LIMITS, KEYS, sampling, Options(no_repeat=2))
-    for sentence, limit in enumerate(LIMITS):
-        alone = run(model.rows(sentence), [limit], KEYS[sentence : sentence + 1], sampling, Options(no_repeat=2))
-        steps = alone.token_ids.shape[2]
-        np.testing.assert_array_equal(together.token_ids[sentence, :, :steps], alone.token_ids[0])
-        np.testing.assert_allclose(together.log_probs[sentence], alone.log_probs[0], rtol=1e-6)
-    assert compiled(sampling, 7, 2, ()).experimental_get_tracing_count() == 1
-
-
-def test_more_samples_leave_the_first_as_they_are():
-    model = ScriptedModel.random(9, batch=6, vocab=7)
-    few, many = (run(model, LIMITS, KEYS, samples(count), Options()) for count in (2, 5))
-    steps = few.token_ids.shape[2]
-    np.testing.assert_array_equal(many.token_ids[:, :2, :steps], few.token_ids)
-    assert len({tuple(tokens) for tokens in many.token_ids[0].tolist()}) > 1
-
-
 def test_corners():
     model = ScriptedModel.random(10, batch=2, vocab=3)
     model.tables[0] = np.nan
@@ -188,13 +156,6 @@ def test_constraints_and_searches_are_refused():
         Goal(samples(), [3], constraints=[[[2]]])
     with pytest.raises(ValueError, match=r"settings\.sampling must be true"):
         sample(model.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [3]), KEYS[:1])
-
-
-def test_large_logits_at_a_low_temperature_are_drawn_from():
-    """exp(40 / 0.1) is no float32."""
-    logits = tf.constant([[0.0, -5.0, 40.0, 39.9, -40.0]] * 2)
-    uniforms = tf.constant([[0.0] * 3, [0.999] * 3])
-    assert draw(logits, uniforms, DecodeConfig(sampling=True, temperature=0.1)).numpy().tolist() == [2, 3]
 
 
 def test_all_bits_of_a_seed_count():

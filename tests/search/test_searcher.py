@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
@@ -12,7 +11,7 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation, joined
 from t2t_keras.inference.translator import Translator
 from t2t_keras.search.ensemble import Ensemble
-from t2t_keras.search.searcher import Searcher, output_limits
+from t2t_keras.search.searcher import output_limits
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.words import word_places
 from tests.inference import tiny
@@ -123,28 +122,11 @@ def test_nbest_has_its_scores_from_the_model(settings, usual):
         assert len({translation.token_ids for translation in hypotheses}) == len(hypotheses)
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("members", [1, 2])
-def test_searching_in_bfloat16_finds_much_the_same(members):
-    models = [tiny.transformer(), tiny.transformer(d_ff=24)]
-    model = models[0] if members == 1 else Ensemble(models)
-    found = translator(model, bfloat16=True).translate(LINES)
-    exact = translator(model).score_tokens([t.source_ids[0] for t in found], [t.token_ids[0] for t in found])
-    differences = [abs(t.score - other.score) for t, other in zip(found, exact, strict=True)]
-    assert 0 < max(differences) < 0.1
-
-
 @pytest.mark.parametrize("settings", [{"coverage_penalty": 0.2}, {"bfloat16": True}])
 def test_what_a_model_does_not_offer_is_refused_before_it_searches(settings):
     (name,) = settings
     with pytest.raises(InputError, match=f"^decode.{name}: the model does not offer"):
         translator(tiny.CopyModel(tiny.tokenizer().vocab_size), **settings)
-
-
-@pytest.mark.parametrize("num_best", [0, 4])
-def test_nbest_is_at_most_the_beam(num_best, usual):
-    with pytest.raises(InputError, match=rf"num_best.*beam_size=3.*{num_best}"):
-        usual.translate_nbest(LINES, num_best)
 
 
 def test_nbest_of_a_line_in_parts_are_the_best_combinations():
@@ -176,24 +158,10 @@ def test_samples_are_those_of_their_seed():
     assert len(samples) == 3 and all(sample.num_parts > 1 for sample in samples)
 
 
-@pytest.mark.integration
-def test_greedy_sampling_is_greedy_search():
-    greedy, sampled = translator(beam_size=1), translator(beam_size=1, sampling=True, top_k=1)
-    assert all(map(same, greedy.translate(LINES), sampled.translate(LINES)))
-
-
 def test_groups_that_avoid_each_other_begin_differently():
     (found,) = translator(beam_size=2, num_groups=2, diversity_strength=100.0).translate_nbest(["A man"], 2)
     first, second = (translation.token_ids[0] for translation in found)
     assert all(one != other for one, other in zip(first, second, strict=False) if EOS_ID not in (one, other))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("strength", [0.5, 2.0])
-def test_groups_find_the_same_best_whatever_is_asked_for(strength):
-    """A group that ended early would let others take its tokens."""
-    own = translator(beam_size=4, num_groups=2, diversity_strength=strength)
-    assert all(map(same, own.translate(LINES), (first for first, *_ in own.translate_nbest(LINES, 4))))
 
 
 @pytest.mark.quick("2")
@@ -219,47 +187,11 @@ def test_coverage_penalty_is_that_of_the_attention(members):
         assert translation.score == pytest.approx(expected, abs=1e-4)
 
 
-def test_rules_that_leave_nothing(usual):
-    vocab = tiny.tokenizer().vocab_size
-    own = Translator(
-        tiny.tokenizer(),
-        tiny.CopyModel(vocab),
-        DecodeConfig(beam_size=2, no_repeat_ngram_size=1, min_length=2 * vocab, max_length_offset=2 * vocab),
-    )
-    ((only,),) = own.translate_nbest(["A man"], 2)
-    assert not only.exists and (only.text, only.score, only.num_tokens) == ("", -np.inf, 0)
-    assert all(t.exists for t in usual.translate(["A man", ""]))
-
-
-def test_beam_larger_than_the_vocabulary():
-    with pytest.raises(InputError, match="beam_size=351.*350"):
-        translator(beam_size=351)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(("changes", "traces"), [({}, 2), ({"no_repeat_ngram_size": 2}, 1), ({"beam_size": 2}, 1)])
-def test_what_needs_its_scores_is_not_traced_without_them(changes, traces):
-    searcher = Searcher(tiny.transformer(), DecodeConfig(**{"beam_size": 1, "max_length_offset": 3, **changes}))
-    for scored in (True, False, True, False):
-        searcher(np.array([[5, 6, 1]], np.int32), scored=scored)
-    assert searcher.num_traces() == traces
-
-
 def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
     nan, inf = float("nan"), float("inf")
     parts = [Translation("a", nan, nan, 3, 1), Translation("", -inf, -inf, 0, 1)]
     assert not joined(parts).exists and joined(parts).log_prob == -inf
     assert joined(parts[:1] * 2).exists and np.isnan(joined(parts[:1] * 2).score)
-
-
-@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}], ids=["beam", "greedy", "samples"])
-def test_no_operation_has_onednn_report_a_type_that_it_cannot_do(settings):
-    """It does so of transposed integers, on the standard error of whoever translates."""
-    compiled = Searcher(tiny.transformer(), DecodeConfig(**settings))._compiled[frozenset(), True, False]
-    graph = compiled.get_concrete_function().graph.as_graph_def()
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    transposed = {tf.dtypes.as_dtype(node.attr["T"].type) for node in nodes if node.op.endswith("Transpose")}
-    assert transposed == {tf.float32}
 
 
 def test_limits_are_lengths_times_the_factor_and_the_offset():

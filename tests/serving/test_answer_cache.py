@@ -1,11 +1,9 @@
 """Answers that are kept: which rows run, what leaves, what is never kept; and a server that keeps them."""
 
 import json
-import random
 import shutil
 import tracemalloc
-import weakref
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 
 import grpc
 import httpx
@@ -51,11 +49,6 @@ def ask(make):
     return ask
 
 
-def test_a_signature_without_inputs_runs_each_time():
-    cache, future = AnswerCache(10**6, lambda *rows: None), Future()
-    assert cache.submit(Repeatable(), {}, 1, lambda inputs, rows: future) is future
-
-
 def test_only_what_is_missing_runs_and_the_order_stays(ask):
     counted, function = [], Repeatable()
     cache = AnswerCache(10**6, lambda *rows: counted.append(rows))
@@ -64,17 +57,6 @@ def test_only_what_is_missing_runs_and_the_order_stays(ask):
     assert answer(ask(cache, function, 4, 3)) == [8, 6]
     assert function.batches == [[1, 2], [3, 4, 3]]
     assert counted == [(0, 2), (2, 3), (2, 0)]
-
-
-def test_signatures_have_answers_of_their_own(ask):
-    cache, functions = AnswerCache(10**6), [Repeatable(1), Repeatable(2)]
-    assert [answer(ask(cache, function, 5)) for function in functions * 2] == [[10]] * 4
-    assert [function.batches for function in functions] == [[[5]], [[5]]]
-    kept = cache.num_bytes
-    cache.forget(functions[:1])
-    assert cache.num_bytes == kept / 2
-    assert [answer(ask(cache, function, 5)) for function in functions] == [[10]] * 2
-    assert [function.batches for function in functions] == [[[5], [5]], [[5]]]
 
 
 def test_what_was_not_asked_for_the_longest_leaves(ask):
@@ -153,13 +135,6 @@ def test_giving_up_drops_what_has_not_begun(ask):
     assert function.batches == [[1], [0], [4]]
 
 
-def test_an_answer_that_is_not_kept_goes_with_its_future(ask, without_collector):
-    future = ask(AnswerCache(1), Repeatable(), 1)
-    held = weakref.ref(future.result(300)["y"])
-    del future
-    wait_until(lambda: held() is None)
-
-
 def test_a_closed_cache_keeps_nothing(ask):
     function, cache = Repeatable(), AnswerCache(10**6)
     answer(ask(cache, function, 1))
@@ -210,29 +185,6 @@ def test_inputs_are_told_apart_by_value_and_by_place():
     for call in [*inputs, *inputs]:
         cache.submit(function, call, 1, run)
     assert len(asked) == len(inputs)
-
-
-def test_many_threads_get_what_each_asked_for(ask):
-    functions, cache = [Repeatable(1), Repeatable(2)], AnswerCache(20_000)
-
-    def client(seed):
-        draw = random.Random(seed)
-        for _ in range(60):
-            rows = [draw.randrange(60) for _ in range(draw.randrange(1, 8))]
-            future = ask(cache, draw.choice(functions), *rows)
-            if not draw.randrange(10):
-                future.cancel()
-            elif not draw.randrange(10):
-                cache.forget(functions[:1])
-            else:
-                assert answer(future) == [2 * row for row in rows]
-            assert cache.num_bytes <= 20_000
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(client, range(8)))
-    assert 0 < cache.num_bytes == sum(size for _, size in cache._entries.values())
-    cache.forget(functions)
-    assert cache.num_bytes == 0 and not cache._entries
 
 
 class Draws(tf.Module):
@@ -323,13 +275,6 @@ def test_a_server_keeps_answers_of_both_interfaces_until_their_version_is_unload
             assert rest("ab", signature="single") == [2]
     finally:
         assert server.stop()
-
-
-def test_a_row_that_is_kept_does_not_hold_its_batch(ask):
-    cache = AnswerCache(10**6)
-    batch = ask(cache, Repeatable(), *range(20)).result(300)["y"]
-    kept = [outputs["y"] for outputs, _ in cache._entries.values()]
-    assert len(kept) == 20 and not any(np.shares_memory(row, batch) for row in kept)
 
 
 def test_the_order_of_inputs_makes_no_other_call():

@@ -83,66 +83,6 @@ def test_what_ends_after_the_wait_was_cancelled_is_nobody_s():
     asyncio.run(run())
 
 
-def test_what_ends_after_the_loop_does_no_harm():
-    future = Future()
-
-    async def run():
-        await waiting_for(future)
-
-    asyncio.run(run())  # which cancels the task, and with it the future
-    late = Future()
-    late.set_running_or_notify_cancel()
-
-    async def left():
-        await asyncio.wait_for(arrival(late), timeout=0)
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(left())
-    with together():
-        late.set_result(5)
-    assert future.cancelled() and late.result() == 5
-
-
-def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
-    wakes = []
-
-    async def run():
-        loop = asyncio.get_running_loop()
-        threadsafe = loop.call_soon_threadsafe
-        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: wakes.append(args) or threadsafe(*args))
-        futures = [Future() for _ in range(20)]
-        tasks = await waiting_for(*futures)
-
-        def work():
-            with together():
-                for number, future in enumerate(futures[:10]):
-                    future.set_result(number)
-            for number, future in enumerate(futures[10:], 10):
-                future.set_result(number)
-
-        in_a_thread(work)
-        assert await asyncio.gather(*tasks) == list(range(20))
-
-    asyncio.run(run())
-    assert len(wakes) == 1 + 10
-
-
-def test_what_was_done_before_an_error_arrives():
-    async def run():
-        future = Future()
-        (task,) = await waiting_for(future)
-
-        def work():
-            with pytest.raises(KeyError), together():
-                future.set_result(5)
-                raise KeyError
-
-        in_a_thread(work)
-        return await task
-
-    assert asyncio.run(run()) == 5
-
-
 def test_who_stops_waiting_keeps_no_other_from_its_answer():
     async def run():
         futures = [Future(), Future()]

@@ -1,12 +1,8 @@
 """Batches with functions of known doings: order, merging, failures, a full queue, requests given up."""
 
-import random
-import time
-import weakref
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from t2t_keras.serving.request_errors import Code, ServingError
@@ -166,28 +162,6 @@ def test_rows_of_a_batch_that_fails_are_counted_once(make):
     assert told == [1, 3]
 
 
-def test_a_stream_outlives_whatever_goes_wrong_after_the_call(make):
-    class Odd(Doubler):
-        """Outputs of the parts of a request that do not fit together; and a single number for two rows."""
-
-        def run(self, inputs):
-            rows = inputs["x"].tolist()
-            return {"y": np.zeros([]) if len(rows) == 2 else np.zeros([len(rows), rows[0]])}
-
-    batcher = make(size=3)
-    with pytest.raises(ServingError, match="dimension|shape"):
-        submit(batcher, Odd(), *range(1, 7)).result(300)
-    with pytest.raises(ServingError, match="shape"):
-        submit(batcher, Odd(), *range(1, 6)).result(300)
-
-    def fail(rows):
-        raise RuntimeError("lost")
-
-    with pytest.raises(ServingError, match="running a batch failed"):
-        submit(make(on_batch=fail), Doubler(), 1).result(300)
-    assert answer(submit(batcher, Doubler(), 1)) == [2]
-
-
 def test_signatures_are_not_mixed(make):
     functions = [Doubler(), Doubler()]
     batcher = make(size=4)
@@ -252,13 +226,6 @@ def test_an_error_of_any_kind_is_one_for_the_client(make):
     assert isinstance(caught.value.__cause__, KeyError), "the log shows where it comes from"
 
 
-def test_an_answer_goes_with_its_future(make, without_collector):
-    future = submit(make(), Doubler(), 1)
-    held = weakref.ref(future.result(300)["y"])
-    del future
-    wait_until(lambda: held() is None)
-
-
 def test_a_full_queue_refuses_at_once_and_recovers(make):
     function = Doubler()
     batcher = make(size=2, queue=3)
@@ -288,15 +255,6 @@ def test_what_is_given_up_is_never_run_and_leaves_the_queue(make):
         futures[1].result(300)
 
 
-def test_what_is_given_up_while_it_runs_does_no_harm(make):
-    function = Doubler()
-    batcher = make()
-    first = behind_a_gate(batcher, function)
-    assert first.cancel()
-    function.gate.set()
-    assert answer(submit(batcher, function, 1)) == [2]
-
-
 def test_closing_runs_what_waits_and_refuses_what_comes(make):
     function, batcher = Doubler(), make()
     futures = [behind_a_gate(batcher, function), *(submit(batcher, function, number) for number in (1, 2))]
@@ -311,10 +269,6 @@ def test_closing_runs_what_waits_and_refuses_what_comes(make):
     assert caught.value.code is Code.UNAVAILABLE
 
 
-def test_closing_at_once_loses_nothing_where_nothing_waits(make):
-    assert make().close(0)
-
-
 def test_closing_does_not_wait_for_ever(make):
     function = Doubler()
     batcher = make()
@@ -325,31 +279,6 @@ def test_closing_does_not_wait_for_ever(make):
         with pytest.raises(ServingError, match="stopping"):
             future.result(300)
     function.gate.set()
-
-
-def test_many_threads_get_their_own_answers(make):
-    functions = [Doubler(), Doubler(mergeable=False), Doubler(bad=13)]
-    batcher = make(size=8, streams=3)
-
-    def client(seed):
-        draw = random.Random(seed)
-        for _ in range(60):
-            rows = [draw.randrange(1000) for _ in range(draw.randint(1, 20))]
-            function = draw.choice(functions)
-            future = submit(batcher, function, *rows)
-            if draw.random() < 0.1:
-                future.cancel()
-            elif function.bad in rows:
-                with pytest.raises(ServingError, match="no 13"):
-                    future.result(300)
-            else:
-                assert answer(future) == [2 * row for row in rows]
-        return True
-
-    with ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(client, range(16)))
-    assert batcher.waiting == 0
-    assert any(len(batch) == 8 for batch in functions[0].batches)
 
 
 def test_the_pace_is_measured_by_cost(make, monkeypatch):
@@ -384,18 +313,3 @@ def test_a_batch_may_cost_all_that_it_may(make):
     function = Doubler()
     assert answer(submit(make(size=100, cost=1000), function, 500, 500)) == [1000, 1000]
     assert function.batches == [[500, 500]]
-
-
-def test_closing_ends_streams_that_wait_beside_large_rows(make):
-    large = Doubler()
-    large.gate.clear()
-    batcher = make(size=1, streams=2)
-    futures = [submit(batcher, large, 4000 + number) for number in range(2)]
-    assert large.entered.wait(300)
-    with ThreadPoolExecutor(1) as pool:
-        closing = pool.submit(batcher.close, 15)
-        wait_until(lambda: batcher._closed)
-        time.sleep(0.5)  # until the other stream has looked and waits again; without it the test shows less
-        large.gate.set()
-        assert closing.result(300)
-    assert [answer(future) for future in futures] == [[8000], [8002]]

@@ -2,8 +2,6 @@
 
 import contextlib
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import httpx
@@ -172,43 +170,6 @@ def test_reload_config(folder):
         assert calls.rest("mine") == 2 and calls.rest("new")[0] == 404
 
 
-@pytest.mark.integration
-def test_configurations_are_applied_one_at_a_time(folder, monkeypatch):
-    file = folder / "models.config"
-    file.write_text(config(f'name: "mine" base_path: "{folder}/one"'))
-    begun, goes_on = threading.Event(), threading.Event()
-    with serving(file, 60) as calls, ThreadPoolExecutor() as threads:
-        configure = calls.server.core.models.configure
-
-        def held(settings):
-            begun.set()
-            assert goes_on.wait(300)
-            configure(settings)
-
-        monkeypatch.setattr(calls.server.core.models, "configure", held)
-        other = config(f'name: "other" base_path: "{folder}/both"')
-        first = threads.submit(calls.reload, other)
-        assert begun.wait(300)
-        with pytest.raises(grpc.RpcError) as caught:
-            calls.reload(other)
-        assert caught.value.code().name == "UNAVAILABLE" and "another configuration" in caught.value.details()
-        goes_on.set()
-        first.result(300)
-        assert calls.rest("other") == 2
-        calls.reload(other)
-
-
-@pytest.mark.integration
-def test_a_model_whose_directory_is_spelled_otherwise_stays_loaded(folder):
-    file = folder / "models.config"
-    file.write_text(config(f'name: "mine" base_path: "{folder}/one/"'))
-    with serving(file, 60) as calls:
-        versions = calls.server.core.models.get("mine")
-        calls.reload(config(f'name: "mine" base_path: "{folder}/one/"'))
-        calls.reload(config(f'name: "mine" base_path: "{folder}//one"'))
-        assert calls.server.core.models.get("mine") is versions
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -231,15 +192,6 @@ def test_a_damaged_file_is_one_line(tmp_path, text, words):
     message = str(caught.value)
     assert message.startswith(f"{file}: ") and "\n" not in message
     assert all(word in message for word in words), message
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.config: No such file"):
-        Core(ServingOptions(model_config_file=str(tmp_path / "nowhere.config")))
-    with pytest.raises(InputError, match="model_config_file"):
-        ServingOptions(str(tmp_path), model_config_file="models.config")
-    with pytest.raises(InputError, match="name=mine"):
-        ServingOptions(model_config_file="models.config", name="mine")
 
 
 @pytest.mark.integration

@@ -111,13 +111,3 @@ def test_a_version_that_cannot_translate_is_not_served_and_a_watcher_is_told_of_
         # A server that stops says so, and does not wait for those that watch.
         assert server.stop()
         assert [health(message) for message in watching] == [Health.NOT_SERVING]
-
-
-@pytest.mark.integration
-def test_a_model_of_others_that_takes_no_text_is_served(tmp_path):
-    save_mute(tmp_path / "toy" / "1", fails=True)
-    server = Server(ServingOptions(str(tmp_path / "toy"), rest_port=0, grpc_port=0))
-    server.start()
-    with grpc.insecure_channel(server.grpc_address) as channel:
-        assert health(channel.unary_unary(CHECK)(name(""), timeout=300)) is Health.SERVING
-    assert server.stop()

@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from tests.serving import page_model, toy
+from tests.serving import page_model
 from tests.serving.page_driver import IN_A_BROWSER, Page, running
 
 pytestmark = [pytest.mark.integration, IN_A_BROWSER]
@@ -71,12 +71,6 @@ def test_a_translation_is_seen_while_it_is_made(browser, tmp_path):
         assert page.errors() == []
 
 
-def test_an_example_is_a_text_too(page):
-    page.browser.find_elements(By.CSS_SELECTOR, "#examples button")[1].click()
-    page.shows("TWO DOGS PLAY IN THE SNOW.")
-    assert not page.element("examples").is_displayed()
-
-
 def test_each_line_is_a_sentence_and_only_what_changes_is_asked_for(page):
     page.paste("one\n\n  two  \none")
     page.shows("ONE", "", "TWO", "ONE")
@@ -108,142 +102,6 @@ def test_a_piece_that_is_pointed_at_lights_what_it_goes_with(page):
     assert page.shown("reading") == "a was looked at by C 100 %, A 25 %, B 25 %"
     page.point_at(page.element("heading"))
     assert page.weights("source") == page.weights("target") == [0, 0, 0] and page.shown("reading") == ""
-
-
-def test_what_is_clicked_stays_lit(page):
-    page.type("a b c")
-    page.shows_pieces("A", "B", "C")
-    page.pieces("target")[0].click()
-    page.element("source").click()
-    page.point_at(page.element("heading"))
-    assert page.weights("source") == [0.25, 0, 0.75]
-
-
-def test_the_heat_map_answers_too(page):
-    page.type("a b c")
-    page.shows_pieces("A", "B", "C")
-    cells = page.browser.find_elements(By.CSS_SELECTOR, "#map tbody td")
-    shades = page.run("return arguments[0].map((cell) => cell.style.getPropertyValue('--weight'))", cells)
-    assert [float(shade) for shade in shades] == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0]
-    page.point_at(cells[4])
-    assert page.shown("reading") == "B looked at b 75 %"
-    page.point_at(page.browser.find_elements(By.CSS_SELECTOR, "#map thead th")[2])
-    assert page.shown("reading") == "c was looked at by A 75 %"
-
-
-def test_the_picture_is_reached_by_the_keyboard(page):
-    page.type("a b c")
-    page.shows_pieces("A", "B", "C")
-    page.run("arguments[0].focus()", page.pieces("target")[0])
-    for key, reading in (
-        (Keys.ARROW_RIGHT, "B looked at b 75 %, a 25 %"),
-        (Keys.END, "C looked at a 100 %"),
-        (Keys.ARROW_UP, "a was looked at by C 100 %, A 25 %, B 25 %"),
-        (Keys.ARROW_DOWN, "C looked at a 100 %"),
-        (Keys.HOME, "A looked at c 75 %, a 25 %"),
-        (Keys.ESCAPE, ""),
-    ):
-        page.browser.switch_to.active_element.send_keys(key)
-        assert page.shown("reading") == reading
-    stops = page.run(
-        "return [...document.querySelectorAll('.pieces')].map((p) => p.querySelectorAll('[tabindex=\"0\"]').length)"
-    )
-    assert stops == [1, 1]
-
-
-def test_the_attention_of_every_kind_layer_and_head_can_be_chosen(page):
-    page.type("a b")
-    page.shows_pieces("A", "B")
-    alignment = page.heat_map()
-    assert page.options("kind") == ["Alignment", "Translation to text", "Text to text", "Translation to translation"]
-    assert not page.element("attention-layer").is_displayed() and not page.element("attention-head").is_displayed()
-
-    page.choose("kind", "Text to text")
-    page.shows_pieces("a", "b")
-    assert page.options("layer") == ["1 of 2", "2 of 2"] and page.options("head") == ["mean", "1 of 2", "2 of 2"]
-    assert page.heat_map() == [1, 0, 0.5, 0.5]
-    assert page.shown("attention-kind-hint").startswith(
-        "Where each piece of the text, below, looked in the text itself"
-    )
-    page.choose("head", "1 of 2")
-    assert page.heat_map() == [1, 0, 0, 1]
-    page.choose("layer", "2 of 2")
-    page.wait(lambda: page.heat_map() == [0, 1, 0, 1])
-    page.choose("head", "2 of 2")
-    assert page.heat_map() == [1, 0, 1, 0]
-
-    page.choose("kind", "Translation to translation")
-    page.shows_pieces("A", "B")
-    assert [piece.text for piece in page.pieces("source")] == ["start", "A"]
-    assert page.options("layer") == ["1 of 1"]
-    page.point_at(page.pieces("target")[1])
-    assert page.shown("reading") == "B looked at start 100 %"
-
-    page.type(" c")
-    page.shows_pieces("A", "B", "C")
-    assert page.heat_map() == [1, 0, 0] * 3, "another sentence has the same choice"
-    page.choose("kind", "Alignment")
-    page.wait(lambda: page.heat_map() == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0])
-    page.type(Keys.BACKSPACE * 2)
-    page.wait(lambda: page.heat_map() == alignment)
-    assert page.errors() == []
-
-
-def test_attention_that_is_refused_says_why_and_leaves_the_choice(page):
-    page.type("a b")
-    page.shows_pieces("A", "B")
-    page.meddle("""
-      const refused = body && body.signature_name === "attention";
-      return refused ? new Response('{"error": "too long a line"}', {status: 400}) : null;
-    """)
-    page.choose("kind", "Translation to text")
-    page.wait(lambda: page.shown("attention-none") == "too long a line")
-    page.choose("kind", "Alignment")
-    page.wait(lambda: page.element("map").is_displayed())
-    assert page.shown("attention-none") == "" and page.heat_map() == [0.25, 0.75, 1, 0]
-
-
-def test_a_new_version_that_is_busy_is_asked_again_for_its_choice(page):
-    page.type("a b")
-    page.wait(lambda: page.element("attention-choice").is_displayed())
-    page.meddle("""
-      if (url.endsWith("/metadata")) {
-        const answer = await (await really()).json();
-        answer.model_spec.version = "2";
-        return new Response(JSON.stringify(answer));
-      }
-      if (!body || body.signature_name !== "attention" || window.refused) return null;
-      window.refused = true;
-      return new Response('{"error": "full"}', {status: 503});
-    """)
-    page.run("document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait(lambda: page.run("return window.refused"))
-    assert not page.element("attention-choice").is_displayed()
-    page.wait(lambda: page.element("attention-choice").is_displayed())
-
-
-def test_an_export_without_the_choice_shows_the_alignment_alone(browser, tmp_path):
-    """As those that were written before there was one."""
-    with running(page_model.save(tmp_path, "attention")) as server:
-        page = Page(browser, server.rest_address)
-        page.type("one two")
-        page.shows_pieces("ONE", "TWO")
-        assert page.heat_map() == [0.25, 0.75, 1, 0]
-        assert not page.element("attention-choice").is_displayed()
-        assert page.shown("attention-kind-hint") == "Where the model looked while it wrote."
-        assert page.run("return window.asked.every((body) => !body || body.signature_name !== 'attention')")
-
-
-def test_the_line_of_the_caret_is_the_one_in_detail(page):
-    page.paste("one\ntwo")
-    page.shows_pieces("TWO")
-    page.element("source").send_keys(Keys.ARROW_UP)
-    page.shows_pieces("ONE")
-    page.browser.find_element(By.CSS_SELECTOR, "[aria-label='Line 2 in detail']").click()
-    page.shows_pieces("TWO")
-    page.run("getSelection().selectAllChildren(document.getElementById('target'))")  # as "Selected" does
-    page.browser.find_element(By.CSS_SELECTOR, "[aria-label='Line 1 in detail']").send_keys(Keys.ENTER)
-    page.shows_pieces("ONE")
 
 
 def test_an_answer_that_comes_late_never_stands_beside_another_text(page):
@@ -303,42 +161,6 @@ def test_a_sentence_that_is_refused_says_why_and_spares_the_others(page):
     page.wait(lambda: page.lines() and "max_sentence_bytes" in page.lines()[0])
 
 
-@pytest.mark.slow
-def test_a_long_text_does_not_freeze_the_page(page):
-    page.run("""
-      window.stalled = 0;  // milliseconds in which nothing else could happen, in stretches that are felt
-      let before = performance.now();
-      setInterval(() => {
-        const now = performance.now();
-        if (now - before > 100) window.stalled += now - before;
-        before = now;
-      }, 10);
-    """)
-    start = page.run("return performance.now()")
-    page.paste("\n".join(f"line {number}" for number in range(5000)))
-    last = "return document.querySelector('#target li:nth-child(5000) span')?.textContent"
-    page.wait(lambda: page.run(last) == "LINE 4999", 90)
-    assert page.run("return window.stalled / (performance.now() - arguments[0])", start) < 0.3
-    assert page.lines() == [f"LINE {number}" for number in range(5000)]
-    # All that is shown is kept: nothing is asked for again.
-    asked = page.run("return window.asked.length")
-    page.run("document.dispatchEvent(new Event('visibilitychange'))")
-    page.type("x")
-    page.wait(lambda: page.run("return window.asked.length") > asked)
-    assert page.run("return window.asked.slice(arguments[0]).flatMap((b) => b?.inputs?.text ?? []).length", asked) < 5
-
-
-def test_the_translation_is_copied(page):
-    page.browser.execute_cdp_cmd(
-        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
-    )
-    page.paste("one\n\ntwo")
-    page.shows("ONE", "", "TWO")
-    page.element("copy").click()
-    page.wait(lambda: page.shown("copy") == "Copied")
-    assert page.run("return navigator.clipboard.readText()") == "ONE\n\nTWO"
-
-
 def test_what_a_model_does_not_have_is_said_and_not_asked_for(browser, tmp_path):
     with running(page_model.save(tmp_path, "align")) as server:
         page = Page(browser, server.rest_address)
@@ -362,16 +184,6 @@ def test_the_direction_of_a_model_of_several_can_be_chosen(browser, tmp_path):
         Select(page.element("direction")).select_by_visible_text("German to English")
         page.shows("<2EN> ONE")
         assert page.shown("heading") == "German to English" and page.errors() == []
-
-
-def test_any_model_that_takes_text_and_gives_text_is_shown(browser, tmp_path):
-    toy.save(tmp_path, 3)
-    with running(tmp_path) as server:
-        page = Page(browser, server.rest_address)
-        page.type("abc")
-        page.shows("CBA")
-        assert page.shown("heading") == "Translation"
-        assert not page.element("details").is_displayed()
 
 
 def test_the_page_fits_a_phone_and_both_schemes(page):

@@ -3,7 +3,6 @@
 import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 
 from tests.serving import page_model
 from tests.serving.page_driver import IN_A_BROWSER, Page, running
@@ -83,74 +82,6 @@ def test_a_word_that_is_clicked_can_be_another(page):
     page.shows("ONE TWO SIX")
     assert not page.element("words-back").is_displayed()
     assert page.errors() == []
-
-
-def test_it_is_done_with_the_keyboard_alone(page):
-    page.type("one two six")
-    page.wait(lambda: len(words(page)) == 3)
-    for _ in range(30):
-        page.browser.switch_to.active_element.send_keys(Keys.TAB)
-        if page.browser.switch_to.active_element.text == "ONE":
-            break
-    for key in (Keys.END, Keys.ARROW_LEFT, Keys.ENTER):
-        page.browser.switch_to.active_element.send_keys(key)
-    shows_others(page, "NEW SIX", "OLD SIX")
-    page.browser.switch_to.active_element.send_keys(Keys.TAB)
-    assert page.browser.switch_to.active_element.text == "NEW SIX"
-    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
-    page.shows("ONE NEW SIX")
-    page.wait(lambda: page.browser.switch_to.active_element.text == "NEW")
-    page.browser.switch_to.active_element.send_keys(Keys.TAB)
-    assert page.browser.switch_to.active_element == page.element("words-back")
-    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
-    page.shows("ONE TWO SIX")
-    page.wait(lambda: page.browser.switch_to.active_element.text == "ONE")
-    stops = "return document.querySelectorAll('#words-list [tabindex=\"0\"]').length"
-    assert page.run(stops) == 1
-
-
-def test_a_choice_is_of_one_sentence_and_copied_with_the_others(page):
-    page.paste("one two\nsix two")
-    page.shows("ONE TWO", "SIX TWO")
-    click_on(page, 0, 5)
-    shows_others(page, "NEW", "OLD")
-    page.browser.find_elements(By.CSS_SELECTOR, "#words-others button")[0].click()
-    page.shows("ONE NEW", "SIX TWO")
-    page.paste("one two\nsix two\none two")
-    page.shows("ONE NEW", "SIX TWO", "ONE NEW")
-    click_on(page, 1, 1)
-    page.wait(lambda: page.shown("words-note") == "2 other words in place of “SIX”")
-    assert not page.element("words-back").is_displayed()
-
-
-def test_what_is_refused_says_why(page):
-    page.type("one two")
-    page.wait(lambda: len(words(page)) == 2)
-    page.meddle("""
-      const refused = body && body.signature_name === "alternatives";
-      return refused ? new Response('{"error": "too long a line"}', {status: 400}) : null;
-    """)
-    words(page)[1].click()
-    page.wait(lambda: page.shown("words-note") == "too long a line")
-    page.run("window.meddle = null")
-    words(page)[1].click()
-    shows_others(page, "NEW", "OLD")
-
-
-def test_an_answer_that_comes_late_is_not_shown_of_another_word(page):
-    page.type("one two")
-    page.wait(lambda: len(words(page)) == 2)
-    page.meddle("""
-      if (!body || body.signature_name !== "alternatives" || body.inputs.prefix[0]) return null;
-      await new Promise((resolve) => (window.release = resolve));
-      return really();
-    """)
-    words(page)[0].click()
-    page.wait(lambda: page.run("return Boolean(window.release)"))
-    words(page)[1].click()
-    shows_others(page, "NEW", "OLD")
-    page.run("window.release(); return new Promise((resolve) => setTimeout(resolve, 100))")
-    assert others(page) == ["NEW", "OLD"] and chosen(page) == "TWO"
 
 
 def test_a_model_that_cannot_be_told_how_to_begin_offers_none(browser, tmp_path):

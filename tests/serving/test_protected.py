@@ -17,7 +17,6 @@ from t2t_keras.serving.http.protected import ProtectionField
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.version_readers import VersionReaders
-from t2t_keras.text.protection.spans import KINDS
 
 WHERE = "/v1/models/upper"
 
@@ -104,12 +103,6 @@ def server(tmp_path_factory):
     assert server.stop()
 
 
-@pytest.fixture(scope="module")
-def client(server):
-    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
-        yield client
-
-
 def test_texts_without_spans_are_answered_as_ever(client):
     answer = client.post(f"{WHERE}:predict", json={"instances": ["a", "b"]}).json()
     assert answer == {"predictions": [{"translation": "A", "score": 0.0}, {"translation": "B", "score": 0.0}]}
@@ -144,20 +137,6 @@ def test_spans_of_documents_are_put_back(client):
         answer = client.post(f"{WHERE}:predict", json={**content, **fields})
         assert answer.json() == {"predictions": [f"{expected}|B", "C"]}
     assert client.post(f"{WHERE}:predict", json={**content, "instances": ["a|b"]}).json() == {"predictions": ["A|B"]}
-
-
-def test_libretranslate_answers_alike(client):
-    content = {"q": ["a*", "b+*", "c"], "source": "en", "target": "de"}
-    assert client.post("/translate", json=content).json() == {"translatedText": ["A*", "BP*", "C"]}
-    content |= {"q": "a*|b", "format": "html"}
-    assert client.post("/translate", json=content).json() == {"translatedText": "A*|B"}
-
-
-def test_openapi_has_the_fields(client):
-    properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
-    assert properties["protect"]["items"]["enum"] == list(KINDS)
-    assert not any("only for predict" in properties[name]["description"] for name in ("protect", "case"))
-    assert "only for predict" in properties["markup_attributes"]["description"]
 
 
 def test_grpc_answers_alike(server):

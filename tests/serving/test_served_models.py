@@ -48,17 +48,6 @@ def test_a_whole_vocabulary_is_loaded(saved, vocabulary):
     assert Model(saved, 1).signatures
 
 
-def test_a_flipped_bit_in_the_vocabulary_is_told(saved, vocabulary):
-    """TensorFlow checks the weights alone, and served it."""
-    content = bytearray(vocabulary.read_bytes())
-    content[500] ^= 1
-    vocabulary.write_bytes(content)
-    wanted = f"{vocabulary} is damaged: its SHA-256 is not that of assets.extra/config.json"
-    assert refusal(saved) == (Code.DATA_LOSS, wanted)
-    vocabulary.unlink()
-    assert refusal(saved) == (Code.NOT_FOUND, f"{vocabulary}: no such file")
-
-
 @pytest.mark.parametrize("config", ["", "[]", '{"data": 3, "export": {"sha256": []}}', '{"export": 3}'])
 def test_a_configuration_of_another_kind_says_nothing(saved, config):
     (saved / "assets.extra" / "config.json").write_text(config, encoding="utf-8")

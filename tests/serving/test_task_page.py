@@ -2,7 +2,6 @@
 
 import contextlib
 
-import httpx
 import pytest
 from selenium.webdriver.common.by import By
 
@@ -53,11 +52,6 @@ def test_the_page_says_what_the_model_does(opened, task):
     assert page.errors() == []
 
 
-def test_before_it_knows_the_model_the_page_names_no_task(addresses):
-    text = httpx.get(f"http://{addresses['classification']}/").text
-    assert "<title>Model</title>" in text and ">Translation<" not in text
-
-
 def test_a_tree_is_drawn(opened):
     page = opened("parsing")
     page.paste("(s (np (xx the) (xx dog)) (vp (vbz barks)))")
@@ -83,38 +77,6 @@ def test_labels_stand_beside_their_words(opened):
     assert [element.find_element(By.TAG_NAME, "small").text for element in labelled] == ["B-PER", "I-PER"]
     hues = [element.get_attribute("style") for element in labelled]
     assert hues[0] == hues[1] != ""
-
-
-def test_labels_have_probabilities(opened):
-    page = opened("classification")
-    page.paste("good")
-    page.shows("GOOD")
-    page.wait(lambda: page.shown("alternatives-list"))
-    scores = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list .score")
-    assert [score.text for score in scores] == ["60.7 %", "28.7 %"]
-    assert "probabilities" in page.shown("alternatives-hint")
-
-
-def answering(page, *translations):
-    """Lets the page get these hypotheses."""
-    found = f"{{translations: [{list(translations)}], scores: [{[-0.5 * at for at in range(len(translations))]}]}}"
-    asked = f"new Response(JSON.stringify({{outputs: {found}}}))"
-    page.meddle(f"return body?.signature_name === 'nbest' ? {asked} : null")
-
-
-def test_an_empty_answer_has_no_probability(opened):
-    page = opened("classification")
-    answering(page, "", "GOOD")
-    page.paste("good")
-    page.wait(lambda: page.shown("alternatives-list"))
-    rows = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list li")
-    assert [row.text.split("\n") for row in rows] == [["GOOD", "60.7 %"]]
-    page = opened("question_answering")
-    answering(page, "", "in 1843")
-    page.paste("When? <context> In 1843.")
-    page.wait(lambda: page.shown("alternatives-list"))
-    rows = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list li")
-    assert [row.text.split("\n")[0] for row in rows] == ["no answer", "in 1843"]
 
 
 def test_an_answer_is_marked_in_its_paragraph_or_there_is_none(opened):

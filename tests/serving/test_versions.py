@@ -26,8 +26,6 @@ from tests.serving.light_versions import Light, following, states, write
 from tests.vocabularies import train_tokenizer
 from tests.waiting import wait_until
 
-SET_ASIDE = module._set_aside  # before a fixture takes its place
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -233,6 +231,7 @@ BREAK = {
 }
 
 
+@pytest.mark.quick("no data", "damaged data", "damaged warm-up")
 @pytest.mark.parametrize("how", BREAK)
 def test_a_broken_saved_model_is_never_served(versions_1_and_2, export_dir, how):
     core = Core(ServingOptions(str(export_dir)))
@@ -264,39 +263,6 @@ def test_a_version_whose_warm_up_fails_is_not_served(export_dir, tmp_path):
     (status,) = core.status("toy", 2).model_version_status
     assert "no such word" in status.status.error_message
     assert core.close(20)
-
-
-def test_what_lives_long_is_not_searched_for_garbage_and_is_freed_all_the_same(folder, monkeypatch):
-    """In a program that set aside what it began with, as pytest does here; also what a circle of references keeps."""
-    assert gc.get_freeze_count()
-    monkeypatch.setattr(module, "_set_aside", SET_ASIDE)
-    given_back = []
-    monkeypatch.setattr(module, "give_back", lambda: given_back.append(True))
-    write(folder, 1)
-    versions = following(folder)
-    with versions.lend() as model:
-        model.circle = model
-        assert not any(each is model for each in gc.get_objects())
-    gone = weakref.ref(model)
-    del model
-    write(folder, 2)
-    versions.poll()
-    assert versions.served == 2 and gone() is None and gc.get_freeze_count()
-    assert given_back
-
-
-@pytest.mark.integration
-def test_a_model_is_freed(export_dir):
-    model = Model(export_dir / "1", 1)
-    before = set(threading.enumerate())
-    assert model.warm_up(export_dir / "1") == 2
-    warm = set(threading.enumerate()) - before
-    assert warm and all(thread.is_alive() for thread in warm)  # what it made lies in their heaps
-    gone = weakref.ref(model._loaded.number)
-    del model
-    gc.collect()
-    assert gone() is None
-    wait_until(lambda: not any(thread.is_alive() for thread in warm))
 
 
 def test_a_vocabulary_is_freed_with_its_model_and_with_no_other(tmp_path):

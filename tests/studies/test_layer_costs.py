@@ -2,14 +2,10 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
-from t2t_keras.machine.processes import call_apart
 from t2t_keras.studies import layer_costs, table1
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.states import State
-from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table1 import LayerCostJob
 
@@ -23,19 +19,6 @@ def small(layer_type: str, **changes) -> LayerCostJob:
 
 def test_an_exponent_is_that_of_a_power():
     assert layer_costs.exponent([16, 32, 64], [3 * n**1.7 for n in (16, 32, 64)]) == pytest.approx(1.7)
-
-
-def test_memory_that_a_process_takes_once_has_no_part_in_the_exponent():
-    lengths = [512, 1024, 2048, 4096]
-    peaks = [90 * 2**20 + 3 * n**1.9 for n in lengths]
-    assert layer_costs.memory_exponent(lengths, peaks) == pytest.approx(1.9)
-    assert layer_costs.exponent(lengths, peaks) < 1.6
-
-
-def test_the_memory_of_a_process_is_its_own():
-    """Not that of a large process that begins it."""
-    held = np.ones(3 << 27, np.float32)  # 1.5 GiB
-    assert 0 < call_apart(layer_costs._peak_bytes) < held.nbytes
 
 
 # The ends are 11 positions apart. Two of four neighbours are on either side; dilations of 1, 3 and 9 read 3, 9 and 27.
@@ -58,17 +41,3 @@ def test_a_measurement_has_every_number_of_the_table(layer_type, tmp_path):
     keys = {column.key for column in small_table.columns if not isinstance(column, str)}
     keys -= {"seconds_4096", "bytes_4096"}
     assert {key.replace("_16", "_8") for key in keys} <= {key.replace("_16", "_8") for key in results}
-
-
-def test_the_table_needs_no_data_and_draws_its_curves(tmp_path):
-    study = Study(tmp_path, StudySettings("1"))
-    made_up = {"seconds_16": 0.1, "seconds_4096": 9.0, "bytes_16": 0, "bytes_4096": 2**30, "time_exponent": 1.96}
-    states = {job.name: State("finished", "finished", made_up) for job in study.table.jobs}
-    paths = study.table.write(states, tmp_path)
-    assert [path.name for path in paths] == ["table1.md", "table1.csv", "table1.svg"]
-    assert "| self_attention | Self-Attention " in paths[0].read_text(encoding="utf-8")
-    assert "9,000.00" in paths[0].read_text(encoding="utf-8")
-    picture = paths[2].read_text(encoding="utf-8")
-    assert all(text in picture for text in ("length n", "Self-Attention", "Recurrent"))
-    performed = study.perform([], report=print)
-    assert not any(performed)

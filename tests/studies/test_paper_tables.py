@@ -5,15 +5,14 @@ import math
 
 import pytest
 
-from t2t_keras.config import DataConfig, differences, override
+from t2t_keras.config import DataConfig, differences
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.studies import attention_table, equal_cost, table2, table3, table4
+from t2t_keras.studies import equal_cost, table2, table3
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row
 from t2t_keras.studies.study_settings import SCALES, StudySettings
-from t2t_keras.studies.training_job import TrainingJob
 
 DATA = DataFacts(directory="/data", vocab_size=8000, vocabulary="a", pairs=10, source_tokens=90, target_tokens=110)
 TREES = dataclasses.replace(DATA, config=DataConfig(task="parsing"))
@@ -68,21 +67,6 @@ def test_table_3_of_the_papers_sizes_is_its_presets():
         }
 
 
-def shares_of_base(scale: str, letter: str) -> list[tuple[float, float]]:
-    """For each row of a letter: its heads and its d_k, as shares of those of base."""
-    base, *others = configs(scale).items()
-    models = [config.model for name, config in others if name.partition("_")[0] == letter]
-    heads, d_key = base[1].model.num_heads, base[1].model.head_widths()[0]
-    return [(model.num_heads / heads, model.head_widths()[0] / d_key) for model in models]
-
-
-def test_small_variations_are_in_proportion_to_the_papers():
-    assert shares_of_base("tiny", "a") == [(0.25, 4), (0.5, 2), (2, 0.5), (4, 0.25)]
-    assert shares_of_base("paper", "a") == [(0.125, 8), (0.5, 2), (2, 0.5), (4, 0.25)]
-    assert shares_of_base("tiny", "b") == shares_of_base("paper", "b") == [(1, 0.25), (1, 0.5)]
-    assert shares_of_base("tiny", "big") == shares_of_base("paper", "big") == [(2, 1)]
-
-
 def test_a_shorter_study_keeps_its_proportions_and_the_highest_rate():
     full, short = configs("tiny"), configs("tiny", steps=1000)
     for name in ("base", "big", "c_d64"):
@@ -93,38 +77,6 @@ def test_a_shorter_study_keeps_its_proportions_and_the_highest_rate():
         assert after.validation_steps % after.checkpoint_steps == 0
         assert after.patience == 0
     assert short["big"].train.max_steps == 3 * short["base"].train.max_steps == 3000
-
-
-def test_the_caption_names_the_data_also_where_they_are_not():
-    row = table3.ROWS["tiny"][0]
-    captions = [
-        Recipe(StudySettings("3"), facts, row).caption()
-        for facts in (DATA, dataclasses.replace(DATA, directory=""), DataFacts())
-    ]
-    assert captions[0] == captions[1] and "10 pairs, a vocabulary of 8,000." in captions[0]
-    assert "Data: none yet." in captions[2]
-
-
-def test_usual_steps_are_said_in_the_caption():
-    table = TABLES["3"](StudySettings("3", settings=("train.clip_norm=1",)), DATA)
-    train = table.jobs[0].config.train
-    assert (train.max_steps, train.patience, train.validation_steps) == (4000, 2, 400)
-    assert "4,000 updates of at most 4,096 tokens per side instead of the preset's 8,000" in table.caption
-    assert "stops after 2 validations, one every 400 updates, without improvement" in table.caption
-    assert "(warm-up of base: 1,000)" in table.caption and "All rows have train.clip_norm=1." in table.caption
-    paper = TABLES["3"](StudySettings("3", "paper"), DATA)
-    more = TABLES["3"](StudySettings("3", steps=16_000), DATA).caption
-    assert "warm-up and checkpoints are lengthened in proportion (warm-up of base: 4,000)" in more
-    assert paper.jobs[0].config.train.max_steps == 100_000 and "instead of" not in paper.caption
-
-
-def test_cells_that_are_as_in_base_are_empty():
-    lines = {line.name: line.facts for line in TABLES["3"](StudySettings("3"), DATA).lines}
-    assert lines["base"]["h"] == "4" and lines["base"]["d_k"] == "32"
-    assert lines["a_h2"] == {"h": "2", "d_k": "64", "d_v": "64"}
-    assert lines["d_smoothing0"] == {"ε_ls": "0.0"}
-    assert lines["c_n2"].keys() == {"N", "params ×10^6"} and lines["c_n2"]["N"] == "2"
-    assert lines["e_learned"]["positions"] == "learned"
 
 
 @pytest.mark.parametrize(("name", "scale"), TABLES_AND_SCALES)
@@ -141,14 +93,6 @@ def test_every_row_of_every_table_has_a_preset_and_valid_settings(name, scale):
         assert set(line.facts) <= set(headings)
 
 
-ALL_ROWS = [row for table in (attention_table, table2, table3, table4) for scale in SCALES for row in table.ROWS[scale]]
-
-
-@pytest.mark.parametrize("row", ALL_ROWS)
-def test_every_preset_that_a_row_names_exists(row):
-    override(presets.preset(row.preset), row.settings)
-
-
 def test_every_small_system_has_the_same_updates_batches_and_search():
     table = TABLES["2"](StudySettings("2"), DATA)
     configs = [job.config for job in table.jobs if job.config and not job.needs]
@@ -156,15 +100,6 @@ def test_every_small_system_has_the_same_updates_batches_and_search():
         (2500, 4096, configs[0].decode, DATA.config)
     }
     assert {line.name for line in table.lines} >= {"transformer", "transformer_ensemble", "gnmt", "gnmt_ensemble"}
-
-
-def test_what_has_no_test_set_is_not_drawn(tmp_path):
-    results = {"transformer_tenth": [{"flops_by_count": 1e12, "valid_bleu": 3.0}]}
-    equal_cost._draw(tmp_path / "empty.svg", results)
-    assert (tmp_path / "empty.svg").stat().st_size
-    results["transformer_tenth"].append({"flops_by_count": 1e12, "test_bleu": 3.0})
-    equal_cost._draw(tmp_path / "one.svg", results)
-    assert (tmp_path / "one.svg").read_bytes() != (tmp_path / "empty.svg").read_bytes()
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -184,73 +119,6 @@ def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows
     numbers = {"flops_by_count": 1e14, "test_bleu": 30.0}
     table.draw(tmp_path / "picture.svg", {line.name: [numbers] for line in table.lines[:4]})
     assert "training FLOPs, counted" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_reinforcement_goes_on_from_gnmt_with_the_same_seed(scale):
-    """At a tenth of the rate that the likelihood ended with."""
-    jobs = {job.name: job for job in TABLES["2"](StudySettings("2", scale), DATA).jobs}
-    for seed in (1, 2):
-        first, more = jobs[f"gnmt/seed_{seed}"], jobs[f"gnmt_rl/seed_{seed}"]
-        control = jobs[f"gnmt_more/seed_{seed}"]
-        assert control.begins_from == first and control.config.train.objective == "likelihood"
-        risk = {"objective": "risk", "risk_samples": more.config.train.risk_samples}
-        assert dataclasses.replace(control.config.train, **risk) == more.config.train
-        assert more.begins_from == first and more.needs == (first.name,)
-        assert more.config.train.objective == "risk"
-        assert more.config.model == dataclasses.replace(first.config.model, dropout_rate=0.0)
-        train, d_model = first.config.train, first.config.model.d_model
-        last_rate = train.learning_rate_scale * (d_model * train.max_steps) ** -0.5
-        last_rate *= (1 + train.hold_steps / train.warmup_steps) ** 0.5
-        assert more.config.train.learning_rate_scale == pytest.approx(last_rate / 10, rel=0.03)
-
-
-@pytest.mark.parametrize(("scale", "preset"), [("tiny", "tiny"), ("paper", "base")])
-def test_every_score_meets_keys_of_every_width_and_windows_grow(scale, preset):
-    rows = {row.name: row for row in attention_table.ROWS[scale]}
-    assert {row.preset for row in rows.values()} == {preset}
-    models = {name: override(presets.preset(preset), row.settings).model for name, row in rows.items()}
-    compared = {(m.attention_score, m.d_key) for m in models.values() if m.d_key}
-    assert compared == {(score, width) for score in ("scaled_dot", "dot", "additive") for width in (16, 64, 256)}
-    assert [m.attention_window for m in models.values() if m.attention_window is not None] == [1, 2, 4]
-    lines = {line.name: line.facts for line in TABLES["attention"](StudySettings("attention", scale), DATA).lines}
-    assert (lines["additive_64"]["score"], lines["additive_64"]["d_k"]) == ("additive", "64")
-    assert lines["base"]["window"] == "all" and lines["window_4"]["window"] == "4"
-
-
-def test_one_seed_makes_no_ensemble():
-    table = TABLES["2"](StudySettings("2", seeds=1), DATA)
-    assert not [line.name for line in table.lines if "ensemble" in line.name]
-    assert all(job.name.endswith("/seed_1") for job in table.jobs)
-
-
-def test_a_constant_rate_stays_and_characters_have_longer_outputs():
-    data = dataclasses.replace(DATA, config=DataConfig(vocab_type="char"))
-    row = Row("row", "tiny", ("train.schedule=constant", "train.learning_rate_scale=0.5"))
-    config = Recipe(StudySettings("3", steps=80), data, row).config(row)
-    assert (config.train.warmup_steps, config.train.learning_rate_scale) == (20, 0.5)
-    assert config.decode.max_length_offset == 50 * data.config.tokens_of_a_piece > 50
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_rows_have_the_limit_of_the_paper_whatever_their_text(name):
-    """Records of tables depend on it."""
-    jobs = [job for job in table_of(name, StudySettings(name)).jobs if isinstance(job, TrainingJob)]
-    assert jobs or name == "1"
-    offset = 300 if name == "4" else 50
-    limit = {"min_length": 0, "max_length_offset": offset, "max_length_factor": 1.0}
-    assert all(job.config.decode.length_limit == limit for job in jobs)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_a_parser_is_searched_with_as_the_paper_has_it(scale):
-    """Section 6.3; what the study's own settings say comes after."""
-    table = TABLES["4"](StudySettings("4", scale, settings=("decode.beam_size=3",)), TREES)
-    decode = table.jobs[0].config.decode
-    assert (decode.beam_size, decode.length_penalty, decode.max_length_offset) == (3, 0.3, 300)
-    assert TABLES["4"](StudySettings("4", scale), TREES).jobs[0].config.decode.beam_size == 21
-    assert [line.facts["F1 (WSJ 23), published"] for line in table.lines if not line.jobs][-1] == "91.3"
-    assert [job.name for job in table.jobs] == ["parser/seed_1", "parser/seed_2"]
 
 
 @pytest.mark.parametrize("table", ["2", "2_equal_cost", "3", "4", "attention"])
@@ -275,8 +143,3 @@ def test_settings_that_data_and_rows_decide_are_refused(name):
         match=f"--set {name}=1: in a study, the data and the rows determine {name}",
     ):
         TABLES["3"](StudySettings("3", settings=(f"{name}=1",)), DATA)
-
-
-def test_a_setting_that_a_row_cannot_have_is_refused():
-    with pytest.raises(InputError, match=r"unknown setting model\.d_ff"):
-        TABLES["2"](StudySettings("2", settings=("model.d_ff=3",)), DATA)

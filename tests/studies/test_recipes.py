@@ -11,8 +11,7 @@ from t2t_keras.studies import comparison, recipes
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.states import state, write_record
-from t2t_keras.studies.study import Study
-from t2t_keras.studies.study_settings import StudySettings, read_settings, write_settings
+from t2t_keras.studies.study_settings import StudySettings
 
 DATA = {"data.final_marks", "data.lowercase", "data.truecase"}
 SIZES = {"data.vocab_size", "model.vocab_size", "model.d_model", "model.d_ff"}
@@ -83,55 +82,6 @@ def test_each_row_is_compared_with_the_first_of_the_same_seed():
     for name, job in compared.items():
         row, seed = name.removesuffix("_compared").split("/")
         assert job.needs == (f"base/{seed}", f"{row}/{seed}") == tuple(member.name for member in job.members)
-
-
-def test_languages_and_text_are_those_of_the_files(files, tmp_path):
-    job = table(files).jobs[0]
-    assert (job.config.data.source_language, job.config.data.target_language) == ("en", "de")
-    before = job.text
-    (tmp_path / "valid.de").write_text("other\n", encoding="utf-8")
-    assert table(files).jobs[0].text != before
-    (tmp_path / "valid.de").unlink()
-    assert table(files).jobs[0].text == ""
-    with pytest.raises(InputError, match=r"train: the name must end with the code of its language, such as train\.en"):
-        table(("train", *files[1:]))
-
-
-def test_settings_of_the_data_change_all_rows():
-    changes = ("data.vocab_size=320", "train.clip_norm=1")
-    for name, config in configs(settings=changes).items():
-        assert config.model.vocab_size == config.data.vocab_size == 320 and config.train.clip_norm == 1, name
-        assert config.data.truecase == (name not in ("base", "marks"))
-    assert "All rows have data.vocab_size=320, train.clip_norm=1." in table(settings=changes).caption
-    with pytest.raises(
-        InputError, match=r"--set train\.seed=1: in a study, the data and the rows determine train\.seed"
-    ):
-        table(settings=("train.seed=1",))
-
-
-def test_what_a_study_of_recipes_cannot_have_is_refused(files, tmp_path):
-    with pytest.raises(
-        InputError, match="--winner=batch is not a row with text settings; valid: base, marks, case, v4k"
-    ):
-        table(winner="batch")
-    with pytest.raises(InputError, match="--scale=paper: --table=recipes has only --scale=tiny"):
-        table(scale="paper")
-    with pytest.raises(InputError, match="--data_dir: each row of this table prepares its own text"):
-        table(data_dir="/data")
-    words = "--train_source, --train_target, --valid_source, --valid_target must be given to start a study"
-    with pytest.raises(InputError, match=words):
-        Study(tmp_path / "study", StudySettings("recipes")).perform([], print)
-    with pytest.raises(InputError, match="--winner: --table=1 has no rows that use the text of another row"):
-        Study(tmp_path / "other", StudySettings("1", winner="v4k")).perform([], print)
-    with pytest.raises(InputError, match="--train_source: --table=1 takes --data_dir instead"):
-        Study(tmp_path / "study", StudySettings("1", files=files)).perform([], print)
-
-
-def test_a_study_stores_its_files(files, tmp_path):
-    settings = StudySettings("recipes", files=files, winner="case")
-    write_settings(tmp_path / "study", settings)
-    assert read_settings(tmp_path / "study", {}) == settings
-    assert read_settings(tmp_path / "new", {"table": "recipes", "files": ("a.en",)}).files[0].startswith("/")
 
 
 def test_a_comparison_is_of_the_outputs_that_the_evaluations_wrote(files, tmp_path, monkeypatch):

@@ -1,15 +1,14 @@
 """A table of made-up results, cell by cell."""
 
 import csv
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
 from t2t_keras.models import presets
-from t2t_keras.studies.plan import planned_flops, scientific, seconds_here
+from t2t_keras.studies.plan import planned_flops, seconds_here
 from t2t_keras.studies.states import State
-from t2t_keras.studies.table import Column, Line, Table, markdown_table
+from t2t_keras.studies.table import Column, Line, Table
 
 SCORE = Column("BLEU", "score", "{:.1f}".format)
 LINES = (
@@ -41,12 +40,6 @@ def test_cells_are_facts_and_means_with_their_range():
     ]
 
 
-def test_a_column_may_leave_out_the_range():
-    results = [{"score": 20.04}, {"score": 21.0}, {"score": None}]
-    assert SCORE.cell(results) == "20.5 (20.0 to 21.0)" and SCORE.cell(results[2:]) == ""
-    assert dataclasses.replace(SCORE, has_range=False).cell(results) == "20.5"
-
-
 def test_a_finished_table_says_nothing_of_states():
     states = {**STATES, "two/seed_1": finished(score=3)}
     assert TABLE.cells(states)[0] == ["row", "h", "BLEU", "note"]
@@ -57,19 +50,6 @@ def test_a_finished_table_says_nothing_of_states():
         "a|b",
         "seed_2: 3 of 6 updates",
     ]
-
-
-def test_markdown_says_where_results_come_from():
-    text = TABLE.markdown(STATES)
-    assert text.startswith("A caption.\n\n| row   | h   | BLEU ")
-    assert text.endswith("\n\n2 x core; finished 2026-01-02 to 2026-01-04.\n")
-    assert r"a\|b" in text
-
-
-def test_columns_of_markdown_are_aligned():
-    assert markdown_table([["a", "long"], ["longer", ""]]) == (
-        "| a      | long |\n| ------ | ---- |\n| longer |      |"
-    )
 
 
 def test_csv_has_all_of_every_result():
@@ -92,11 +72,6 @@ def test_files_appear_whole(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         TABLE.write(STATES, tmp_path)
     assert paths[0].read_bytes() == before and len(list(tmp_path.iterdir())) == 3
-
-
-@pytest.mark.parametrize(("number", "text"), [(2.3e19, "2.3e19"), (9.96e18, "1.0e19"), (0.05, "5.0e-2")])
-def test_numbers_are_written_as_in_the_paper(number, text):
-    assert scientific(number) == text
 
 
 def test_hours_are_at_what_rows_of_the_same_family_reached(tmp_path):

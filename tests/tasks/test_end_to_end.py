@@ -1,10 +1,8 @@
 """Every task from files of its own to a model that is served, by the programs."""
 
-import json
 import pathlib
 import random
 import re
-import shutil
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,19 +11,13 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401, the operations of exported tokenizers
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
-from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
-from t2t_keras.studies import phases
-from t2t_keras.studies.training_job import TrainingJob
 from t2t_keras.tasks.registry import TASKS, task
 from tests import programs
-from tests.export import c_program
-from tests.export.exporting import SENTENCEPIECE, others_operations
 from tests.programs import run_cases
 from tests.tasks.examples import EXAMPLES
 
@@ -215,33 +207,6 @@ def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
     assert "B-PER" not in " ".join(expected)
 
 
-def test_labels_can_be_asked_for_and_excluded(folders):
-    translator = Translator.load(folders["classification"] / "run")
-    best = translator.translate(["a good film"])[0].text
-    others = {"positive", "negative", "none"} - {best}
-    for restriction in ({"excluded": (best,)}, *({"prefix": other} for other in others)):
-        (found,) = translator.translate([Request("a good film", **restriction)])
-        assert found.text in others and found.text == restriction.get("prefix", found.text)
-    tagger = Translator.load(folders["tagging"] / "run")
-    (found,) = tagger.translate([Request("Ana sees Bo", prefix="B-LOC O", constraints=("I-PER",), excluded=("B-PER",))])
-    assert found.text == "B-LOC O I-PER"
-
-
-def test_given_outputs_that_are_none_are_named_by_their_line(folders):
-    translator = Translator.load(folders["parsing"] / "run")
-    with pytest.raises(InputError, match=r"^line 2: 2 brackets of this tree are not closed$"):
-        translator.score(["the dog", "a cat"], ["(TOP (NP (X the) (X dog)))", "(TOP (NP (X a)"])
-    translator = Translator.load(folders["tagging"] / "run")
-    with pytest.raises(InputError, match=r"^line 2: 'B-XXX' is not a label of the model; valid: B-LOC, B-PER, "):
-        translator.score(["Ana sees", "Bo"], ["B-PER O", "B-XXX"])
-
-
-def test_a_sentence_without_labels_is_its_words_alone(folders):
-    tagger = Translator.load(folders["tagging"] / "run")
-    (score,) = tagger.score(["x"], [""])
-    assert score.pieces == (*tagger.tokenizer.pieces(tagger.tokenizer.encode("x")), "</s>")
-
-
 def test_a_long_text_has_one_label(folders):
     """Of its first part, as in training."""
     translator = Translator.load(folders["classification"] / "run")
@@ -269,26 +234,6 @@ def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
     assert both[0] == 1 and "scored without a model" in both[2]
 
 
-def test_training_is_monitored_by_the_task(name, folder, translator):
-    sources, references = (
-        (folder / "data" / f"valid.{side}.txt").read_text().splitlines()[:4] for side in ("source", "target")
-    )
-    hypotheses = [translation.text for translation in translator.translate(sources)]
-    lines = (folder / "run" / "metrics.jsonl").read_text()
-    assert f'"{task(name).metric}": {task(name).monitored(hypotheses, references)}' in lines
-
-
-@of_each_graph
-def test_an_export_has_no_operations_but_tensorflows_and_sentencepieces(version):
-    """So that loaders without Python take it, as those of tests/export/test_c_api.py do."""
-    assert others_operations(version) <= SENTENCEPIECE
-
-
-@of_graphs()
-def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path):
-    c_program.assert_translates_alike(tmp_path, version, translator, ROUGH[name], translator.config.beam_size)
-
-
 @of_each_graph
 def test_an_export_gives_all_that_the_search_found(name, translator, loaded):
     size = translator.config.beam_size
@@ -311,36 +256,7 @@ def test_an_export_scores_what_the_model_should_write(name, folder, translator, 
     np.testing.assert_allclose(found["log_probability"], [s.log_prob for s in expected], rtol=1e-4, atol=1e-3)
 
 
-def test_greedy_search_takes_the_best_answer_too(folders):
-    folder = folders["question_answering"]
-    translator = Translator.load(folder / "run", config=DecodeConfig(beam_size=1))
-    lines = (folder / "data" / "valid.source.txt").read_text().splitlines()
-    assert any(len(translator._encoder.encode_lines([line])[0].parts) > 1 for line in lines)
-    texts = [[t.text for t in translator.translate(lines, scored=scored)] for scored in (True, False)]
-    assert texts[0] == texts[1]
-
-
-@of_each_graph
-def test_an_export_answers_a_blank_line_alone(translator, loaded):
-    expected = translator.translate([""])[0].text.encode()
-    assert loaded.signatures["serving_default"](tf.constant([""]))["translation"].numpy().tolist() == [expected]
-    assert loaded.signatures["nbest"](tf.constant([" "]))["translations"].numpy()[0, 0] == expected
-
-
 @of_graphs("parsing")
 def test_a_server_answers(name, translator, version):
     (outputs,) = programs.answers(version.parent, {"inputs": ROUGH[name]})
     assert outputs["translation"] == [translation.text for translation in translator.translate(ROUGH[name])]
-
-
-@pytest.mark.parametrize("name", ["parsing", pytest.param("tagging", marks=pytest.mark.slow)], indirect=True)
-def test_a_study_scores_as_the_task_does(name, folder, tmp_path):
-    run = Run(shutil.copytree(folder / "run", tmp_path / "row"))
-    job = TrainingJob(name="row", config=run.config, data_dir=str(folder / "data"), vocabulary="")
-    results = phases.evaluate(job, tmp_path)
-    for split in ("valid", "test"):
-        written = json.loads((run.path / "evaluation" / split / "scores.json").read_text())["scores"]
-        scores = {score["name"]: score["value"] for score in written}
-        assert results[f"{split}_f1"] == scores["F1"] and results[f"{split}_precision"] == scores["precision"]
-    assert 0 <= results["pooled_f1"] <= 100 and "bleu_signature" not in results
-    assert results["valid_perplexity"] > 1

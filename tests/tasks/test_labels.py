@@ -1,12 +1,8 @@
 """Labels: scores by hand, files that are refused, what was written finished."""
 
-import dataclasses
 import itertools
 import random
-import subprocess
-import sys
 from typing import get_args
-from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -14,13 +10,10 @@ import tensorflow as tf
 
 from t2t_keras.config.data_config import VocabType
 from t2t_keras.errors import InputError
-from t2t_keras.models.presets import preset
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.classification_task import ClassificationTask
-from t2t_keras.tasks.labels import accuracy, as_symbol, confusions, macro_f1, of_symbol
-from t2t_keras.tasks.parsing.parsing_task import ParsingTask
+from t2t_keras.tasks.labels import accuracy, as_symbol, confusions, macro_f1
 from t2t_keras.tasks.question_answering_task import QuestionAnsweringTask
-from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.tagging_task import TaggingTask
 from t2t_keras.text.tokenizer import trained_tokenizer
 
@@ -39,11 +32,6 @@ def test_confusions_are_counted():
     assert confusions(HYPOTHESES, REFERENCES) == (
         "   a  b  c  d\na  2  1  0  0\nb  0  1  1  0\nc  0  0  0  1\nd  0  0  0  0\n"
     )
-
-
-def test_a_label_is_a_symbol():
-    assert as_symbol("B-PER") == "<=B-PER>"
-    assert of_symbol("<=B-PER>") == "B-PER" and of_symbol("<=B> ") == "<=B> " and of_symbol("") == ""
 
 
 def test_classified_texts_are_read():
@@ -83,17 +71,6 @@ def test_files_of_labels_and_files_of_words_are_told_apart():
     assert f1.value == pytest.approx(100 * 2 / 3)
     assert task.outputs(["The\tDT", "dog\tNN"], "f") == ["DT NN"]
     assert task.outputs(["DT NN", "PRP VBZ"], "f") == ["DT NN", "PRP VBZ"]
-
-
-def test_an_odd_label_does_not_change_how_a_file_is_read():
-    task = TaggingTask()
-    for odd in (["O B-PER", "", "O FOO"], ["FOO B-PER", "", "O O"], ["O FOO O", "B-PER"], ["DT NN .", "", "FOO NN"]):
-        assert task.outputs(odd, "f") == odd
-    for odd in (["Ada B-PER", "wrote FOO", "", "Bo O"], ["Ada\tB-PER", "O\tO", "here\tFOO", "", "Bo\tO"]):
-        assert task.outputs(odd, "f") == [" ".join(line.split()[-1] for line in odd[: odd.index("")]), "O"]
-    assert task.outputs(["DT", "", "NN"], "f") == ["DT", "", "NN"]
-    assert task.outputs(["The DT", "dog NN", "", "It PRP"], "f") == ["DT NN", "PRP"]
-    assert task.outputs([], "f") == [] and task.outputs([""], "f") == [""]
 
 
 def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
@@ -137,23 +114,6 @@ def test_labels_that_begin_no_entity_are_scored_by_words():
     assert TaggingTask().report(["DT"], ["NN"]) == ""
     (score,) = TaggingTask().scores(["B-PER"], ["PER"])
     assert score.value == 0
-
-
-@pytest.mark.parametrize("expected", ["B I O O O O", "B-PER I-PER O O MISC O"])
-def test_entities_without_a_type_or_beside_an_odd_label_are_entities(expected):
-    """Words alone would give more than half to what finds nothing."""
-    assert TaggingTask().scores(["O O O O O O"], [expected])[0] == Score("F1", 0.0, "seqeval", ANY)
-
-
-@pytest.mark.parametrize("name", ["base", "gnmt", "conv_s2s", "bytenet", "moe"])
-def test_scores_mean_the_same_whatever_the_preset(name):
-    def scoring(task):
-        search = dataclasses.replace(preset(name).decode, **task.decode)
-        return search.length_normalization, search.length_penalty, search.coverage_penalty
-
-    for task in (ClassificationTask, TaggingTask):
-        assert scoring(task)[::2] == ("none", 0.0), "the log-probability"
-    assert scoring(ParsingTask) == ("gnmt", 0.3, 0.0), "section 6.3"
 
 
 def test_of_a_long_text_the_first_part_is_learned():
@@ -206,11 +166,3 @@ def test_the_search_writes_words_as_a_training_has_them(vocab_type):
         labels = [token for token, place in zip(learned, known, strict=True) if not place]
         assert [token for token, place in zip(learned, known, strict=True) if place] == [each for each in known if each]
         assert tokenizer.decode(labels) == " ".join(map(as_symbol, reference.split()))
-
-
-def test_preparing_data_needs_no_tensorflow():
-    """Which takes seconds to import, and writes lines of its own."""
-    code = "import sys, launch.prepare_data\nfor name in launch.prepare_data.TASKS: launch.prepare_data.task(name)\n"
-    code += "print([name for name in ('tensorflow', 'keras', 'sacrebleu') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

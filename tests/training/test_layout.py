@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.training.layout import MatrixLayout
 
@@ -25,11 +24,6 @@ def test_every_weight_has_rows_of_its_own(weights):
     np.testing.assert_array_equal(matrix[-1, :7], weights[-1])
 
 
-def test_matrices_are_of_about_equal_size():
-    assert MatrixLayout(SHAPES, 2).shapes == [(6, 128), (9, 128)]
-    assert MatrixLayout([(1000, 128), *[(100, 128)] * 10], 2).shapes == [(1000, 128), (1000, 128)]
-
-
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_out_again_they_are_the_same(weights, parts):
     layout = MatrixLayout(SHAPES, parts)
@@ -42,21 +36,6 @@ def test_out_again_they_are_the_same(weights, parts):
         assert got.shape == view.shape == wanted.shape
     for matrix, array in zip(matrices, layout.join_arrays(weights), strict=True):
         np.testing.assert_array_equal(matrix, array)
-
-
-def test_shapes_are_known_in_a_graph(weights):
-    layout = MatrixLayout(SHAPES, 2)
-
-    @tf.function(input_signature=[[tf.TensorSpec(shape) for shape in layout.shapes]])
-    def function(matrices: list[tf.Tensor]) -> list[tf.Tensor]:
-        assert [tuple(weight.shape) for weight in layout.split(matrices)] == SHAPES
-        joined = layout.join(layout.split(matrices))
-        assert [tuple(matrix.shape) for matrix in joined] == layout.shapes
-        return joined
-
-    matrices = layout.join_arrays(weights)
-    for result, matrix in zip(function(matrices), matrices, strict=True):
-        np.testing.assert_array_equal(result, matrix)
 
 
 def test_a_weight_of_another_shape_is_refused(weights):

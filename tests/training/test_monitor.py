@@ -1,7 +1,6 @@
 """The monitor: each step once in the records, also after a resumption."""
 
 import contextlib
-import errno
 import io
 import itertools
 import json
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.runs.records import RecordFile, read_metrics
 from t2t_keras.runs.run import Run
-from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
+from t2t_keras.training.monitor import Interval, Monitor
 from t2t_keras.training.updates import StepMetrics
 from tests import programs
 
@@ -126,26 +124,6 @@ def test_a_line_after_a_stop_is_of_all_steps_since_the_last_one(tmp_path):
     assert [line["steps_per_second"] for line in read_metrics(run.metrics_path)] == [2.0, 2.0]
 
 
-def test_resuming_where_it_stopped_keeps_everything(tmp_path):
-    run = Run(tmp_path)
-    for step in (10, 20):
-        monitor = Monitor(run, total_steps=100, start_step=step - 10)
-        log(monitor, step)
-        monitor.close()
-    assert steps_and_kinds(run) == [(10, "train"), (20, "train")]
-    assert scalar_steps(run, "train/loss") == [10, 20]
-
-
-def test_starting_anew_starts_the_records_anew(tmp_path):
-    run = Run(tmp_path)
-    for _ in range(2):
-        monitor = Monitor(run, total_steps=100)
-        log(monitor, 10)
-        monitor.close()
-    assert steps_and_kinds(run) == [(10, "train")]
-    assert scalar_steps(run, "train/loss") == [10]
-
-
 def test_not_a_number_is_null_in_json(tmp_path):
     run = Run(tmp_path)
     monitor = Monitor(run, total_steps=100)
@@ -192,25 +170,6 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
     assert "step 30" not in shown
 
 
-def test_a_bar_is_full_when_the_minutes_are_over(tmp_path, monkeypatch):
-    """However many steps there may be; where these end first, they count."""
-    clock = [1000.0]
-    monkeypatch.setattr("t2t_keras.training.monitor.time.monotonic", lambda: clock[0])
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    for total_steps, step, minute, end in (
-        (10**6, 20, 0, 10**6),
-        (10**6, 30, 1, 40),
-        (10**6, 39, 2.5, 39),
-        (45, 35, 1, 45),
-    ):
-        monitor = Monitor(Run(tmp_path), total_steps=total_steps, start_step=20, max_minutes=2.0)
-        clock[0] += 60 * minute
-        log(monitor, step)
-        monitor.close()
-        assert f"{round(100 * step / end)}%|" in sys.stderr.getvalue() and f"{step}/{end}, " in sys.stderr.getvalue()
-
-
 def test_the_time_left_ends_with_the_minutes(tmp_path, capsys, monkeypatch):
     ticks = itertools.count(1000.0, 0.001)
     monkeypatch.setattr("t2t_keras.training.monitor.time.monotonic", lambda: next(ticks))
@@ -223,37 +182,12 @@ def test_the_time_left_ends_with_the_minutes(tmp_path, capsys, monkeypatch):
     assert re.match(r"step 10 of some [\d,]+: loss ", said)
 
 
-@pytest.mark.parametrize("contents", ["", "\n\n", "nonsense\n", '["step"]\n{"step": 1}\n'])
-def test_metrics_of_nobody(tmp_path, contents):
-    path = tmp_path / "metrics.jsonl"
-    assert read_metrics(path) == []
-    path.write_text(contents)
-    assert read_metrics(path) == []
-
-
 def test_sums_that_a_checkpoint_keeps_do_not_change():
     interval = Interval(measure_sums={"sampled_gleu": 1.0})
     sums = interval.sums()
     numbers = np.ones(1)
     interval.add(StepMetrics(numbers, numbers, numbers, numbers, {"sampled_gleu": numbers}), 1.0)
     assert sums == [0.0, 0.0, 0.0, {"sampled_gleu": 1.0}, 0.0] and interval.sums()[3] == {"sampled_gleu": 2.0}
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_it_goes_on_where_nobody_reads_what_it_prints(tmp_path, monkeypatch, is_terminal):
-    class Gone(io.StringIO):
-        def isatty(self):
-            return is_terminal
-
-        def write(self, text):
-            raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(sys, "stderr", Gone())
-    run = Run(tmp_path)
-    with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
-        log(monitor, 10)
-        monitor.log_validation(10, loss=6.0, perplexity=403.4)
-    assert steps_and_kinds(run) == [(10, "train"), (10, "valid")]
 
 
 def test_a_configuration_that_is_being_edited_ends_nothing(tmp_path):
@@ -264,41 +198,3 @@ def test_a_configuration_that_is_being_edited_ends_nothing(tmp_path):
         run.config_path.write_text('{"model": {},}', encoding="utf-8")
         monitor.log_validation(10, loss=6.0, perplexity=403.4)
     assert steps_and_kinds(run) == [(10, "valid")]
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    run = Run(tmp_path)
-    run.tensorboard_path.write_bytes(b"")
-    with pytest.raises(InputError, match=f"^{run.tensorboard_path}: cannot be written: "):
-        log(Monitor(run, total_steps=100), 10)
-
-
-def test_other_workers_are_silent(capsys):
-    monitor = SilentMonitor()
-    log(monitor, 10)
-    monitor.progress(10)
-    monitor.log_validation(10, loss=1.0, perplexity=2.7)
-    monitor.draw_curves()
-    monitor.close()
-    assert capsys.readouterr() == ("", "")
-    public = {name for name in vars(Monitor) if not name.startswith("_")}
-    assert public == {name for name in vars(SilentMonitor) if not name.startswith("_")}
-
-
-@pytest.mark.parametrize(("bleu", "panels"), [(None, 3), (20.0, 4)])
-def test_curves_say_why_training_lies_above_and_leave_no_place_empty(tmp_path, monkeypatch, drawn, bleu, panels):
-    drawn = []
-    monkeypatch.setattr("t2t_keras.training.monitor.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
-    run = Run(tmp_path)
-    vocabulary = tmp_path / "given.model"
-    vocabulary.write_bytes(b"")
-    run.start(presets.preset("tiny"), "/data", vocabulary)
-    with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
-        log(monitor, 10)
-        monitor.log_validation(10, loss=6.0, perplexity=403.4, bleu=bleu)
-    axes = drawn[-1].axes
-    assert len(axes) == panels == len({place.get_subplotspec().num1 for place in axes})
-    grid = axes[0].get_subplotspec().get_gridspec()
-    assert grid.nrows * grid.ncols == panels
-    labels = [text.get_text() for text in axes[0].get_legend().get_texts()]
-    assert labels == ["training, with dropout, label smoothing 0.1", "validation"]

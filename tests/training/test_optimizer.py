@@ -51,21 +51,6 @@ def test_the_plain_version_equals_numpy():
         np.testing.assert_allclose(weight, expected.weights[0], rtol=1e-5, atol=1e-6)
 
 
-def test_zero_gradients_change_nothing():
-    variable = tf.Variable([1.0, -2.0])
-    adam = Adam([variable], BETA1, BETA2, EPSILON)
-    adam.apply([tf.zeros([2])], tf.constant(0.1), tf.constant(1))
-    np.testing.assert_array_equal(variable.numpy(), [1.0, -2.0])
-
-
-def test_first_update_is_the_rate_against_the_sign():
-    """Both moments are corrected for their start at zero."""
-    variable = tf.Variable([1.0, 1.0, 1.0])
-    adam = Adam([variable], BETA1, BETA2, EPSILON)
-    adam.apply([tf.constant([1e-3, -5.0, 200.0])], tf.constant(0.01), tf.constant(1))
-    np.testing.assert_allclose(variable.numpy(), [0.99, 1.01, 0.99], rtol=1e-5)
-
-
 def test_repeated_ids_are_summed_before_they_are_squared():
     random = np.random.default_rng(1)
     table = random.normal(size=(6, 4)).astype(np.float32)

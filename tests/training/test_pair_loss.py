@@ -59,18 +59,6 @@ def test_equals_the_plain_formula(terms, options):
     assert_close(fused(terms, inputs, **options), plain(terms, *inputs), 3e-5)
 
 
-def test_without_a_bias_and_compiled():
-    inputs = make_pairs(has_bias=False)
-    expected = plain(TERMS[0], *inputs)
-    assert_close(fused(TERMS[0], inputs), expected, 3e-5)
-    assert_close(fused(TERMS[0], inputs, skip_padding=False, for_cpu=False, jit_compile=True), expected, 3e-5)
-
-
-def test_in_bfloat16():
-    inputs = make_pairs()
-    assert_close(fused(TERMS[1], inputs, "bfloat16"), plain(TERMS[1], *inputs), 3e-2)
-
-
 def test_equal_predictions_have_the_plain_loss_and_no_divergence():
     states, *head, targets = make_inputs(has_bias=True)
     pair = np.concatenate([states, states])

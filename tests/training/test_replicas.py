@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t2t_keras.data.batching import EpochPlans, Position
 from tests import programs
 from tests.training import tiny_training
 from tests.training.tiny_training import assert_same_numbers, records
-from tests.training.trajectories import TRAIN, random_corpus
 
 pytestmark = pytest.mark.integration
 
@@ -36,19 +34,6 @@ def long_trajectory(folder: pathlib.Path, replicas: int, **case: Any) -> dict[st
     cases.write_text(json.dumps({"case": case}), encoding="utf-8")
     run_program(HERE / "trajectories.py", cases, results)
     return {name.removeprefix("case:"): array for name, array in np.load(results).items()}
-
-
-def test_the_steps_below_have_uneven_and_empty_shares_and_small_batches():
-    """What makes 200 of them worth their time."""
-    corpus = random_corpus()
-    plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, TRAIN["tokens_per_batch"], 1, False)
-    position, rows = Position(), []
-    for _ in range(STEPS):
-        rows.append(len(plans.plan(position.epoch).rows(position.batch)))
-        position = plans.advance(position, 1)
-    assert position.epoch > 5
-    assert min(rows) < 8
-    assert any(count % 8 for count in rows if count > 8)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from t2t_keras.text.extension import spellings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 from tests.training import tiny_training
-from tests.training.tiny_training import make_config, make_data, make_trainer, records, train
+from tests.training.tiny_training import make_config, make_trainer, records, train
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +112,6 @@ def test_other_shapes_are_refused_by_name(tmp_path, data, other):
         begun(tmp_path / "run", data, RunCheckpoint(other, "8"), {"d_ff": 8})
 
 
-def test_another_vocabulary_is_refused(tmp_path, data, other):
-    odd = make_data(tmp_path, tiny_training.copy)
-    with pytest.raises(InputError, match=r"vocab.model \(SHA-256 \w{12}\.\.\.\) does not begin with the entries of"):
-        begun(tmp_path / "run", odd, RunCheckpoint(other))
-    assert not Run(tmp_path / "run").exists
-
-
 def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path, data, other):
     more = dataclasses.replace(data.config, symbols=("<more>",), extend_vocab=3)
     pairs = [(f"<more> {line} ба", line) for line in tiny_training.sentences(50)]
@@ -132,29 +125,6 @@ def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path,
         rows = [array[ids].mean(axis=0) for ids in further] if name == "target_embedding/table" else []
         np.testing.assert_array_equal(found[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
     assert trainer.account[2].startswith("4 new entries of the vocabulary, means of their pieces: ")
-
-
-def test_no_such_checkpoint_is_refused(tmp_path, data, other):
-    with pytest.raises(InputError, match=r"no checkpoint '5' in .*steps there: 4, 8"):
-        begun(tmp_path / "run", data, RunCheckpoint(other, "5"))
-
-
-@pytest.mark.integration
-def test_stopping_and_going_on_changes_nothing(tmp_path, data, other):
-    begun(tmp_path / "whole", data, RunCheckpoint(other), max_steps=6, frozen=("encoder/*",)).train()
-    for max_steps in (2, 6):
-        begun(tmp_path / "parts", data, RunCheckpoint(other), max_steps=max_steps, frozen=("encoder/*",)).train()
-    whole, parts = (
-        checkpoints.load(checkpoints.resolve(Run(tmp_path / name).checkpoints_path, "6")) for name in ("whole", "parts")
-    )
-    for saved in (whole, parts):  # each end of a training adds a validation
-        saved.state[checkpoints.VALIDATIONS] = [v for v in saved.state[checkpoints.VALIDATIONS] if v["is_scheduled"]]
-    assert whole.state == parts.state and whole.state[checkpoints.VALIDATIONS]
-    for name, array in whole.weights.items():
-        np.testing.assert_array_equal(parts.weights[name], array, err_msg=name)
-    before = saved_weights(other, "8")
-    changed = {name for name, array in whole.weights.items() if not np.array_equal(array, before[name])}
-    assert changed and not any(name.startswith("encoder/") for name in changed)
 
 
 @pytest.mark.integration

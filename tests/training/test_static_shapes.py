@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from tests.training.compiled_buckets import CASES, batches, corpus, dataset, dynamic_parts, whole_step
+from tests.training.compiled_buckets import CASES, batches, dataset, dynamic_parts, whole_step
 from tests.training.trajectories import make_step
 
 HERE = pathlib.Path(__file__).parent
@@ -64,12 +64,6 @@ def test_the_whole_step_has_no_shape_that_depends_on_the_data():
     assert not dynamic_parts(hlo)
 
 
-def test_an_epoch_of_buckets_has_rows_without_a_pair_and_every_pair():
-    sizes = [(batch["target"] != 0).any(axis=1) for batch in batches()]
-    assert sum(rows.sum() for rows in sizes) == len(corpus())
-    assert not all(rows.all() for rows in sizes)
-
-
 def test_a_tpu_wants_static_shapes(as_if_a_tpu):
     with pytest.raises(InputError, match="train.static_shapes=true"):
         make_step({}, {}, as_if_a_tpu)
@@ -96,22 +90,3 @@ def test_on_a_tpu_validation_skips_no_padding_either(as_if_a_tpu):
     nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
     assert "Softmax" in {node.op for node in nodes}
     assert not {node.op for node in nodes} & {"Where", "Unique", "BooleanMask"}
-
-
-def test_shapes_reach_a_tpu_as_they_are(monkeypatch):
-    """No padding of unknown lengths on the way, which would make them dynamic."""
-    seen = []
-    strategy = tf.distribute.get_strategy()
-    training = make_step({"static_shapes": True}, {}, strategy)
-    monkeypatch.setattr(training, "_replica_step", lambda batch, last_step: (tf.constant(0.0),) * 4)
-    run = strategy.run
-
-    def recorded(function, args=(), kwargs=None, options=None):
-        seen.append(options)
-        return run(function, args, kwargs)
-
-    monkeypatch.setattr(strategy, "run", recorded)
-    ids = tf.constant([[3, 1]])
-    dataset = tf.data.Dataset.from_tensors({"source": ids, "target": ids}).repeat()
-    training.run(iter(dataset), 2)
-    assert seen and not any(options.experimental_enable_dynamic_batch_size for options in seen)

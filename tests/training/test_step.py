@@ -9,8 +9,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import losses
-from t2t_keras.data.batching import plan_epoch
-from t2t_keras.data.pipeline import shares
 from t2t_keras.errors import InputError
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.devices.strategy import distributed, make_strategy
@@ -19,13 +17,11 @@ from tests import programs
 from tests.training.numpy_adam import NumpyAdam
 from tests.training.trajectories import (
     MODEL,
-    STEPS,
     devices,
     dropout_seeds,
     followed,
     make_batches,
     make_step,
-    random_corpus,
     trajectory,
 )
 
@@ -51,11 +47,6 @@ def plain_training() -> TrainingStep:
 @pytest.fixture(scope="module")
 def plain(plain_training) -> dict[str, np.ndarray]:
     return followed(make_step({}, {}, devices(1)) if plain_training.num_updates else plain_training)
-
-
-@pytest.fixture(scope="module")
-def one_replica_with_everything() -> dict[str, np.ndarray]:
-    return trajectory(train={**EVERYTHING, **FEW})
 
 
 @pytest.fixture(scope="module")
@@ -107,26 +98,6 @@ def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], 
         np.testing.assert_allclose(
             actual[name], wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(), err_msg=name
         )
-
-
-def test_shares_are_uneven_and_some_are_empty():
-    """What the tests below rest on."""
-    corpus = random_corpus()
-    plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, FEW["tokens_per_batch"], 1, 0)
-    tokens = np.array(
-        [
-            [np.count_nonzero(share["target"]) for share in shares(corpus, plan, batch, 4, range(4))]
-            for batch in range(STEPS)
-        ]
-    )
-    assert (tokens == 0).any()
-    assert (tokens.max(axis=1) > tokens.min(axis=1)).all()
-    assert len(set(tokens.sum(axis=1))) > 1
-
-
-def test_loss_falls(plain):
-    assert plain["loss"][-3:].mean() < plain["loss"][:3].mean()
-    assert plain["tokens"].min() > 0
 
 
 @pytest.mark.integration
@@ -323,19 +294,6 @@ def test_dropout_seeds_differ_between_steps_parts_and_streams_and_repeat():
     assert [{tuple(seed) for seed in step} for step in dropout_seeds(1, 3, train)] == as_sets
     others = dropout_seeds(1, 3, {**train, "seed": 2})
     assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in others.reshape(-1, 2)}
-
-
-@pytest.mark.integration
-def test_dropout_seeds_differ_between_replicas(many_replicas):
-    seeds = many_replicas["seeds"]
-    assert seeds.shape == (2, 4, 2)
-    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 8
-
-
-@pytest.mark.integration
-def test_streams_are_as_good_as_one(plain, monkeypatch):
-    monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
-    assert_same(trajectory(), plain)
 
 
 @pytest.mark.quick("2-train1")

@@ -40,13 +40,6 @@ def test_the_second_interrupt_is_heard_at_once():
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_a_scheduler_may_repeat_itself():
-    with StopSignals() as signals:
-        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-            os.kill(os.getpid(), number)
-        assert signals.received == signal.SIGTERM
-
-
 def test_outside_of_the_main_thread_signals_do_what_they_did():
     before, inside = {each: signal.getsignal(each) for each in SIGNALS}, []
 

@@ -6,7 +6,6 @@ import os
 import pathlib
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -24,12 +23,10 @@ from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.run import Run
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validator
-from tests import programs
 from tests.training import tiny_training
 from tests.training.tiny_training import (
     assert_same_end,
     best_step,
-    make_data,
     make_trainer,
     records,
     saved_steps,
@@ -123,15 +120,6 @@ def test_stopping_and_going_on_changes_nothing(tmp_path, data, uninterrupted):
 
 
 @pytest.mark.integration
-def test_a_thread_that_is_not_the_main_one_trains_as_that_does(tmp_path, data, uninterrupted):
-    """Frameworks start workers so; only the main thread hears signals."""
-    with ThreadPoolExecutor(1) as pool:
-        outcome = pool.submit(train, tmp_path / "run", data, **SETTINGS).result()
-    assert outcome == (12, "reached train.max_steps", 0)
-    assert_same_end(tmp_path / "run", uninterrupted, 12)
-
-
-@pytest.mark.integration
 def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, uninterrupted):
     """In the middle between two lines of the log, of which the second covers what was before the signal too."""
     run_dir = tmp_path / "run"
@@ -154,16 +142,6 @@ def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, u
     expected = tiny_training.state(uninterrupted, 12)
     for name, array in tiny_training.state(run_dir, 12).items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
-
-
-@pytest.mark.slow
-def test_killed_on_eight_replicas_changes_nothing(tmp_path, data):
-    """A program of its own, for its logical devices; see `resumed_on_replicas.py`."""
-    command = [HERE / "resumed_on_replicas.py", data.directory, tmp_path, "8"]
-    programs.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])}, timeout=1200)
-    assert_same_end(tmp_path / "killed", tmp_path / "uninterrupted", 4)
-    assert [line["step"] for line in records(tmp_path / "killed", "train")] == [1, 2, 3, 4]
-    assert records(tmp_path / "killed", "valid") == records(tmp_path / "uninterrupted", "valid")
 
 
 class KilledError(Exception):
@@ -270,35 +248,7 @@ def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted)
     assert signal.getsignal(signal.SIGINT) == handler
 
 
-def test_a_signal_at_the_last_step_changes_nothing(monkeypatch, tmp_path, data, scripted):
-    scripted(3.0)
-    send_at(monkeypatch, signal.SIGTERM, 12)
-    assert train(tmp_path, data, checkpoint_steps=9) == (12, "reached train.max_steps", 0)
-    assert saved_steps(tmp_path) == [9, 12]
-    assert [line["step"] for line in records(tmp_path, "valid")] == [9, 12]
-
-
 # The ways to end.
-
-
-def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
-    shapes = []
-
-    def run(self, batches, steps):
-        shapes.append((next(batches)["source"].shape, steps))
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[1,2]\nand a trace")
-
-    monkeypatch.setattr(TrainingStep, "run", run)
-    with pytest.raises(InputError) as error:
-        train(tmp_path, data, accumulation_steps=2)
-    message = str(error.value)
-    assert len(message.splitlines()) == 1
-    assert "lower train.tokens_per_batch=100" in message and "train.accumulation_steps=2" in message
-    assert "OOM when allocating" in message
-    rows, length = shapes[0][0]
-    assert f"{rows} rows of {length} source" in message
-    assert rows * length >= 0.9 * epoch_plans(data).plan(0).shapes[:, :2].prod(axis=1).max()
-    assert saved_steps(tmp_path) == []
 
 
 def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
@@ -310,20 +260,6 @@ def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
     with pytest.raises(InputError, match="train.tokens_per_batch: 100 -> 90"):
         train(tmp_path, data, tokens_per_batch=90)
     assert Run(tmp_path).config.train.tokens_per_batch == 100
-
-
-def test_other_text_is_refused_and_the_same_prepared_again_is_not(tmp_path, data, scripted):
-    del scripted
-    run = Run(tmp_path / "run")
-    train(run.path, data, max_steps=1)
-    make_trainer(run.path, make_data(tmp_path))
-    pairs = [(line, tiny_training.reverse(line)) for line in tiny_training.sentences(150, seed=2)]
-    text = Corpus({"train": lambda: iter(pairs), "valid": lambda: iter(pairs[:5])})
-    other = prepare(text, data.config, tmp_path / "other", lambda line: None, vocab_from=data.vocab_path)
-    config = run.config_path.read_bytes()
-    with pytest.raises(InputError, match=rf"run was trained on {tmp_path}/data with \d+ pairs .* but {tmp_path}/other"):
-        make_trainer(run.path, other)
-    assert run.config_path.read_bytes() == config
 
 
 @pytest.mark.parametrize("has_files", [True, False])
@@ -379,15 +315,6 @@ def test_xla_needs_static_shapes(tmp_path, data):
     with pytest.raises(InputError, match=r"train.jit_compile=true needs train.static_shapes=true"):
         make_trainer(tmp_path / "run", data, jit_compile=True)
     assert not (tmp_path / "run").exists()
-
-
-def test_deterministic_operations_are_asked_for_when_they_are_wanted(monkeypatch, tmp_path, data):
-    calls = []
-    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: calls.append("enabled"))
-    make_trainer(tmp_path, data)
-    assert calls == []
-    make_trainer(tmp_path, data, deterministic=True)
-    assert calls == ["enabled"]
 
 
 # Checkpoints.

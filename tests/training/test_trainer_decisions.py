@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import signal
 import time
 
@@ -14,7 +13,6 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.trainer import _Pace
-from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
 from tests.training.tiny_training import assert_same_end, best_step, make_trainer, records, saved_steps, send_at, train
 
@@ -41,14 +39,6 @@ def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scr
         assert words in message
     assert saved_steps(tmp_path) == [4]
     assert [line["step"] for line in records(tmp_path, "train")] == [4]
-
-
-def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    nan = np.full(3, np.nan, np.float32)
-    monkeypatch.setattr(TrainingStep, "run", lambda *args: StepMetrics(nan, nan, nan, nan))
-    with pytest.raises(InputError, match=r"step 1: loss nan.*last good checkpoint is none"):
-        train(tmp_path, data)
 
 
 @pytest.mark.integration
@@ -107,18 +97,6 @@ def test_a_validation_at_a_limit_does_not_count_for_patience(tmp_path, data, scr
 
 
 @pytest.mark.integration
-def test_scores_of_other_sentences_are_not_compared(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    scores = iter([60.0, 22.0, 23.0])
-    monkeypatch.setattr(Validator, "validate", lambda self: Validation(1.0, 2.7, next(scores)))
-    settings = {"best_metric": "bleu", "patience": 1, "checkpoint_steps": 2}
-    train(tmp_path, data, validation_sentences=1, max_steps=2, **settings)
-    assert best_step(tmp_path) == 2
-    train(tmp_path, data, validation_sentences=2, max_steps=6, **settings)
-    assert best_step(tmp_path) == 6
-
-
-@pytest.mark.integration
 def test_max_minutes(tmp_path, data, scripted):
     del scripted
     assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)
@@ -142,25 +120,6 @@ def test_a_decay_ends_with_the_last_step_and_may_be_interrupted(tmp_path, data, 
     assert train(tmp_path / "interrupted", data, **settings).step == 9
     assert train(tmp_path / "interrupted", data, **settings).step == 12
     assert_same_end(tmp_path / "interrupted", tmp_path / "whole", 12)
-
-
-@pytest.mark.integration
-def test_a_decay_ends_when_the_time_does(tmp_path, data, monkeypatch):
-    """Here the time allows 11 steps, which is known after 6 of them."""
-    monkeypatch.setattr(_Pace, "steps_left", lambda self, now: 5.4 if self._steps == 5 else math.inf)
-    settings = {"decay_steps": 6, "max_minutes": 60.0, "max_steps": 1000}
-    train(tmp_path / "without", data, max_steps=11)
-    assert train(tmp_path / "whole", data, **settings) == (11, "reached train.max_minutes", 0)
-    shares = np.divide(learning_rates(tmp_path / "whole"), learning_rates(tmp_path / "without"))
-    np.testing.assert_allclose(shares, [1] * 6 + [5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6], rtol=1e-6)
-    # An interruption changes nothing; other settings of the decay end it.
-    send_at(monkeypatch, signal.SIGTERM, 9)
-    assert train(tmp_path / "interrupted", data, **settings).step == 9
-    shutil.copytree(tmp_path / "interrupted", tmp_path / "longer")
-    monkeypatch.setattr(_Pace, "steps_left", lambda self, now: math.inf)
-    assert train(tmp_path / "interrupted", data, **settings) == (11, "reached train.max_minutes", 0)
-    assert_same_end(tmp_path / "interrupted", tmp_path / "whole", 11)
-    assert train(tmp_path / "longer", data, decay_steps=5, max_steps=14) == (14, "reached train.max_steps", 0)
 
 
 def test_the_pace_of_a_training_tells_how_many_steps_are_left(monkeypatch):
@@ -190,15 +149,6 @@ def test_checkpoints_by_minutes(tmp_path, data, scripted):
     assert saved_steps(tmp_path / "often") == [3, 6, 9, 12]  # at each return to Python
     train(tmp_path / "never", data, checkpoint_minutes=1000.0, checkpoint_steps=2)
     assert saved_steps(tmp_path / "never") == [12]
-
-
-@pytest.mark.integration
-def test_validations_of_their_own(tmp_path, data, scripted):
-    scripted(5.0, 4.0, 3.0, 2.0)
-    train(tmp_path, data, checkpoint_steps=8, validation_steps=5)
-    assert [line["step"] for line in records(tmp_path, "valid")] == [5, 10, 12]
-    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # what was validated is there to be the best
-    assert best_step(tmp_path) == 12
 
 
 @pytest.mark.integration

@@ -8,7 +8,6 @@ import threading
 
 import pytest
 
-from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
 from t2t_keras.runs import checkpoints
@@ -43,27 +42,6 @@ def test_a_full_disk_ends_the_training_and_the_same_command_resumes_it(monkeypat
     assert train(tmp_path, data).step == 12
     assert checkpoints.best(Run(tmp_path).checkpoints_path) == checkpoints.ValidationRecord(8, "loss", 3.0)
     assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
-
-
-@pytest.mark.integration
-def test_an_error_of_reading_is_told_as_it_is(monkeypatch, tmp_path, data):
-    """TensorFlow makes one of its own of it, with forty lines."""
-
-    def read(self, rows, length=None):
-        raise InputError("too many files are open (ulimit -n is 64)")
-
-    trainer = make_trainer(tmp_path, data)
-    monkeypatch.setattr(EncodedCorpus, "source_ids", read)
-    with pytest.raises(InputError, match=r"^too many files are open \(ulimit -n is 64\)$"):
-        trainer.train()
-
-
-def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    failing_at(monkeypatch, 4, errno.EIO)
-    with pytest.raises(InputError, match="step_00000004: Input/output error"):
-        train(tmp_path, data)
-    assert saved_steps(tmp_path) == []
 
 
 def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_path, data, scripted):
@@ -150,14 +128,6 @@ def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
         with pytest.raises(InputError, match="is already being trained"):
             trainer.train()
     assert trainer.train().step == 12
-
-
-def test_another_configuration_that_came_in_between(tmp_path, data, scripted):
-    del scripted
-    trainer = make_trainer(tmp_path, data)
-    make_trainer(tmp_path, data, warmup_steps=7)  # nothing was trained yet, so it may
-    with pytest.raises(InputError, match="train.warmup_steps: 7 -> 20"):
-        trainer.train()
 
 
 @pytest.mark.integration

@@ -71,38 +71,6 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     assert validator._score() == pytest.approx(100.0)
 
 
-def test_references_in_chinese_are_scored_as_such(monkeypatch, trainer, data):
-    """Also where the data was prepared without a word on its languages, as English to German."""
-    references = ["他在图书馆看书。", "今天天气很好！"]
-    validator = Validator(
-        *(trainer.training, trainer.config, data.split("valid"), (["a", "b"], references)),
-        *(trainer.validator._make_translator, trainer.workers),
-    )
-    answers = [Translation("他在图书馆看报。"), Translation("今天天气不好！")]
-    monkeypatch.setattr(validator._make_translator(), "translate", lambda lines, scored: answers)
-    assert validator._score() == translation_scores.bleu([answer.text for answer in answers], references, "zh") > 0
-
-
-def test_lines_are_cut_where_those_of_other_programs_are(tmp_path, trainer, data):
-    """At the length of the training data, so that BLEU is that of launch.evaluate."""
-    assert trainer.validator._make_translator().max_source_length == data.config.max_length == 256
-    data = copy.copy(data)
-    data.config = dataclasses.replace(data.config, max_length=64)
-    assert make_trainer(tmp_path, data).validator._make_translator().max_source_length == 64
-
-
-def test_again_it_is_the_same(trainer, validation):
-    assert trainer.validator.validate() == validation
-
-
-@pytest.mark.integration
-def test_no_sentences_no_bleu(tmp_path, data):
-    trainer = make_trainer(tmp_path, data, static_shapes=True)
-    validation = trainer.validator.validate()
-    assert validation.score is None
-    assert validation.loss == pytest.approx(plain_loss(trainer.training.model, data.split("valid")), rel=1e-5)
-
-
 @pytest.mark.integration
 def test_sentences_longer_than_a_batch(tmp_path, data):
     """Training would refuse a budget below its longest pair; a validation set is taken as it is."""

@@ -4,28 +4,15 @@ import dataclasses
 import functools
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
-from t2t_keras.config import Config, DecodeConfig, TrainConfig
 from t2t_keras.errors import InputError
-from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_pipeline import Pipeline
-from t2t_keras.export.signatures import signatures
-from t2t_keras.inference.translator import Translator
-from t2t_keras.models import families
-from t2t_keras.models.contract import BFLOAT16, attention_views
-from t2t_keras.runs.run import Run
-from t2t_keras.search.searcher import Searcher
-from t2t_keras.training.devices.strategy import make_strategy
-from t2t_keras.training.trainer import Trainer
 from tests.baselines.in_numpy import embedded
-from tests.baselines.untrained import SOURCE, VOCAB, assert_steps_are_teacher_forcing, untrained
+from tests.baselines.untrained import SOURCE, VOCAB, untrained
 from tests.layers.numpy_oracle import layer_norm, numbers
-from tests.training import tiny_training
 
 SIZES = {"d_model": 6, "num_encoder_layers": 2, "num_decoder_layers": 3, "dilation_rates": (1, 2)}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -93,20 +80,6 @@ def test_equals_numpy(shape):
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
         expected = logits_in_numpy(model, source, target)
         np.testing.assert_allclose(found[row, : len(target)], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("padding", [0, 3])
-def test_more_padding_changes_nothing(padding):
-    model = make()
-    source, target = (np.pad(ids, ((0, 1), (0, padding))) for ids in (SOURCE, TARGET))  # and a row of nothing else
-    found = np.array(model({"source": source, "target": target}))
-    assert np.all(np.isfinite(found))
-    for row in range(3):
-        length = np.count_nonzero(TARGET[row])
-        alone = model(
-            {"source": SOURCE[row : row + 1, : np.count_nonzero(SOURCE[row])], "target": TARGET[row : row + 1]}
-        )
-        np.testing.assert_allclose(found[row, :length], alone[0, :length], atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -206,81 +179,3 @@ def test_beyond_the_memory_there_is_nothing():
 
 
 # ---- searches ----
-
-
-@pytest.mark.quick("beam_size1")
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam_size": 1},
-        {"beam_size": 4},
-        {"beam_size": 3, "sampling": True},
-        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
-        {"beam_size": 3, "length_normalization": "none"},
-    ],
-    ids=lambda settings: ",".join(settings),
-)
-def test_steps_are_teacher_forcing(settings):
-    """Also beyond the memory's end, because of the smallest length."""
-    outputs = assert_steps_are_teacher_forcing(make(), {"max_length_offset": 8, "min_length": 8, **settings})
-    assert outputs.shape[2] > 6  # the longest memory
-
-
-def test_each_step_is_a_position_of_the_whole():
-    model = make()
-    expected = model({"source": SOURCE, "target": TARGET})
-    search = model.start_search(SOURCE, model.encode(SOURCE), 1)
-    cache = search.cache
-    sizes = [tuple(past.shape) for past in cache.per_hypothesis]
-    assert sizes == [(3, 1, 2, 6), (3, 1, 4, 6), (3, 1, 2, 6)]
-    for place, token_ids in enumerate(np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T):
-        logits, cache = search.step(tf.constant(token_ids), cache)
-        np.testing.assert_allclose(logits, expected[:, place], rtol=1e-5, atol=1e-5)
-    assert [tuple(past.shape) for past in cache.per_hypothesis] == sizes  # a step costs the same, however late
-
-
-def test_what_unfolding_adds_has_no_gradient_larger_than_others_by_orders():
-    """As zeros would have, which are normalised: after the first update the norm is 2,900 with them, 120 without."""
-    keras.utils.set_random_seed(1)
-    model = families.make_model(ByteNetConfig(vocab_size=VOCAB, **SIZES))
-    random = np.random.default_rng(1)
-    for weight in model.trainable_variables:
-        weight.assign(weight + 1e-5 * random.standard_normal(tuple(weight.shape)).astype("float32"))
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model.states({"source": SOURCE, "target": TARGET}).hidden ** 2)
-    weights = [weight for layer in model.encoder_layers for weight in layer.trainable_variables]
-    assert float(tf.linalg.global_norm(tape.gradient(loss, weights))) < 3 * float(loss)
-
-
-def test_what_needs_attention_is_refused():
-    model = make()
-    assert model.capabilities == {BFLOAT16}
-    with pytest.raises(InputError, match=r"the model \(ByteNet\) has no attention, which"):
-        attention_views(model)
-    with pytest.raises(InputError, match=r"decode\.coverage_penalty: the model does not offer coverage"):
-        Searcher(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))
-
-
-@pytest.mark.slow
-def test_it_learns_to_copy_characters(tmp_path):
-    """And copies sentences that it never saw, also in the graph of an export."""
-    data = tiny_training.make_data(
-        tmp_path, tiny_training.copy, train_pairs=2000, valid_pairs=20, longest=4, vocab_type="char"
-    )
-    sizes = {"d_model": 32, "num_encoder_layers": 2, "num_decoder_layers": 2, "dilation_rates": (1, 2)}
-    sizes["vocab_size"] = data.tokenizer.vocab_size
-    recipe = {"tokens_per_batch": 1000, "max_steps": 120, "checkpoint_steps": 120, "warmup_steps": 60}
-    config = Config(
-        ByteNetConfig(**sizes),
-        data.config,
-        TrainConfig(**{**tiny_training.TRAIN, **recipe, "label_smoothing": 0.0, "learning_rate_scale": 0.4}),
-        DecodeConfig(beam_size=2),
-    )
-    Trainer(Run(tmp_path / "run"), config, data, make_strategy("cpu", 1)).train()
-    assert tiny_training.records(tmp_path / "run", "train")[-1]["loss"] < 0.05
-    sources, references = data.text("valid")
-    translator = Translator.load(tmp_path / "run")
-    assert [translation.text for translation in translator.translate(sources)] == references
-    pipeline = Pipeline(translator, Weights(translator.model), (data.tokenizer.graph_tokenizer(),) * 2)
-    outputs = signatures(pipeline)["serving_default"](text=tf.constant(sources))
-    assert [text.decode() for text in outputs["translation"].numpy()] == references

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from keras import ops
 
-from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock, DilatedBlockStep
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
 from tests.layers.numpy_oracle import layer_norm, numbers, randomise
 
 
@@ -35,14 +34,3 @@ def test_padding_is_not_read(rng):
     found = layer(x, np.arange(6) < np.array([[6], [4]]))
     np.testing.assert_allclose(found[0], layer(x[:1])[0], atol=1e-5)
     np.testing.assert_allclose(found[1, :4], layer(x[1:, :4])[0], atol=1e-5)
-
-
-def test_steps_are_the_call(block, rng):
-    x = rng.standard_normal((2, 3, 7, 8)).astype("float32")  # of 2 sentences with 3 hypotheses each
-    expected = np.reshape(block(x.reshape((6, 7, 8))), (2, 3, 7, 8))
-    step = DilatedBlockStep(block, "float32")
-    past = step.empty_past(2, 3, "float32")
-    assert past.shape == (2, 3, 4, 5)
-    for position in range(7):
-        outputs, past = step(ops.convert_to_tensor(x[:, :, position]), past)
-        np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)

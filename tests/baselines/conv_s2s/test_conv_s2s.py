@@ -11,7 +11,7 @@ from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models import families
 from tests.baselines.in_numpy import assert_equals_numpy, sigmoid
-from tests.baselines.untrained import SOURCE, VOCAB, assert_steps_are_teacher_forcing, untrained
+from tests.baselines.untrained import SOURCE, VOCAB, untrained
 from tests.layers.numpy_oracle import numbers
 
 SIZES = {"d_model": 8, "d_output": None, "max_positions": 30}
@@ -86,14 +86,6 @@ def test_equals_numpy(shape):
     assert_equals_numpy(make(shape), logits_in_numpy, TARGET)
 
 
-def test_padding_changes_nothing():
-    """However much of it: the encoder's convolutions look beyond a sentence's end."""
-    model = make()
-    wider = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in BATCH.items()}
-    logits, expected = np.array(model(wider))[:, :6], np.array(model(BATCH))
-    np.testing.assert_allclose(logits, expected, atol=2e-5)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_its_settings_count_its_weights(shape):
     model = make(shape)
@@ -145,36 +137,6 @@ def test_gradients_of_the_encoder_are_scaled():
     outputs.bias.assign(bias)
     slope = (differences[0] - differences[1]) / 2e-2
     assert gradient[3] == pytest.approx(slope / layers, rel=0.02)
-
-
-@pytest.mark.quick("beam_size1")
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam_size": 1},
-        {"beam_size": 4},
-        {"beam_size": 3, "sampling": True},
-        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
-        {"beam_size": 3, "coverage_penalty": 0.4, "length_normalization": "average"},
-    ],
-    ids=lambda settings: ",".join(settings),
-)
-def test_steps_are_teacher_forcing(settings, shape="widths"):
-    assert_steps_are_teacher_forcing(make(shape), settings)
-
-
-def test_steps_beyond_the_last_position():
-    """They take the last row of positions, as the call does."""
-    test_steps_are_teacher_forcing({"beam_size": 2}, "few_positions")
-
-
-def test_what_a_step_keeps_does_not_grow_with_what_was_written():
-    model = make()
-    search = model.start_search(SOURCE, model.encode(SOURCE), 1)
-    cache = search.cache
-    for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
-        assert [past.shape for past in cache.per_hypothesis] == [(3, 1, 2, 6), (3, 1, 0, 6)]
-        _, cache = search.step(tf.constant(token_ids), cache)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import States
 from t2t_keras.models.presets import preset
 from tests.baselines.in_numpy import assert_equals_numpy, embedded, sigmoid
-from tests.baselines.untrained import BATCH, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
+from tests.baselines.untrained import BATCH, TARGET, VOCAB, untrained
 from tests.layers.numpy_oracle import gates, mixture, numbers
 
 SIZES = {"d_model": 6, "num_units": 9, "d_attention": 5, "num_experts": 4, "experts_per_token": 2, "d_expert": 7}
@@ -83,13 +82,6 @@ def test_equals_numpy(shape):
     assert_equals_numpy(make(shape), logits_in_numpy)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_its_settings_count_its_weights(shape):
-    model = make(shape)
-    model.build()  # again, which makes no weight twice
-    assert model.count_params() == sum(model.config.parameter_counts().values())
-
-
 def test_sizes_of_the_paper():
     """85 million operations a step of the decoder, and 8.7 billion parameters with 2,048 experts."""
     model = preset("moe").model
@@ -126,31 +118,3 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     is_token = TARGET != 0
     np.testing.assert_allclose(np.array(skipped.hidden)[is_token], np.array(whole.hidden)[is_token], atol=1e-5)
     assert float(make("no_experts").states(BATCH, training=True).auxiliary_loss) == 0
-
-
-@pytest.mark.quick("fewest_layers-beam_size")
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam_size": 1},
-        {"beam_size": 3, "sampling": True},
-        pytest.param({"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5}, marks=pytest.mark.slow),
-        {"beam_size": 3, "coverage_penalty": 0.4, "length_normalization": "average"},
-    ],
-    ids=lambda settings: ",".join(settings),
-)
-@pytest.mark.parametrize("shape", ["three_and_two", "fewest_layers"])
-def test_steps_are_teacher_forcing(shape, settings):
-    assert_steps_are_teacher_forcing(make(shape), settings)
-
-
-def test_noise_is_a_function_of_the_seed():
-    model = make(dropout_rate=0.0)
-
-    def values(seed: int, training: bool = True) -> np.ndarray:
-        states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
-        return np.append(states.hidden, states.auxiliary_loss)
-
-    np.testing.assert_array_equal(values(1), values(1))
-    assert np.abs(values(1) - values(2)).max() > 0.01
-    np.testing.assert_array_equal(values(1, training=False), values(2, training=False))

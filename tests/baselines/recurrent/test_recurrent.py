@@ -96,15 +96,3 @@ def test_a_projection_is_what_is_handed_on(rng, reverse):
     plain.set_weights([layer.kernel, joined, layer.bias])
     expected = np.array(plain(inputs, mask)) @ numbers(layer.projection_kernel)
     np.testing.assert_allclose(layer(inputs, mask), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["units", "d_attention", "projection"])
-@pytest.mark.parametrize("score", ["additive", "multiplicative"])
-def test_bad_widths_are_named(name, score):
-    with pytest.raises(ValueError, match=f"`{name}` must be .*a whole number of at least 1, got 0"):
-        AttentiveLSTM(**{"units": 3, "d_attention": 3, name: 0}, score=score)
-
-
-def test_an_unknown_score_is_named():
-    with pytest.raises(ValueError, match="`score` must be one of additive, multiplicative, got 'dot'"):
-        AttentiveLSTM(3, 3, score="dot")

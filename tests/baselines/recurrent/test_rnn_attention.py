@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
-from t2t_keras.errors import InputError
 from tests.baselines.in_numpy import assert_equals_numpy, embedded, sigmoid
-from tests.baselines.untrained import VOCAB, assert_steps_are_teacher_forcing, untrained
+from tests.baselines.untrained import VOCAB, untrained
 from tests.layers.numpy_oracle import numbers
 
 SIZES = {"d_model": 8, "num_encoder_layers": 3, "num_decoder_layers": 4, "num_units": 6, "d_attention": 5}
@@ -108,33 +107,9 @@ def test_equals_numpy(shape):
     assert_equals_numpy(make(shape), logits_in_numpy)
 
 
-def test_the_second_layer_has_no_residual_connection():
-    with pytest.raises(InputError, match=r"model\.first_residual must be a whole number of at least 3, got 2"):
-        RNNAttentionConfig(first_residual=2)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_its_settings_count_its_weights(shape):
     model = make(shape)
     model.build()  # again, which makes no weight twice
     assert model.count_params() == sum(model.config.parameter_counts().values())
     assert sum(model.config.training_flops(20).values()) > 6 * sum(model.config.parameter_counts().values()) / 4
-
-
-@pytest.mark.quick("one_layer-beam_size0", "one_layer-beam_size,coverage_penalty,length_normalization")
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam_size": 1},
-        {"beam_size": 4},
-        {"beam_size": 3, "sampling": True},
-        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
-        {"beam_size": 3, "coverage_penalty": 0.4, "length_normalization": "average"},
-    ],
-    ids=lambda settings: ",".join(settings),
-)
-@pytest.mark.parametrize(
-    "shape", [pytest.param("three_layers", marks=pytest.mark.slow), "one_layer", "deep_att", "state_context"]
-)
-def test_steps_are_teacher_forcing(shape, settings):
-    assert_steps_are_teacher_forcing(make(shape), settings)

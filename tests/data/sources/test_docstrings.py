@@ -21,11 +21,6 @@ def test_the_first_sentence_and_the_rest():
     assert list(docstrings.pair_of(f"Without a stop\n\n{LONG}")) == [(LONG, "Without a stop")]
 
 
-def test_a_title_is_a_sentence():
-    for title in ("Of all things\n=============", "=============\nOf all things\n============="):
-        assert list(docstrings.pair_of(f"{title}\n\n{LONG}")) == [(LONG, "Of all things.")]
-
-
 @pytest.mark.parametrize(
     "section",
     [
@@ -46,11 +41,6 @@ def test_sections_are_left_out(section):
 def test_markup_and_examples_are_left_out():
     text = f"It calls :func:`~a.b`.\n\nLike ``c`` of :class:`the one <x.y>` {LONG}\n\n>>> b()\n1\n.. note::"
     assert list(docstrings.pair_of(text)) == [(f"Like c of the one {LONG} 1", "It calls a.b.")]
-
-
-@pytest.mark.parametrize("text", ["Too short.", f"Two words. {LONG}", f"{LONG} {LONG}.\n\n{LONG}", ""])
-def test_what_is_too_short_or_too_long_is_left_out(text):
-    assert list(docstrings.pair_of(text)) == []
 
 
 def test_a_long_description_is_cut():

@@ -66,24 +66,6 @@ def test_packages_are_downloaded_once_and_give_pairs_in_the_order_of_the_pins(tm
 
 
 @pytest.mark.integration
-def test_a_pin_that_cannot_be_found_is_reported_and_the_rest_is_used(tmp_path, index, pins):
-    (index / "first-2.0-py3-none-any.whl").unlink()
-    lines = []
-    corpus = corpora.gettext("en", "de", tmp_path / "kept", lines.append)
-    assert list(corpus.splits["train"]()) == [("Close it", "Schließe es")]
-    assert "first==2.0 is left out: No matching distribution found for first==2.0" in lines[1]
-    assert list(corpus.provenance()["missing"]) == ["first==2.0"]
-
-
-@pytest.mark.integration
-def test_without_the_held_out_package_there_is_no_corpus(tmp_path, index, pins):
-    (index / "held_out-1.0-py3-none-any.whl").unlink()
-    corpus = corpora.gettext("en", "de", tmp_path / "kept", lambda line: None)
-    with pytest.raises(InputError, match="held-out==1.0, the test set, is not available: No matching distribution"):
-        list(corpus.splits["train"]())
-
-
-@pytest.mark.integration
 def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
     publish(index, "second", "3.0", [("Close it", "tampered with")])
     lines = []

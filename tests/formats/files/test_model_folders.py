@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.model_folders import local_folder
 from tests.formats import huggingface_folder
@@ -40,22 +39,3 @@ def test_a_model_is_downloaded_by_its_name(hub):
     assert here.config == there.config and here.weights.keys() == there.weights.keys()
     for name, array in there.weights.items():
         np.testing.assert_array_equal(here.weights[name], array)
-
-
-def test_a_name_that_nobody_has_is_named(hub):
-    with pytest.raises(InputError, match=r"^hf://owner/other cannot be downloaded: ") as error:
-        local_folder("hf://owner/other")
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match="hf://a/b: the package huggingface_hub is missing: pip install"):
-        local_folder("hf://a/b")
-
-
-def test_a_folder_is_itself(tmp_path):
-    assert local_folder(str(tmp_path)) == tmp_path
-    for name in (f"{tmp_path}/none", "s3://bucket/model"):
-        with pytest.raises(InputError, match=f"{name} is not a folder"):
-            local_folder(name)

@@ -1,10 +1,8 @@
 """Graphs for ONNX and LiteRT, and the program that lies beside them, which knows nothing of TensorFlow."""
 
-import dataclasses
 import functools
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,17 +10,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.formats.graphs import litert, onnx, standalone, token_graphs
-from t2t_keras.formats.graphs.standalone_folder import write_beside
+from t2t_keras.formats.graphs import litert, onnx, standalone
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.known_formats import WRITERS
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.repair import lowercased, repair
-from t2t_keras.text.subwords import serialized_subwords
-from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.truecase import capitalised
 from tests.formats import foreign
 from tests.inference import tiny
@@ -167,35 +162,6 @@ def test_smaller_numbers_find_nearly_the_same(written, format, numbers):
     assert sizes[1] < 0.8 * sizes[0]
 
 
-def test_what_the_program_leaves_out_is_noted(tmp_path):
-    model = foreign.trained()
-    decode = dataclasses.replace(model.config.decode, no_repeat_ngram_size=3, seed=5)
-    config = dataclasses.replace(model.config, decode=decode, data=DataConfig(task="tagging"))
-    search, task = write_beside(dataclasses.replace(model, config=config), tmp_path)
-    assert search == "the search of translate.py does not support decode.no_repeat_ngram_size=3"
-    assert task == "translate.py returns the raw output of the model; it does not support the task tagging"
-
-
-def test_subwords_get_no_program_that_could_not_read_them(tmp_path):
-    model = dataclasses.replace(foreign.trained(), tokenizer=Tokenizer(serialized_subwords("\\_u;0123456789")))
-    notes = write_beside(model, tmp_path)
-    assert "SentencePiece cannot read" in notes[0] and "there is no translate.py" in notes[1]
-    assert not (tmp_path / "translate.py").exists()
-
-
-def test_a_model_without_numbers_gives_nothing():
-    model = foreign.trained()
-    weights = {name: np.full_like(array, np.nan) for name, array in model.weights.items()}
-    settings = {name: getattr(model.config.decode, name) for name in standalone.SETTINGS}
-    ids, score = standalone.search(OurGraphs(dataclasses.replace(model, weights=weights)), [5, 1], settings)
-    assert (ids, score) == ([], -np.inf)
-
-
-def test_a_folder_without_a_model_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path} has neither"):
-        standalone.load_graphs(tmp_path)
-
-
 def test_it_cleans_lines_as_the_package_does():
     characters = "".join(map(chr, [*range(0x180), *range(0x2000, 0x2070), 0xFEFF]))
     for text in (characters, " a\t b\r\n", "a\u200bb", *(f"a{one}b" for one in characters)):
@@ -234,38 +200,6 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     lines = done.stdout.split("\n")
     assert lines[:3] == [expected[0], "", expected[1]] and lines[4:] == ["", "", ""]
     assert re.search(r"^line 4 has \d+ tokens; the model has seen fewer than \d+$", done.stderr, re.MULTILINE)
-
-
-def test_two_gigabytes_are_those_of_a_file(tmp_path, monkeypatch):
-    model, sizes, weights_of = foreign.trained(), [], token_graphs._weights_of
-
-    def measured(*arguments):
-        values = weights_of(*arguments)
-        sizes.append(sum(array.nbytes for _, array in values))
-        return values
-
-    monkeypatch.setattr(token_graphs, "_weights_of", measured)
-    TokenGraphs(model, "LiteRT", in_one_file=True)
-    monkeypatch.setattr(token_graphs, "_MOST_BYTES", (max(sizes) + sum(sizes)) // 2)
-    TokenGraphs(model, "ONNX", in_one_file=False)
-    with pytest.raises(InputError, match="LiteRT files are limited to 2 GB, but the weights of both graphs take"):
-        TokenGraphs(model, "LiteRT", in_one_file=True)
-
-
-def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path):
-    model = foreign.trained()
-    config = dataclasses.replace(model.config, data=DataConfig(lowercase="source", truecase=True))
-    folder = shutil.copytree(written("litert"), tmp_path / "lowercase")
-    assert write_beside(dataclasses.replace(model, config=config), folder) == ()
-    texts = [f"{text}\n" for text in foreign.TEXTS_TO_COPY[:3]]
-    outputs = [
-        subprocess.run(
-            [sys.executable, folder / "translate.py", "--beam_size=1"], input=given, capture_output=True, text=True
-        ).stdout
-        for given in ("".join(texts).lower(), "".join(texts).upper())
-    ]
-    assert outputs[0] == outputs[1] and outputs[0].count("\n") == len(texts) and outputs[0].strip()
-    assert outputs[0].splitlines() == [capitalised(line) for line in outputs[0].splitlines()]
 
 
 @pytest.mark.parametrize(

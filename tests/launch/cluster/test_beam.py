@@ -69,9 +69,3 @@ def test_it_runs_what_the_dry_run_prints(tmp_path):
     done = run("beam.sh", "flink", *FLAGS, env=environment(tmp_path, PYTHON=python, **SETTINGS))
     assert done.returncode == 3
     assert lines(tmp_path / "arguments") == rendered(tmp_path, "flink")[1:]
-
-
-def test_what_is_missing_is_said(tmp_path):
-    assert run("beam.sh", "samza", env=environment(tmp_path)).returncode == 2
-    done = run("beam.sh", "dataflow", env=environment(tmp_path, PROJECT="mine"))
-    assert done.returncode == 1 and "Dataflow needs PROJECT, BUCKET and IMAGE" in done.stderr

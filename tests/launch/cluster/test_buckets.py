@@ -11,7 +11,6 @@ from tests.launch.cluster.stand_ins import run
 pytestmark = pytest.mark.integration
 
 RECIPES = ("kubernetes.sh", "kubeflow.sh")
-ON_THE_VOLUME = ("--data_dir=/t2t/data", "--model_dir=/t2t/run")
 IN_A_BUCKET = ("--data_dir=s3://mine/data", "--model_dir=s3://mine/run")
 
 
@@ -64,15 +63,6 @@ def test_folders_in_a_bucket_need_no_volume_but_a_disk_of_each_pod(recipe, flags
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_access_comes_with_a_secret_or_an_account_if_they_are_named(recipe):
-    without = pod(manifests(recipe, *IN_A_BUCKET))
-    assert "envFrom" not in without["containers"][0] and "serviceAccountName" not in without
-    found = pod(manifests(recipe, *IN_A_BUCKET, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer"))
-    assert found["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
-    assert found["serviceAccountName"] == "trainer"
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(
     "flags",
     [
@@ -94,56 +84,8 @@ def test_what_is_not_in_a_bucket_has_the_volume_beside_it(recipe, flags):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize(
-    "flags", [(), ON_THE_VOLUME, ("--model_dir", "/t2t/runs/s3"), ("--model_dir=file:///t2t/run", "--set", "a=s3://b")]
-)
-def test_without_a_bucket_there_is_the_volume_alone(recipe, flags):
-    text = printed(recipe, *flags)
-    assert text == printed(recipe, *flags, MIRRORS="7Gi", SECRET_NAME="keys", SERVICE_ACCOUNT="trainer")
-    found = manifests(recipe, *flags)
-    assert volumes(found) == {"storage": ("/t2t", {"persistentVolumeClaim": {"claimName": "t2t"}})}
-    assert "T2T_KERAS_CACHE" not in text and "ephemeral" not in text
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("flags", [("--model_dir=runs/mine",), ("--data_dir", "data"), ("--init_from=./run:best",)])
 def test_a_relative_path_is_refused_since_it_would_go_with_the_pod(recipe, flags):
     done = run(recipe, *flags, env={**os.environ, "DRY_RUN": "1"})
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {'='.join(flags)} is a relative path: ") and done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_nothing_else_depends_on_where_the_folders_are(recipe):
-    words = {f"'{flag}'" for flag in (*ON_THE_VOLUME, *IN_A_BUCKET)}
-
-    def lines(*flags: str) -> list[str]:
-        text = printed(recipe, *flags, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer")
-        text = text.replace(", ephemeral-storage: 100Gi", "")
-        return [line for line in text.splitlines() if line.strip(" -") not in words]
-
-    volume, bucket, both = lines(*ON_THE_VOLUME), lines(*IN_A_BUCKET), lines(ON_THE_VOLUME[0], IN_A_BUCKET[1])
-    claim = volume.index("---") + 1
-    of_bucket, of_volume = set(bucket) - set(volume), set(volume[claim:]) - set(bucket)
-    assert len(of_bucket) == 7 and len(of_volume) == 3
-    assert [line for line in both if line not in of_bucket] == volume
-    assert [line for line in both[claim:] if line not in of_volume] == bucket
-
-
-@pytest.mark.parametrize("version", ["1.31", "1.37"])
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_manifests_fit_the_schema(recipe, version):
-    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
-    for flags in (IN_A_BUCKET, ("--data_dir=s3://mine/data", "--model_dir=/t2t/run")):
-        for settings in ({}, {"SECRET_NAME": "keys", "SERVICE_ACCOUNT": "trainer", "PRIORITY_CLASS": "low"}):
-            found = manifests(recipe, *flags, **settings)
-            for kind in ("PersistentVolumeClaim", "Service", "Job"):
-                if kind in found:
-                    validator.validate(found[kind], version, strict=True)
-
-
-def test_only_fields_that_kubeflow_has():
-    found = manifests("kubeflow.sh", *IN_A_BUCKET, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer")
-    for kind, fields in test_kubeflow.FIELDS.items():
-        for path, names in fields.items():
-            assert set(test_kubeflow.at(found[kind], path)) <= set(names.split()), f"{kind}: {path}"

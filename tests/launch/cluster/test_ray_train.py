@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.launch.cluster.stand_ins import CLUSTER, LOST, environment, executable, lines
+from tests.launch.cluster.stand_ins import CLUSTER, environment, executable, lines
 
 pytestmark = pytest.mark.integration
 
@@ -89,21 +89,6 @@ def test_each_worker_trains_with_its_own_tf_config(tmp_path, drive):
     assert run == {"name": "t2t", "failure_config": {"max_failures": 3}}
 
 
-def test_jax_and_processors(tmp_path, drive):
-    assert drive("--workers=1", "--gpus=0", "--backend=jax", "--", "--preset=big").returncode == 0
-    _, backend, _, *arguments = lines(tmp_path / "worker_0")
-    assert backend == "jax"
-    flags = ["--cluster=tf_config", "--preset=big"]
-    assert arguments == ["-m", "launch.train", *flags]
-    scaling, _ = json.loads((tmp_path / "asked").read_text(encoding="utf-8"))
-    assert scaling["use_gpu"] is False and "GPU" not in scaling["resources_per_worker"]
-
-
-def test_ray_is_told_of_a_worker_that_ends_otherwise(drive):
-    done = drive("--workers=1", "--", status=LOST)
-    assert done.returncode and f"launch.train ended with status {LOST}" in done.stderr
-
-
 def test_a_training_is_told_to_stop_when_ray_ends_its_worker(tmp_path):
     """Ray kills; the training, which is a process of its own, gets SIGTERM."""
     python = executable(
@@ -115,13 +100,6 @@ def test_a_training_is_told_to_stop_when_ray_ends_its_worker(tmp_path):
         assert process.stdout.readline() == "up\n"
         process.kill()
         assert process.stdout.readline() == "saved\n"
-
-
-def test_a_missing_ray_is_named(tmp_path) -> None:
-    hidden = {"PYTHONPATH": str(executable(tmp_path / "ray.py", "raise ModuleNotFoundError(name='ray')").parent)}
-    command = [sys.executable, str(CLUSTER / "ray_train.py"), "--", "--model_dir=run"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path) | hidden, check=False)
-    assert done.returncode == 1 and done.stderr == "error: the package ray is missing: pip install 'ray[train]'\n"
 
 
 @pytest.mark.parametrize("flag", ["--workers=0", "--gpus=-1", "--cpus=nan", "--restarts=1.5"])

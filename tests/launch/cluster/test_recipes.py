@@ -34,24 +34,11 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts_are_sound(script):
-    subprocess.run(["bash", "-n", CLUSTER / script], check=True)
-    assert os.access(CLUSTER / script, os.X_OK)
-
-
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts_pass_shellcheck(script):
     done = subprocess.run(["shellcheck", CLUSTER / script], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-def test_the_readme_names_every_file():
-    text = (CLUSTER / "README.md").read_text(encoding="utf-8")
-    for path in CLUSTER.iterdir():
-        if path.is_file() and path.name != "README.md":
-            assert path.name in text, path.name
 
 
 def test_the_image_has_what_the_installation_reads():
@@ -72,13 +59,6 @@ def test_the_image_does_not_run_as_root():
     (job,) = [document for document in yaml.safe_load_all(manifests.stdout) if document["kind"] == "Job"]
     context = job["spec"]["template"]["spec"]["securityContext"]
     assert context["runAsNonRoot"] and {context[name] for name in ("runAsUser", "runAsGroup", "fsGroup")} == {1234}
-
-
-def test_a_tpu_gets_jax_beside_the_project(tmp_path):
-    done = run("tpu_vm.sh", "up", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine", JAX="jax[tpu]==0.10.*"))
-    assert "--python=.venv '.[fast,remote]' 'jax[tpu]==0.10.*'" in done.stdout.replace("'\\''", "'")
-    done = run("tpu_vm.sh", "train", "--model_dir=gs://mine/run", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine"))
-    assert re.search(r" T2T_KERAS_CACHE=/t2t/mirrors +\.venv/bin/python .* --model_dir=gs://mine/run &\n", done.stdout)
 
 
 # ---- SLURM ----
@@ -169,71 +149,7 @@ def test_recipes_train_on_jax_too(tmp_path, script):
     assert (done.returncode, done.stderr) == (1, "error: BACKEND is tensorflow or jax, not torch\n")
 
 
-@pytest.mark.parametrize("backend", [{"BACKEND": "jax"}, {"KERAS_BACKEND": "jax"}, {}])
-def test_slurm_workers_have_their_backend(tmp_path, backend):
-    executable(tmp_path / "srun", f'echo "$KERAS_BACKEND" > {tmp_path}/backend')
-    assert run("slurm.sh", env=environment(tmp_path, SLURM_JOB_ID=17, **backend)).returncode == 0
-    assert lines(tmp_path / "backend") == ["jax" if backend else "tensorflow"]
-
-
-@pytest.mark.parametrize("cores", ["32", ""])
-def test_slurm_workers_get_the_cores_of_the_job(tmp_path, cores):
-    """Some versions of srun read a variable of their own."""
-    executable(tmp_path / "srun", f'echo "${{SRUN_CPUS_PER_TASK-unset}}" > {tmp_path}/cores')
-    settings = {"SLURM_JOB_ID": 17, "SLURM_CPUS_PER_TASK": cores}
-    assert run("slurm.sh", env=environment(tmp_path, **settings)).returncode == 0
-    assert lines(tmp_path / "cores") == [cores or "unset"]
-
-
-def test_slurm_says_that_it_wants_a_job(tmp_path):
-    done = run("slurm.sh", env=environment(tmp_path))
-    assert done.returncode == 1
-    assert "start this with sbatch" in done.stderr
-
-
-@pytest.mark.parametrize("script", ["slurm.sh", "slurm_study.sh"])
-def test_slurm_leaves_time_to_save_and_keeps_the_log(script):
-    options = dict(
-        line.removeprefix("#SBATCH --").partition("=")[::2]
-        for line in lines(CLUSTER / script)
-        if line.startswith("#SBATCH")
-    )
-    assert options.get("ntasks-per-node", options.get("ntasks")) == "1"
-    name, _, seconds = options["signal"].partition("@")
-    assert name == "TERM" and int(seconds) >= 120  # no "B:", which would send it to this script and not to the workers
-    assert {"requeue", "open-mode"} <= set(options)
-
-
 # ---- SLURM, a table ----
-
-
-@pytest.mark.parametrize(
-    ("status", "restarts", "is_requeued"),
-    [(0, 0, False), (MISTAKE, 0, False), (KILLED, 0, False), (STOPPED, 0, True), (STOPPED, 3, False)],
-)
-def test_slurm_gives_each_task_of_an_array_its_part_of_a_study(tmp_path, status, restarts, is_requeued):
-    executable(tmp_path / "srun", 'exec "$@"')
-    executable(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/scontrol.log')
-    python = executable(tmp_path / "python", f'printf "%s\\n" "$@" > {tmp_path}/arguments; exit {status}')
-    array = {"MIN": 0, "MAX": 3, "COUNT": 4, "ID": 2}
-    settings = {"PYTHON": python, "SLURM_JOB_ID": 17, "SLURM_RESTART_COUNT": restarts, "RESTARTS": 3}
-    settings |= {f"SLURM_ARRAY_TASK_{name}": value for name, value in array.items()}
-    done = run("slurm_study.sh", "--study_dir=a b", env=environment(tmp_path, **settings))
-    assert done.returncode == status
-    assert lines(tmp_path / "scontrol.log") == (["requeue 17"] if is_requeued else [])
-    assert lines(tmp_path / "arguments") == ["-m", "launch.study", "--shard=3/4", "--study_dir=a b"]
-
-
-def test_slurm_wants_an_array_without_gaps_for_a_study(tmp_path):
-    array = {"SLURM_ARRAY_TASK_MIN": 1, "SLURM_ARRAY_TASK_MAX": 5, "SLURM_ARRAY_TASK_COUNT": 3}
-    done = run("slurm_study.sh", env=environment(tmp_path, SLURM_JOB_ID=17, **array))
-    assert done.returncode == 1 and "must have consecutive numbers, such as --array=1-20" in done.stderr
-    assert run("slurm_study.sh", env=environment(tmp_path)).returncode == 1
-
-
-def test_slurm_makes_a_whole_study_without_an_array(tmp_path):
-    done = run("slurm_study.sh", "--table=3", env=environment(tmp_path, DRY_RUN=1))
-    assert done.stdout.split() == ["srun", ".venv/bin/python", "-m", "launch.study", "--shard=1/1", "--table=3"]
 
 
 # ---- Kubernetes ----
@@ -312,37 +228,10 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
     assert action(KILLED) == action(AWAY) == "Count" and job["backoffLimit"] > 0
 
 
-def test_kubernetes_workers_share_a_volume():
-    found = manifests(NAME="mine", STORAGE_CLASS="nfs", PRIORITY_CLASS="low")
-    claim = found["PersistentVolumeClaim"]
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"] and claim["spec"]["storageClassName"] == "nfs"
-    sources = {volume["name"]: volume for volume in pod(found)["volumes"]}
-    (worker,) = pod(found)["containers"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
-    assert set(sources) == set(mounts) and mounts["storage"] == "/t2t"
-    assert sources["storage"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-    assert pod(found)["priorityClassName"] == "low"
-    assert (
-        "priorityClassName" not in pod(manifests()) and "storageClassName" not in manifests()["PersistentVolumeClaim"]
-    )
-
-
 def copying_pod() -> dict:
     """The one in the README."""
     text = (CLUSTER / "README.md").read_text(encoding="utf-8")
     return yaml.safe_load(text.partition("<<'YAML'\n")[2].partition("\nYAML\n")[0])
-
-
-def test_the_volume_can_be_made_and_filled_before_the_first_training(tmp_path):
-    """As the README says."""
-    command = f"bash {CLUSTER}/kubernetes.sh | sed '/^---$/,$d'"
-    assert "DRY_RUN=1 launch/cluster/kubernetes.sh | sed '/^---$/,$d' | kubectl" in (CLUSTER / "README.md").read_text()
-    alone = subprocess.run(command, shell=True, env=environment(tmp_path, DRY_RUN=1), capture_output=True, check=True)
-    (claim,) = yaml.safe_load_all(alone.stdout)
-    assert claim == manifests()["PersistentVolumeClaim"]
-    (volume,), (container,) = copying_pod()["spec"]["volumes"], copying_pod()["spec"]["containers"]
-    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/t2t"}]
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.37"])
@@ -352,12 +241,3 @@ def test_kubernetes_manifests_fit_the_schema(version):
     for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine"}):
         for document in manifests(**settings).values():
             validator.validate(document, version, strict=True)
-
-
-@pytest.mark.parametrize("script", ["kubernetes.sh", "kubeflow.sh"])
-def test_what_is_applied_is_what_the_dry_run_prints(tmp_path, script):
-    executable(tmp_path / "kubectl", f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/applied')
-    assert run(script, "--preset=big", env=environment(tmp_path)).returncode == 0
-    assert lines(tmp_path / "arguments") == ["apply -f -"]
-    printed = run(script, "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
-    assert (tmp_path / "applied").read_text(encoding="utf-8") == printed

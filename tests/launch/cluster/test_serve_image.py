@@ -3,9 +3,6 @@
 import json
 import os
 import pathlib
-import re
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -60,26 +57,6 @@ def test_the_image_has_what_the_installation_reads_and_runs_the_installed_progra
     assert project["scripts"][command] == "t2t_keras.launch.serve:run"
 
 
-def test_the_image_does_not_run_as_root():
-    names = [name for name, _ in instructions()]
-    user, group = instruction("USER").split(":")
-    assert names.index("USER") > names.index("RUN") and "0" not in (user, group)
-    assert pod()["securityContext"]["runAsNonRoot"] is True
-    assert (str(pod()["securityContext"]["runAsUser"]), str(pod()["securityContext"]["runAsGroup"])) == (user, group)
-    assert container()["securityContext"]["readOnlyRootFilesystem"] is True
-    # TensorFlow's notices are held back in a temporary file.
-    assert {"name": "temporary", "mountPath": "/tmp"} in container()["volumeMounts"]
-
-
-def test_the_health_check_is_a_program_that_asks_for_the_status():
-    command = json.loads(re.search(r"CMD (\[.*\])", instruction("HEALTHCHECK")).group(1))
-    assert command[:2] == ["python", "-c"] and f"/v1/models/{NAME}" in command[2]
-    compile(command[2], "healthcheck", "exec")
-    # Nothing listens at this port: it must not pass for healthy.
-    away = command[2].replace("8501", "1")
-    assert subprocess.run([sys.executable, "-c", away], capture_output=True, timeout=300).returncode != 0
-
-
 def test_the_program_has_the_flags():
     commands = json.dumps([["serve", arguments()], ["serve", ["--no_such_flag=1"]]])
     parser = [str(pathlib.Path(__file__).parent / "parse_commands.py")]
@@ -87,15 +64,6 @@ def test_the_program_has_the_flags():
     done = programs.run(parser, input=commands, capture_output=True, text=True, env=environment, check=True)
     fits, wrong = json.loads(done.stdout.splitlines()[-1])
     assert fits is None and "no_such_flag" in wrong
-
-
-def test_the_image_can_serve_several_models(tmp_path):
-    words = re.search(r"(--export_dir=) (--model_config_file)=", (SERVING / "README.md").read_text(encoding="utf-8"))
-    (tmp_path / "models.config").write_text("none")
-    flags = [*json.loads(instruction("ENTRYPOINT"))[1:], words[1], f"{words[2]}={tmp_path}/models.config"]
-    done = programs.run(["-m", "launch.serve", *flags], capture_output=True, text=True)
-    # The file is read, and the image's directory is not asked for.
-    assert done.returncode == 1 and done.stderr.startswith(f"error: {tmp_path}/models.config"), done.stderr
 
 
 def test_model_ports_names_and_times_fit_together():
@@ -115,21 +83,6 @@ def test_model_ports_names_and_times_fit_together():
     # A server that waits for its first version is not to be ended.
     assert container()["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "rest"}
     assert "startupProbe" not in container()
-
-
-def test_what_belongs_together_has_the_same_name():
-    found = documents("serve.yaml")
-    assert found["PersistentVolumeClaim"] == documents("kubernetes.yaml")["PersistentVolumeClaim"]
-    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    others = documents("kubernetes.yaml")["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert labels != others  # or each Service would send to both
-    assert found["Deployment"]["spec"]["selector"]["matchLabels"] == labels
-    assert found["Service"]["spec"]["selector"] == labels
-    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
-    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
-    assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
-    claim = next(volume for volume in pod()["volumes"] if volume["name"] == "model")["persistentVolumeClaim"]
-    assert claim["claimName"] == found["PersistentVolumeClaim"]["metadata"]["name"]
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.31"])

@@ -10,8 +10,6 @@ import subprocess
 
 import pytest
 import yaml
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
@@ -42,28 +40,6 @@ FLAGS = {
 FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
 
 
-def text_proto(name: str, message):
-    return text_format.Parse((SERVING / name).read_text(encoding="utf-8"), message)
-
-
-def message_class(name: str, *fields: tuple[str, str, str]):
-    """A message that tensorflow-serving-api leaves out, from its documented fields: name, type, label."""
-    file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="test", syntax="proto3")
-    file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
-    message = file.message_type.add(name=name)
-    for number, (field, kind, label) in enumerate(fields, start=1):
-        added = message.field.add(name=field, number=number)
-        added.label = descriptor_pb2.FieldDescriptorProto.Label.Value(f"LABEL_{label.upper()}")
-        if kind.startswith("."):
-            added.type, added.type_name = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, kind
-        else:
-            added.type = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"test.{name}"))
-
-
 def compose_service() -> dict:
     (service,) = yaml.safe_load((SERVING / "docker-compose.yml").read_text(encoding="utf-8"))["services"].values()
     return service
@@ -90,57 +66,6 @@ def flags(words: list[str]) -> dict[str, str]:
 
 def both() -> list[dict[str, str]]:
     return [flags(compose_service()["command"]), flags(container()["args"])]
-
-
-def test_the_model_configuration_is_one_that_the_server_reads():
-    config = text_proto("models.config", model_server_config_pb2.ModelServerConfig())
-    (model,) = config.model_config_list.config
-    assert (model.name, model.base_path, model.model_platform) == (NAME, f"/models/{NAME}", "tensorflow")
-
-
-def test_the_batching_parameters_are_ones_that_the_server_reads():
-    """Fields and types of BatchingParameters in session_bundle_config.proto, which the package does not have."""
-    number, flag = ".google.protobuf.Int64Value", "bool"
-    parameters = text_proto(
-        "batching_parameters.txt",
-        message_class(
-            "BatchingParameters",
-            ("max_batch_size", number, "optional"),
-            ("batch_timeout_micros", number, "optional"),
-            ("max_enqueued_batches", number, "optional"),
-            ("num_batch_threads", number, "optional"),
-            ("thread_pool_name", ".google.protobuf.StringValue", "optional"),
-            ("allowed_batch_sizes", "int64", "repeated"),
-            ("pad_variable_length_inputs", flag, "optional"),
-        )(),
-    )
-    assert parameters.max_batch_size.value > 1
-    assert 0 < parameters.batch_timeout_micros.value < 50_000
-    assert parameters.max_enqueued_batches.value >= parameters.num_batch_threads.value
-    assert parameters.pad_variable_length_inputs
-    sizes = list(parameters.allowed_batch_sizes)
-    assert not sizes or (sizes == sorted(set(sizes)) and sizes[-1] == parameters.max_batch_size.value)
-    # The clients send no more than this at a time.
-    size = parameters.max_batch_size.value
-    assert f'"${{BATCH:-{size}}}"' in (SERVING / "client.sh").read_text(encoding="utf-8")
-    assert f'"--batch", type=int, default={size}' in (SERVING / "client_grpc.py").read_text(encoding="utf-8")
-    # As many batches at once as there are cores.
-    cores = parameters.num_batch_threads.value
-    assert compose_service()["cpus"] == cores
-    assert {values["cpu"] for values in container()["resources"].values()} == {str(cores)}
-    for found in both():
-        assert found["tensorflow_inter_op_parallelism"] == str(cores)
-
-
-def test_metrics_are_on_where_they_are_looked_for():
-    text = (SERVING / "monitoring.config").read_text(encoding="utf-8")
-    inner = re.search(r"^prometheus_config \{\n(.*)^\}$", text, re.MULTILINE | re.DOTALL).group(1)
-    config = message_class("PrometheusConfig", ("enable", "bool", "optional"), ("path", "string", "optional"))
-    parsed = text_format.Parse(inner, config())
-    assert parsed.enable
-    annotations = kubernetes()["Deployment"]["spec"]["template"]["metadata"]["annotations"]
-    assert annotations["prometheus.io/path"] == parsed.path
-    assert annotations["prometheus.io/port"] == both()[1]["rest_api_port"]
 
 
 def test_the_server_gets_flags_that_it_has_and_the_same_in_both_manifests():
@@ -173,23 +98,6 @@ def test_the_server_finds_its_configuration_and_its_model():
             assert found[flag] == f"/config/{name}"
 
 
-def test_what_belongs_together_on_kubernetes_has_the_same_name():
-    found = kubernetes()
-    kinds = {"PersistentVolumeClaim", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget"}
-    assert set(found) == kinds
-    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert found["Deployment"]["spec"]["selector"]["matchLabels"] == labels
-    assert found["Service"]["spec"]["selector"] == labels
-    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
-    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
-    assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
-    assert "replicas" not in found["Deployment"]["spec"]
-    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
-    assert {str(ports["grpc"]), str(ports["rest"])} == {both()[1]["port"], both()[1]["rest_api_port"]}
-    for port in found["Service"]["spec"]["ports"]:
-        assert port["targetPort"] in ports and port["port"] == ports[port["targetPort"]]
-
-
 def test_readiness_liveness_and_the_health_check_ask_for_the_status_of_the_model():
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container()[probe]["httpGet"] == {"path": STATUS, "port": "rest"}
@@ -197,25 +105,6 @@ def test_readiness_liveness_and_the_health_check_ask_for_the_status_of_the_model
     assert check[:3] == ["CMD", "bash", "-c"]
     assert f"GET {STATUS} HTTP/1.1" in check[3] and f"/{both()[0]['rest_api_port']} " in check[3]
     subprocess.run(["bash", "-n", "-c", check[3]], check=True)
-
-
-def test_the_images_are_of_the_tensorflow_that_exports():
-    usual = re.search(r"^TENSORFLOW \?= (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE).group(1)
-    for image in (compose_service()["image"], container()["image"]):
-        assert re.fullmatch(rf"tensorflow/serving:{re.escape(usual)}\.\d+", image)
-
-
-def test_the_readme_names_every_file():
-    text = (SERVING / "README.md").read_text(encoding="utf-8")
-    for path in SERVING.iterdir():
-        assert path.name in ("README.md", "__pycache__") or f"`{path.name}`" in text, path.name
-
-
-def test_the_shell_client_is_sound():
-    subprocess.run(["bash", "-n", SERVING / "client.sh"], check=True)
-    if shutil.which("shellcheck"):
-        done = subprocess.run(["shellcheck", SERVING / "client.sh"], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -281,12 +170,6 @@ def test_the_grpc_client_translates_lines(server):
     assert [float(row[2]) for row in rows] == [round(-0.1 * len(sentence.encode()), 4) for sentence in SENTENCES]
 
 
-def test_the_grpc_client_says_what_failed(server):
-    done = grpc_client(server, "--model=other", stdin="one\n")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert re.fullmatch(r"error: 127\.0\.0\.1:\d+: NOT_FOUND: .+", done.stderr.splitlines()[-1])
-
-
 @needs_curl
 def test_both_clients_have_keys_and_trust_certificates(server, tmp_path):
     certificate, own_key = make_certificate(tmp_path)
@@ -304,13 +187,3 @@ def test_both_clients_have_keys_and_trust_certificates(server, tmp_path):
         assert ": UNAUTHENTICATED: a key is needed" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
     finally:
         secured.stop()
-
-
-def test_the_health_check_tells_a_served_model(server):
-    check = compose_service()["healthcheck"]["test"][3]
-    port = server.rest_address.rpartition(":")[2]
-    healthy = check.replace("/8501 ", f"/{port} ")
-    assert healthy != check
-    assert subprocess.run(["bash", "-c", healthy], capture_output=True, timeout=300).returncode == 0
-    for wrong in (healthy.replace(STATUS, "/v1/models/other"), healthy.replace(f"/{port} ", "/1 ")):
-        assert subprocess.run(["bash", "-c", wrong], capture_output=True, timeout=300).returncode != 0

@@ -36,12 +36,6 @@ def test_masks_of_ids_in_a_functional_model_of_unknown_length(name, tmp_path):
         np.testing.assert_array_equal(np.array(MASKS[name](IDS)).shape[-2:], (4, 4))
 
 
-def test_a_mask_of_ids_is_that_of_their_length():
-    for make in (layers.causal_mask, lambda of: layers.window_mask(of, (2, 1))):
-        np.testing.assert_array_equal(make(IDS), make(4))
-        np.testing.assert_array_equal(make(IDS), make(np.int64(4)))
-
-
 def test_token_rows_in_a_functional_model(tmp_path):
     ids = keras.Input((None,), dtype="int32")
     x = layers.TiedEmbedding(9, 8)(ids)
@@ -131,20 +125,6 @@ def test_attention_is_that_of_keras_with_the_same_weights():
             one, other = np.array(one), np.array(other)
             rows = IDS != 0 if one.ndim == 3 else np.broadcast_to((IDS != 0)[:, None], one.shape[:3])
             np.testing.assert_allclose(one[rows], other[rows], atol=1e-6)
-
-
-@pytest.mark.parametrize("window", [None, (1, 1)])
-def test_attention_scores_are_returned(window, rng, tmp_path):
-    inputs = keras.Input((None, 8))
-    attention = layers.MultiHeadAttention(2, window=window)
-    model = keras.Model(inputs, attention(inputs, inputs, return_attention_scores=True))
-    assert [output.shape for output in model.outputs] == [(None, None, 8), (None, 2, None, None)]
-    x = rng.standard_normal((2, 5, 8)).astype("float32")
-    outputs, weights = loaded(model, tmp_path)(x)
-    np.testing.assert_allclose(outputs, attention(x, x), atol=1e-5)
-    np.testing.assert_allclose(ops.sum(weights, -1), np.ones((2, 2, 5)), atol=1e-5)
-    outputs, past, weights = attention(x, x, past=attention.empty_keys_and_values(2), return_attention_scores=True)
-    assert past.keys.shape == (2, 2, 5, 4) and weights.shape == (2, 2, 5, 5)
 
 
 def test_a_causal_mask_between_sequences_of_different_lengths_is_that_of_keras(rng):

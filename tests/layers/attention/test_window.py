@@ -63,7 +63,7 @@ def test_it_equals_the_formula_under_a_mask(rng, small_blocks, window, score):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_blocks_equal_the_masked_whole(rng, small_blocks, length, causal):
     """For every reach from one position to beyond the length."""
-    for reach in range(1, length + 3):
+    for reach in sorted({1, 2, 3, 4, 5, length + 1, length + 2}):
         layer = layer_of(rng, (reach, 0 if causal else reach))
         x, tokens = ops.convert_to_tensor(rng.standard_normal((3, length, 8)), "float32"), tokens_of(rng, length)
         outputs, expected = layer(x, x, padding_mask(tokens)), attended(layer, x, x, padding_mask(tokens))[0]
@@ -93,16 +93,6 @@ def test_gradients_equal_those_of_the_masked_whole(rng, small_blocks, window):
         x = tf.constant(rng.standard_normal((3, length, 8)), tf.float32)
         for found, expected in zip(*gradients(x, tokens_of(rng, length)), strict=True):
             np.testing.assert_allclose(found, expected, atol=5e-5)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(("window", "length"), [((1, 1), 9), ((3, 0), 8), ((2, 3), 3)])
-def test_xla_compiles_it_with_known_shapes(rng, small_blocks, window, length):
-    layer = layer_of(rng, window)
-    x, mask = tf.constant(rng.standard_normal((3, length, 8)), tf.float32), padding_mask(tokens_of(rng, length))
-    outputs = tf.function(layer, jit_compile=True)(x, x, mask)
-    visible = tokens_of(rng, length) != 0
-    np.testing.assert_allclose(outputs.numpy()[visible], attended(layer, x, x, mask)[0].numpy()[visible], atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (3, 1, 9), (1, 2, 1, 9), (3, 1, 1, 9), (3, 2, 1, 1)])

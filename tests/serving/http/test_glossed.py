@@ -14,7 +14,6 @@ from t2t_keras.serving.http.glossed import GlossaryField
 from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.options import Limits, ServingOptions
 from t2t_keras.serving.server import Server
-from tests.serving import page_model
 from tests.serving.rest_calls import metric
 
 WHERE = "/v1/models/adding:predict"
@@ -148,16 +147,3 @@ def test_what_is_wrong_is_said(client, content, words):
 def test_they_do_not_grow(client):
     answer = client.post("/v1/models/adding:stream", json={"glossary": [], "inputs": ["1"]})
     assert answer.status_code == 400 and "glossary cannot be streamed" in answer.json()["error"]
-
-
-@pytest.mark.integration
-def test_a_model_that_does_not_have_them(tmp_path):
-    options = ServingOptions(str(page_model.save(tmp_path)), name="adding", rest_port=0, grpc_port=0)
-    server = Server(options, fields=[GlossaryField(lambda version: Numbers)])
-    server.start()
-    try:
-        answer = httpx.post(f"http://{server.rest_address}{WHERE}", json={"glossary": [], "inputs": ["1"]})
-        error = "version 1 has no translation with a glossary"
-        assert (answer.status_code, answer.json()) == (501, {"error": error})
-    finally:
-        assert server.stop()

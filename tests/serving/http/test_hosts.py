@@ -49,10 +49,6 @@ def test_other_names_are_not(host):
     assert status(["*"], host=host) == 200
 
 
-def test_what_names_no_host_is_no_browser():
-    assert status([]) == 200
-
-
 @pytest.mark.parametrize(
     ("origin", "host", "wanted"),
     [

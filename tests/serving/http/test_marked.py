@@ -107,15 +107,3 @@ def test_what_is_wrong_is_said(client, content, status, words):
 def test_documents_do_not_grow(client):
     answer = client.post("/v1/models/shouting:stream", json={"markup": "brackets", "inputs": ["[a]"]})
     assert answer.status_code == 400 and "documents with markup cannot be streamed" in answer.json()["error"]
-
-
-@pytest.mark.integration
-def test_a_model_that_does_not_have_it(tmp_path):
-    options = ServingOptions(str(page_model.save(tmp_path, "align")), name="shouting", rest_port=0, grpc_port=0)
-    server = Server(options, fields=[MarkupField(InBrackets)])
-    server.start()
-    try:
-        answer = httpx.post(f"http://{server.rest_address}{WHERE}", json={"markup": "brackets", "inputs": ["[a]"]})
-        assert (answer.status_code, answer.json()) == (501, {"error": "version 1 does not translate markup"})
-    finally:
-        assert server.stop()

@@ -1,19 +1,13 @@
 """The REST interface over real sockets: its forms, its errors, what it counts."""
 
-import asyncio
 import base64
 import gzip
 import json
-import pathlib
 import socket
-from types import SimpleNamespace
 
-import httpx
 import numpy as np
 import pytest
 
-from t2t_keras.serving.http import responses, rest
-from t2t_keras.serving.server import listen
 from tests.serving.rest_calls import MODEL, metric, predict
 
 
@@ -164,24 +158,6 @@ def test_paths_that_lead_nowhere(client, method, path, status, words):
     assert words in answer.json()["error"]
 
 
-@pytest.mark.parametrize("range", ["bytes=9999999-", "bytes=5-2", "bytes=", "lines=1-2", "x", "bytes=0-3"])
-def test_a_range_of_a_file_is_all_of_it(client, range):
-    """What is no range got plain text."""
-    answer = client.get("/", headers={"Range": range})
-    assert (answer.status_code, answer.headers["accept-ranges"]) == (200, "none")
-    assert answer.content == client.get("/").content
-
-
-def test_a_failure_of_its_own_is_told_in_json(client, server, monkeypatch):
-    def fail():
-        raise RuntimeError("no metrics today")
-
-    monkeypatch.setattr(server.core.metrics, "text", fail)
-    answer = client.get("/monitoring/prometheus/metrics")
-    assert (answer.status_code, answer.json()) == (500, {"error": "RuntimeError: no metrics today"})
-    assert answer.headers["connection"] == "close"
-
-
 def test_foreign_hosts_are_refused(client):
     for path in (MODEL, "/", "/server.json", "/monitoring/prometheus/metrics"):
         answer = client.get(path, headers={"Host": "rebound.example"})
@@ -323,13 +299,6 @@ def test_metrics_have_the_names_of_tensorflow_serving_too(client):
     )
 
 
-def test_answers_do_not_wait_for_acknowledgements():
-    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
-        connection, _ = listener.accept()
-        with connection:
-            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
 def test_what_is_no_http_is_refused(server, client):
     with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
@@ -337,59 +306,7 @@ def test_what_is_no_http_is_refused(server, client):
     assert client.get(MODEL).status_code == 200
 
 
-def test_the_page_is_told_what_it_needs(client):
-    description = client.get("/server.json").json()
-    assert description == {"model": "toy", "version": 1, "max_sentences": 40, "max_sentence_bytes": 300}
-
-
-def test_files_of_the_page_may_load_nothing_from_elsewhere(tmp_path, monkeypatch, server):
-    (tmp_path / "index.html").write_text("<p>page</p>")
-    monkeypatch.setattr(rest, "_PAGE", pathlib.Path(tmp_path))
-    app = rest.rest_app(server.core)
-
-    async def fetch(path):
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            return await client.get(path)
-
-    answer = asyncio.run(fetch("/"))
-    assert answer.status_code == 200 and "<p>page</p>" in answer.text
-    assert answer.headers["content-security-policy"].startswith("default-src 'self';")
-    assert asyncio.run(fetch("/../conftest.py")).status_code == 404
-    assert asyncio.run(fetch(MODEL)).json()["model_version_status"][0]["version"] == "1"
-
-
-def test_who_leaves_as_the_outputs_come_does_not_cancel_what_is_done_with_them():
-    async def called():
-        loop = asyncio.get_running_loop()
-        outputs, gone = loop.create_future(), loop.create_future()
-
-        async def wait():
-            return await outputs
-
-        async def answer():
-            found = await responses.wait_for_outputs(SimpleNamespace(scope={"state": {"gone": gone}}), wait())
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            return found
-
-        task = asyncio.ensure_future(answer())
-        await asyncio.sleep(0)
-        outputs.set_result("outputs")
-        gone.set_result(None)
-        return await task
-
-    assert asyncio.run(called()) == "outputs"
-
-
 def test_a_body_may_be_as_large_as_the_limit(client):
     body = b'{"instances": ["a"]}'
     assert predict(client, body.ljust(20_000)).status_code == 200
     assert predict(client, body.ljust(20_001)).status_code == 413
-
-
-def test_who_reads_only_after_writing_is_told_that_its_body_is_too_large(server):
-    body = b" " * 10_000_000
-    with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
-        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body)
-        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")

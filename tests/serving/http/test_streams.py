@@ -164,24 +164,6 @@ def test_what_is_kept_is_sent_at_once(export_dir):
 
 
 @pytest.mark.integration
-def test_what_ended_badly_is_not_kept(export_dir):
-    with running(export_dir, cache_bytes=10**6) as (_, client):
-        for _ in range(2):
-            assert [name for name, _ in all_events(client, {"instances": ["late"]})] == ["", "error"]
-        with streamed(client, {"instances": ["endless"]}) as found:
-            next(found)
-        assert hits_and_misses(client) == [0, 3]
-        assert metric(client, "t2t_serving_cache_bytes") == {"t2t_serving_cache_bytes": 0}
-
-
-@pytest.mark.integration
-def test_what_takes_longer_than_a_request_may(export_dir):
-    with running(export_dir, request_seconds=1.0) as (_, client):
-        answer = client.post(f"{MODEL}:stream", json={"instances": ["stuck"]})
-    assert (answer.status_code, answer.json()) == (504, {"error": "no answer within request_seconds=1"})
-
-
-@pytest.mark.integration
 def test_a_version_stays_until_its_answer_has_ended(export_dir, versions_1_and_2):
     with running(export_dir) as (server, client):
         with streamed(client, {"instances": ["endless"]}) as found:

@@ -1,11 +1,11 @@
-"""Recognised languages: with the package, and without it."""
+"""Recognised languages: as the package ranks them, and of what it has no language."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 
 from t2t_keras.serving.libretranslate.detection import LanguageDetector
-from t2t_keras.serving.request_errors import ServingError
 
 needs_package = pytest.mark.skipif(not importlib.util.find_spec("py3langid"), reason="py3langid is missing")
 
@@ -42,7 +42,10 @@ def test_what_is_no_text_or_no_such_language(detector):
     assert only[0] == "en" and only[1] < 50
 
 
-def test_without_the_package(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "py3langid.langid", None)
-    with pytest.raises(ServingError, match="py3langid: pip install"):
-        LanguageDetector().rank("Hello.", ["en"])
+def test_only_possible_languages_with_some_confidence_are_named(monkeypatch):
+    ranked = SimpleNamespace(rank=lambda text: [("de", 0.75), ("nl", 0.2), ("en", 0.04), ("fr", 0.001)])
+    monkeypatch.setattr(LanguageDetector, "_load", lambda self: ranked)
+    rank = LanguageDetector().rank
+    assert rank("Wo?", ["fr", "en", "de"]) == [("de", 75.0), ("en", 4.0)]
+    assert rank("12!", ["en", "de"]) == [("en", 0.0)]
+    assert rank("Wo?", ["tlh"]) == [("tlh", 0.0)]

@@ -14,7 +14,6 @@ from t2t_keras.serving.options import Limits, ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import page_model
 from tests.serving.rest_calls import metric
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 needs_detection = pytest.mark.skipif(not importlib.util.find_spec("py3langid"), reason="py3langid is missing")
@@ -192,26 +191,6 @@ def test_errors(client, fields, status, words):
     assert words in answer.json()["error"]
 
 
-def test_methods(client):
-    for method, path, status in (("GET", "/translate", 404), ("POST", "/languages", 405), ("PUT", "/detect", 405)):
-        answer = client.request(method, path)
-        assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert client.post("/detect", json={}).json() == {"error": "Invalid request: missing q parameter"}
-
-
-def test_time_limit_and_clients_that_leave(config_file):
-    with serving(config_file, request_seconds=2.0) as client:
-        answer = translate(client, q="endless", target="fr")
-        assert (answer.status_code, answer.json()) == (504, {"error": "no answer within request_seconds=2"})
-    with serving(config_file) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post("/translate", json={"q": "endless", "source": "en", "target": "fr"}, timeout=1)
-        name = 't2t_serving_requests_total{interface="rest",outcome="CANCELLED"'
-        wait_until(lambda: sum(metric(client, name).values()) == 1)
-        assert translate(client, q="a", target="fr").json() == {"translatedText": "<A>"}  # its stream is free again
-        assert translate(client, q="a", format="html").status_code == 501
-
-
 def test_keys(config_file, tmp_path):
     (tmp_path / "keys").write_text("secret\n")
     body = {"q": "a", "source": "en", "target": "de"}
@@ -246,13 +225,3 @@ def test_the_client_libretranslatepy(config_file, tmp_path):
         stranger = libretranslatepy.LibreTranslateAPI(str(client.base_url), "wrong")
         with pytest.raises(urllib.error.HTTPError, match="403"):
             stranger.translate("a", "en", "de")
-
-
-def test_what_weblate_sends(client):
-    """It asks for the languages without a key, then sends messages as a list, with its key even if it is empty."""
-    codes = [each["code"] for each in client.get("/languages").json()]
-    assert "en" in codes and "de" in codes
-    messages = ["Save %s files?", "one\ntwo", "{name}"]
-    body = {"api_key": "", "q": messages, "source": "en", "target": "de"}
-    payload = client.post("/translate", json=body).json()
-    assert payload["translatedText"] == [message.upper() for message in messages]

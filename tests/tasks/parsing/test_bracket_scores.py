@@ -122,12 +122,6 @@ def test_trees_of_nothing_that_counts_are_left_out():
     assert bracket_counts([right, dots], [right, right]).scores()[3] == 50
 
 
-def test_nothing_scores_nothing():
-    assert bracket_counts([], []).scores() == (0, 0, 0, 0)
-    with pytest.raises(ValueError):
-        bracket_counts([Tree("TOP")], [])
-
-
 def test_tags_come_from_the_reference_if_the_words_are_as_many():
     reference = Tree("S", (leaf("NN", "a"), Tree("NP", (leaf("VB", "b"),))))
     tree = Tree("S", (Tree("X", (leaf("XX", "a"), leaf("XX", "b"))),))

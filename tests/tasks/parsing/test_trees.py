@@ -1,13 +1,12 @@
 """Trees in brackets: read, written, made simple."""
 
 import itertools
-import random
 
 import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
-from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified, tree_of_line
+from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified
 from tests.tasks.parsing.disturbed_trees import pairs
 
 
@@ -75,17 +74,6 @@ def test_round_brackets_within_words_are_escaped():
     assert simplified(tree).words() == tree.words()
 
 
-def test_empty_brackets_are_nothing():
-    """What some parsers write where they find nothing."""
-    assert [str(tree) for tree in read("(())", "( (S (NN a)) () )")] == ["(TOP)", "(TOP (S (NN a)))"]
-
-
-def test_a_whole_tree_has_one_name():
-    for name in ("", "TOP", "ROOT", "S1"):
-        assert str(simplified(*(tree for _, tree in read_trees([f"({name} (S (NN a)))"])))) == "(TOP (S (NN a)))"
-    assert str(simplified(*(tree for _, tree in read_trees(["(TOP (ROOT (NN a)))"])))) == "(TOP (ROOT (NN a)))"
-
-
 def test_sentences_with_other_words_are_reported():
     references = ["(TOP (S (NN a)))"] * 4
     hypotheses = ["(TOP (S (NN a)))", "(TOP (S (NN b)))", "(TOP)", "(TOP (S (NN c)))"]
@@ -119,19 +107,3 @@ def test_trees_of_any_depth():
     (tree,) = read(text)
     assert str(simplified(tree)) == f"(TOP {text.replace('S (NN', 'S (NN')})"
     assert simplified(tree).words() == ["a"]
-
-
-def test_simple_trees_stay_as_they_are():
-    rng = random.Random(2)
-    trees = [simplified(tree) for pair in pairs(300, rng.randrange(100)) for tree in pair]
-    assert [simplified(tree) for tree in trees] == trees
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [("(TOP (NP (X a)", "2 brackets of this tree are not closed"), ("(X a) b", "'b' is outside all trees")],
-)
-def test_a_line_of_no_file_has_no_place(line, message):
-    """Who gives it says which one it is."""
-    with pytest.raises(InputError, match=f"^{message}$"):
-        tree_of_line(line)

@@ -28,6 +28,7 @@ ALIKE = [  # documents and the texts of their segments
     ("<nav><a>Home</a> | <a>About <b>us</b></a>\n<a><img></a></nav>", ["Home", "About us"]),
     ("<p><a>Home</a> is <a>here</a></p>", ["Home is here"]),
     ("<ul><li>One<li>Two</ul><td>a</td><td>b</td>", ["One", "Two", "a", "b"]),
+    ("<ul><li translate=no>One<ul><li>Two</ul></ul><p>Three</p>", ["Three"]),
     ("<p>One<br>Two<BR/>Three<hr>Four</p>", ["One", "Two", "Three", "Four"]),
     # Marks within words.
     ("<p>a <b>dog</b>s <i>D</i>rop un<u>believ</u>able</p>", ["a dogs Drop unbelievable"]),

@@ -28,18 +28,6 @@ def test_tf_config():
     assert find_cluster("tf_config", tf_config()) == Cluster(("a:1", "b:2"), 1)
 
 
-def test_a_chief_is_the_first_worker():
-    cluster = {"chief": ["c:3"], "worker": ["a:1", "b:2"]}
-    assert find_cluster("auto", tf_config(cluster=cluster)) == Cluster(("c:3", "a:1", "b:2"), 2)
-    chief = {"type": "chief", "index": 0}
-    assert find_cluster("auto", tf_config(cluster=cluster, task=chief)) == Cluster(("c:3", "a:1", "b:2"), 0)
-
-
-def test_an_evaluator_in_the_cluster_takes_no_part():
-    cluster = {"worker": ["a:1", "b:2"], "evaluator": ["e:9"]}
-    assert find_cluster("tf_config", tf_config(cluster=cluster)) == Cluster(("a:1", "b:2"), 1)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

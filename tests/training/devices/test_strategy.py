@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import streams
-from t2t_keras.training.devices.cluster import STRATEGIES, WorkerLostError
-from t2t_keras.training.devices.strategy import distributed, make_strategy, next_shares, num_streams
+from t2t_keras.training.devices.cluster import STRATEGIES
+from t2t_keras.training.devices.strategy import make_strategy, num_streams
 from tests import programs
 
 
@@ -46,18 +46,6 @@ def workers_in_environment(monkeypatch, count: int) -> None:
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
 
 
-def test_unknown_name():
-    with pytest.raises(InputError, match="'gpu'.*auto, cpu, mirrored, multiworker, tpu"):
-        make_strategy("gpu")
-
-
-def test_replicas_that_cannot_be():
-    with pytest.raises(InputError, match="--replicas=2 is for CPUs and GPUs"):
-        make_strategy("tpu", 2)
-    with pytest.raises(InputError, match="--replicas must not be negative, got -1"):
-        make_strategy("cpu", -1)
-
-
 @pytest.mark.parametrize("replicas", [0, 1])
 @pytest.mark.parametrize("name", ["auto", "cpu"])
 def test_one_cpu(no_gpus, name, replicas):
@@ -76,28 +64,12 @@ def test_one_cpu_has_two_streams_with_half_of_the_cores_each(monkeypatch, no_gpu
     assert num_streams(tf.distribute.MirroredStrategy(["/cpu:0"])) == 1
 
 
-def test_the_cpu_by_name_even_if_there_are_gpus(two_gpus):
-    assert isinstance(make_strategy("cpu"), tf.distribute.OneDeviceStrategy)
-
-
 @pytest.mark.parametrize("name", ["auto", "mirrored"])
 def test_all_gpus_or_the_first(two_gpus, name):
     assert make_strategy(name) == ["/device:GPU:0", "/device:GPU:1"]
     assert make_strategy(name, 1) == ["/device:GPU:0"]
     with pytest.raises(InputError, match="--replicas=3, but there are 2 GPUs"):
         make_strategy(name, 3)
-
-
-def test_mirrored_needs_gpus_or_a_number(no_gpus):
-    with pytest.raises(InputError, match="found no GPU.*--replicas=N"):
-        make_strategy("mirrored")
-    assert make_strategy("mirrored", 1).num_replicas_in_sync == 1
-
-
-def test_logical_devices_come_too_late(no_gpus):
-    assert float(tf.constant(1.0)) == 1.0  # TensorFlow is in use
-    with pytest.raises(ValueError, match=r"replicas=3.* before TensorFlow is used"):
-        make_strategy("cpu", 3)
 
 
 @pytest.mark.parametrize("name", ["auto", "cpu", "mirrored"])
@@ -128,28 +100,6 @@ def test_workers_of_the_environment(monkeypatch, no_gpus):
         assert isinstance(make_strategy(name), tf.distribute.OneDeviceStrategy)
 
 
-def test_workers_need_a_cluster(no_gpus):
-    with pytest.raises(InputError, match="found no TF_CONFIG, no step of SLURM"):
-        make_strategy("multiworker")
-
-
-@pytest.mark.parametrize("name", ["cpu", "mirrored", "tpu"])
-def test_a_cluster_for_a_strategy_without_workers(monkeypatch, no_gpus, name):
-    workers_in_environment(monkeypatch, 2)
-    with pytest.raises(InputError, match=f"--cluster=tf_config names workers, but --strategy={name} has no workers"):
-        make_strategy(name, cluster="tf_config")
-
-
-def test_workers_that_do_not_meet(monkeypatch, no_gpus):
-    def fail(resolver):
-        raise tf.errors.DeadlineExceededError(None, None, "waited too long\nand a trace")
-
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
-    workers_in_environment(monkeypatch, 2)
-    with pytest.raises(WorkerLostError, match="worker 0 did not meet the others .host0:2222, host1:2222.: waited too"):
-        make_strategy()
-
-
 def test_each_worker_with_its_gpus(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
     workers_in_environment(monkeypatch, 2)
@@ -157,14 +107,6 @@ def test_each_worker_with_its_gpus(monkeypatch, two_gpus):
     assert make_strategy(replicas=1).num_accelerators() == {"GPU": 1}
     with pytest.raises(InputError, match="--replicas=3, but this worker has 2 GPUs"):
         make_strategy(replicas=3)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"cluster": []}', '{"cluster": {"worker": 2}}'])
-def test_environment_that_is_no_cluster(monkeypatch, no_gpus, text):
-    monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(InputError, match="TF_CONFIG") as error:
-        make_strategy()
-    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_tpu_that_the_environment_names(monkeypatch):
@@ -205,29 +147,3 @@ def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")
     assert len({str(make_strategy(name)) for name in STRATEGIES if name != "auto"}) == 4
-
-
-def test_iterators_have_no_pipelines_beside_ours():
-    """Those that TensorFlow makes for each device tune themselves, and stand still for up to a minute when they go."""
-    dataset = tf.data.Dataset.range(3)
-    assert isinstance(distributed(tf.distribute.MirroredStrategy(["/cpu:0"]), dataset), tf.data.Iterator)
-
-
-def test_there_may_be_more_replicas_than_tensorflow_takes_elements_for():
-    """Of more than 32 in a graph it believes that they are a loop unrolled by mistake."""
-    strategy = tf.distribute.get_strategy()
-
-    @tf.function(autograph=False)
-    def take(elements: tf.data.Iterator) -> list[tf.Tensor]:
-        return [next_shares(strategy, elements) for _ in range(40)]
-
-    assert [int(element) for element in take(distributed(strategy, tf.data.Dataset.range(40)))] == list(range(40))
-
-
-def test_a_cpu_takes_nothing_of_a_gpu(monkeypatch):
-    visible = []
-    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *arguments: visible.append(arguments))
-    make_strategy("cpu")
-    assert visible == [([], "GPU")]
-    make_strategy("auto")
-    assert len(visible) == 1

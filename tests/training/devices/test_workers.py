@@ -82,43 +82,6 @@ def step_of(model_dir: pathlib.Path) -> int:
     return max((record["step"] for record in read_metrics(Run(model_dir).metrics_path)), default=0)
 
 
-def test_one_process_talks_to_nobody():
-    workers = Workers(tf.distribute.get_strategy())
-    assert (workers.count, workers.index, workers.is_chief, list(workers.replica_ids)) == (1, 0, True, [0])
-    assert workers.sum([3, 4]).tolist() == [3, 4]
-    assert workers.gather("ä".encode()) == ["ä".encode()]
-    workers.check_same("things", "any")
-    with pytest.raises(InputError, match="its own"), workers.fail_together():
-        raise InputError("its own")
-    lost = tf.errors.UnavailableError(None, None, "connection reset")
-    with pytest.raises(tf.errors.UnavailableError), workers.raising_worker_lost():
-        raise lost
-    workers.count = 2
-    words = r"worker 0 of 2 stops: another worker .*connection reset"
-    with pytest.raises(WorkerLostError, match=words), workers.raising_worker_lost():
-        raise lost
-
-
-def test_what_workers_send_each_other_is_int64(monkeypatch):
-    """A worker with one GPU sums there; a GPU has int32 in the host's memory, where its collectives cannot add."""
-    strategy = tf.distribute.get_strategy()
-    workers = Workers(strategy)
-    workers.count = 2
-    sent = []
-
-    def reduce(op, value, axis):
-        sent.append(value)
-        return value
-
-    monkeypatch.setattr(strategy, "reduce", reduce)
-    assert workers.sum([3, 2**40]).tolist() == [3, 2**40]
-    assert workers.gather(b"a\xff") == [b"a\xff", b""]
-    with workers.fail_together():  # nobody has anything to say, which takes one message
-        pass
-    assert len(sent) == 4
-    assert {value.dtype for value in sent} == {tf.int64}
-
-
 @pytest.mark.parametrize(("error", "kind"), [(AwayError("s3://a is away"), AwayError), (OSError("full"), InputError)])
 def test_what_one_worker_met_all_end_with(monkeypatch, error, kind):
     first, second = (Workers(tf.distribute.get_strategy()) for _ in range(2))
@@ -153,19 +116,6 @@ def test_what_counts_as_a_lost_worker(error, is_lost):
     workers.count = 2
     with pytest.raises(WorkerLostError if is_lost else type(error)), workers.raising_worker_lost():
         raise error
-
-
-def test_the_reason_why_a_worker_counts_as_lost_is_told():
-    workers = Workers(tf.distribute.get_strategy())
-    workers.count = 2
-    message = (
-        "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
-    )
-    with (
-        pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"),
-        workers.raising_worker_lost(),
-    ):
-        raise tf.errors.InternalError(None, None, message)
 
 
 def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):

@@ -66,20 +66,6 @@ def test_loss_and_gradients(monkeypatch, chunk, has_bias, smoothing):
 
 
 @pytest.mark.parametrize("chunk", [2**27, 64 * VOCAB])
-def test_in_bfloat16(monkeypatch, chunk):
-    """Products have 8 bits; sums over rows have 24, so that more chunks round no more."""
-    monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)
-    for one, other in zip(found(0.1, True, "bfloat16"), plain(0.1, True), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-2 * np.abs(other).max())
-
-
-def test_a_loss_without_gradients():
-    hidden, head = jax.numpy.asarray(HIDDEN), Head(TABLE, BIAS)
-    value = scaled_loss(hidden, head, TARGETS, np.float32(SCALE), 0.1)
-    np.testing.assert_allclose(float(value), plain(0.1, True)[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("chunk", [2**27, 64 * VOCAB])
 @pytest.mark.parametrize("terms", [PairTerms.simcut(3.0), PairTerms.rdrop(2.0)])
 def test_two_predictions(monkeypatch, chunk, terms):
     monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)

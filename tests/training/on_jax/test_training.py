@@ -184,24 +184,6 @@ def test_what_is_not_offered_is_named(folder):
     }
 
 
-def test_a_program_refuses_in_one_line(folder):
-    status, errors = json.loads((folder / "refused_program.json").read_text())
-    assert status == 1 and "Traceback" not in errors
-    assert "error: --model_parallel must be a whole number of at least 1, got 0" in errors
-
-
-def test_a_missing_jax_is_named(data, tmp_path):
-    hidden = "import runpy, sys; sys.modules['jax'] = None; runpy.run_module('launch.train', run_name='__main__')"
-    process = on_jax(["-c", hidden, f"--data_dir={data.directory}", f"--model_dir={tmp_path}/run", "--preset=tiny"])
-    assert process.communicate()[1] == "error: KERAS_BACKEND=jax: the package jax is missing: pip install '.[jax]'\n"
-    assert process.returncode == 1
-
-
-def test_programs_that_search_have_keras_on_tensorflow_whatever_is_asked_for():
-    main = "def main(argv):\n import keras\n assert keras.backend.backend() == 'tensorflow'\n"
-    finished(on_jax(["-c", f"from launch import program\n{main}program.command(main)"]))
-
-
 def test_a_new_run_has_static_shapes_by_itself(data, tmp_path):
     flags = [flag for flag in launch_flags(tmp_path / "run", data, max_steps=1) if "train.static_shapes" not in flag]
     process = on_jax(["-m", "launch.train", *flags, "--set=train.static_shapes=false", f"--model_dir={tmp_path}/false"])
