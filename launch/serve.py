@@ -28,6 +28,7 @@ from absl import flags
 
 from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import GRAPH_FILE
 from t2t_keras.machine import heaps
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import num_cores
@@ -191,9 +192,9 @@ def _check_folder(export_dir: str) -> None:
     folder = pathlib.Path(export_dir)
     if not export_dir or not folder.is_dir() or any(entry.name.isdecimal() for entry in folder.iterdir()):
         return
-    models = [folder.absolute().parent] if (folder / "saved_model.pb").is_file() else []
+    models = [folder.absolute().parent] if (folder / GRAPH_FILE).is_file() else []
     for pattern in ("*", "serving/*"):  # `launch.fit` exports to the latter
-        models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/saved_model.pb")})
+        models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/{GRAPH_FILE}")})
     if models:
         raise InputError(f"--export_dir={export_dir} contains no numbered versions; give --export_dir={models[0]}")
 

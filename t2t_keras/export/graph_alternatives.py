@@ -1,6 +1,5 @@
 """Alternative continuations of the beginning of a translation, in the graph: one for each likely next word."""
 
-import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -16,15 +15,6 @@ from t2t_keras.symbols import PAD_ID
 COUNT = 8
 # A word that begins a sentence in any language.
 _NEXT = "A"
-
-
-def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns the signature `alternatives` by name, or nothing unless `pipeline.may_be_told`; see `signatures`."""
-    if not pipeline.may_be_told:
-        return {}
-    specs = [tf.TensorSpec([None], tf.string, name) for name in ("text", "prefix")]
-    alternatives = functools.partial(_alternatives, pipeline)
-    return {"alternatives": tf.function(alternatives, input_signature=specs, autograph=False)}
 
 
 class _Place(NamedTuple):
@@ -94,7 +84,7 @@ def _numbers(sentences: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf
     return tf.ragged.range(counts).flat_values, counts
 
 
-def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
+def alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
     """Finds the best translations that begin with a prefix and continue with each of the likeliest next words.
 
     In a line of several sentences, the alternatives are for the sentence in which the prefix ends, and the scores are

@@ -10,6 +10,7 @@ import numpy as np
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import SERVING_DEFAULT
 from t2t_keras.inference.line_preparation import preparation
 from t2t_keras.inference.marked_text import unchanged
 from t2t_keras.inference.served_markup import aligned_output
@@ -26,7 +27,6 @@ Arrays = dict[str, np.ndarray]
 # The name of a signature and its inputs.
 SignatureCall = tuple[str, Arrays]
 
-_DEFAULT = "serving_default"
 _MOST_ROWS = 8  # of a call of a signature
 _LOWEST = float(np.finfo(np.float32).min)  # the score of a missing translation, because JSON has no infinity
 
@@ -203,7 +203,7 @@ class ProtectedTexts:
             prepared = self._prepared[row]
             rows = [(row, number) for number in range(len(sentences))]
             if not self._aligns_all:
-                groups.setdefault(_DEFAULT, []).extend(rows)
+                groups.setdefault(SERVING_DEFAULT, []).extend(rows)
             if self._aligning and (self._aligns_all or (prepared and prepared.removed)):
                 groups.setdefault(self._aligning, []).extend(rows)
         for name, rows in groups.items():
@@ -230,7 +230,7 @@ class ProtectedTexts:
         for (_, rows), arrays in zip(self._rows(), outputs, strict=True):
             for place, pair in enumerate(rows):
                 values = {key: array[place : place + 1] for key, array in arrays.items()}
-                # The calls of `_DEFAULT` come first, and theirs is the translation to return.
+                # The calls of `SERVING_DEFAULT` come first, and theirs is the translation to return.
                 merged[pair] = {**values, **merged.get(pair, {})}
         results = {pair: self._result(self._jobs[pair[0]][pair[1]][1], values) for pair, values in merged.items()}
         for row, sentences in self._jobs.items():

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from t2t_keras.export_contract import SIGNATURES, TOKENS
 from t2t_keras.inference.line_preparation import preparation
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
@@ -156,7 +157,7 @@ class TextsWithTerms:
         """Returns the best translation of each part, given the outputs of the calls from `_calls(parts)`."""
         translations: list[list[Translation]] = [[]] * len(parts)
         for batch, arrays in zip(self._batches(parts), outputs, strict=True):
-            rows = (arrays[name] for name in ("translation_ids", "translation_length", "score"))
+            rows = (arrays[name] for name in SIGNATURES[TOKENS].outputs)
             for row, ids, length, score in zip(batch, *rows, strict=True):
                 translations[row] = [self._translation(_source(parts[row]), tuple(ids[:length].tolist()), float(score))]
         return translations

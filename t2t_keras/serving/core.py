@@ -12,12 +12,13 @@ from concurrent.futures import Future
 import numpy as np
 from tensorflow_serving.apis import get_model_status_pb2
 
+from t2t_keras.export_contract import STREAM_ADVANCE
 from t2t_keras.serving.answer_cache import AnswerCache
 from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.arrivals import arrival
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
-from t2t_keras.serving.growing import ADVANCE, Growing, complete_stream, growing_signature
+from t2t_keras.serving.growing import Growing, complete_stream, growing_signature
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.refusals import Refusals
@@ -168,7 +169,7 @@ class Core:
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but a streaming request takes only one")
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
-        advance = loan.model.signature(ADVANCE)
+        advance = loan.model.signature(STREAM_ADVANCE)
         if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:
             return complete_stream(cached_outputs)
         if not self._may_grow.acquire(blocking=False):

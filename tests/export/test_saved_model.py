@@ -15,6 +15,7 @@ from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.writing import export_translator
+from t2t_keras.export_contract import SIGNATURES, state_name
 from t2t_keras.machine.files import sha256
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
@@ -44,59 +45,25 @@ def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(version):
     assert exporting.others_operations(version) == exporting.SENTENCEPIECE
 
 
-def test_signatures_read_well(meta_graph):
-    def described(tensors) -> dict[str, tuple]:
-        return {
-            name: (tf.dtypes.as_dtype(tensor.dtype).name, [axis.size for axis in tensor.tensor_shape.dim])
-            for name, tensor in tensors.items()
-        }
-
-    text, ids = ("string", [-1]), ("int32", [-1, -1])
-    number, count = ("float32", [-1]), ("int32", [-1])
-    tokens = {"translation_ids": ids, "translation_length": count, "score": number}
-    expected = {
-        "serving_default": ({"text": text}, {"translation": text, "score": number}),
-        "nbest": ({"text": text}, {"translations": ("string", [-1, 3]), "scores": ("float32", [-1, 3])}),
-        "sample": ({"text": text, "seed": ("int64", [-1])}, {"translation": text, "log_probability": number}),
-        "score": ({"text": text, "target": text}, {"log_probability": number, "token_count": count}),
-        "tokens": ({"source_ids": ids, "source_length": count}, tokens),
-        "constrained": (
-            {"source_ids": ids, "source_length": count, "constraints": ("int32", [-1, -1, -1, -1])},
-            tokens,
-        ),
-        "align": (
-            {"text": text},
-            {
-                "translation": text,
-                "source_pieces": ("string", [-1, -1]),
-                "target_pieces": ("string", [-1, -1]),
-                "attention": ("float32", [-1, -1, -1]),
-            },
-        ),
-        "attention": (
-            {"text": text, "target": text, "kind": text, "layer": count},
-            {
-                "query_pieces": ("string", [-1, -1]),
-                "key_pieces": ("string", [-1, -1]),
-                "attention": ("float32", [-1, 2, -1, -1]),
-                "num_layers": count,
-            },
-        ),
-        "alternatives": (
-            {"text": text, "prefix": text},
-            {"translations": ("string", [-1, 8]), "scores": ("float32", [-1, 8])},
-        ),
-    }
+def test_signatures_are_those_of_the_contract(meta_graph):
     found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
-    begin, advance = (found.pop(name) for name in STREAM)
-    assert described(begin.inputs) == {"text": ("string", [1])}
-    assert described(advance.inputs).keys() == {"steps", *begin.outputs}
-    state = {name: value for name, value in described(advance.outputs).items() if name in begin.outputs}
-    assert {**state, "steps": ("int32", [])} == described(advance.inputs)
-    rest = {name: value for name, value in described(advance.outputs).items() if name not in state}
-    assert rest == {"translation": ("string", [1]), "score": ("float32", [1]), "done": ("bool", [])}
-    assert {name: (described(s.inputs), described(s.outputs)) for name, s in found.items()} == expected
+    assert {*found} == {*SIGNATURES}
     assert {s.method_name for s in found.values()} == {"tensorflow/serving/predict"}
+    for name, signature in found.items():
+        contract = SIGNATURES[name]
+        sides = (
+            (signature.inputs, contract.inputs, contract.takes_state),
+            (signature.outputs, contract.outputs, contract.returns_state),
+        )
+        for tensors, expected, has_state in sides:
+            state = {state_name(number) for number in range(len(tensors) - len(expected))} if has_state else set()
+            assert {*tensors} == {*expected, *state}, name
+            for tensor_name, (dtype, axes) in expected.items():
+                tensor = tensors[tensor_name]
+                assert tf.dtypes.as_dtype(tensor.dtype).name == dtype
+                sizes = [axis.size for axis in tensor.tensor_shape.dim]
+                wanted = [{"k": 3, "heads": 2}.get(axis, -1) if isinstance(axis, str) else axis for axis in axes]
+                assert sizes == wanted, f"{name}: {tensor_name}"
 
 
 def bytes_of_weights(version: pathlib.Path) -> int:

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import SERVING_DEFAULT
 from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
 
@@ -72,7 +72,7 @@ class FieldCall:
         """
         if self._inputs is not None:
             return self._inputs
-        return json_tensors.read_inputs(dict(self._content), self.model.signature(DEFAULT_SIGNATURE))
+        return json_tensors.read_inputs(dict(self._content), self.model.signature(SERVING_DEFAULT))
 
     def texts(self) -> list[str]:
         """Returns the texts of the request, checked like a request without the field.
@@ -81,7 +81,7 @@ class FieldCall:
             ServingError: the texts are missing, of the wrong type, or exceed a limit.
         """
         inputs = self.read_texts()
-        self.model.signature(DEFAULT_SIGNATURE).check(inputs, self.options.limits)
+        self.model.signature(SERVING_DEFAULT).check(inputs, self.options.limits)
         return [text.decode("utf-8", "replace") for text in inputs["text"]]
 
     def check_bytes(self, num_bytes: int, description: str) -> None:
@@ -275,12 +275,12 @@ class Calls:
 
     def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> Growing | OneTurn:
         """Queues the first turn of a streaming request; see `begin` and `Core.grow`."""
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} can be streamed; omit 'signature_name'")
+        if content.get("signature_name", SERVING_DEFAULT) not in ("", SERVING_DEFAULT):
+            raise invalid(f"only answers of {SERVING_DEFAULT!r} can be streamed; omit 'signature_name'")
         call.signature = "stream"
         if field := self._field_of(content):
             raise invalid(f"{field.requests} cannot be streamed; use predict")
-        signature = loan.model.signature(DEFAULT_SIGNATURE)
+        signature = loan.model.signature(SERVING_DEFAULT)
         inputs = json_tensors.read_inputs(content, signature)
         # More than one text is refused below.
         if len(inputs.get("text", ())) == 1 and (
@@ -316,11 +316,11 @@ class Calls:
         content: Mapping[str, Any],
     ) -> QueuedCall | None:
         """Queues the first calls of an automatic field; returns None if no such field processes the request."""
-        is_default = signature.name == DEFAULT_SIGNATURE and list(signature.inputs) == ["text"]
+        is_default = signature.name == SERVING_DEFAULT and list(signature.inputs) == ["text"]
         if not is_default or "text" not in inputs:
             for name in self._automatic:
                 if name in content:
-                    raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {DEFAULT_SIGNATURE!r}")
+                    raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {SERVING_DEFAULT!r}")
             return None
         for field in self.fields:
             if field.is_automatic:
@@ -330,10 +330,10 @@ class Calls:
         return None
 
     def _begin_field(self, field: RequestField, loan: Loan, content: dict[str, Any]) -> QueuedCall:
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports {field.noun}; omit 'signature_name'")
+        if content.get("signature_name", SERVING_DEFAULT) not in ("", SERVING_DEFAULT):
+            raise invalid(f"only {SERVING_DEFAULT!r} supports {field.noun}; omit 'signature_name'")
         has_signatures = field.signatures <= loan.model.signatures.keys()
-        if not has_signatures or list(loan.model.signature(DEFAULT_SIGNATURE).inputs) != ["text"]:
+        if not has_signatures or list(loan.model.signature(SERVING_DEFAULT).inputs) != ["text"]:
             raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} {field.missing}")
         queued = _queue(field, FieldCall(self._core, loan, content, field.name))
         assert queued, f"{field.name} is not automatic, so it must process every request"

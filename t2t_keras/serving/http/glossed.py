@@ -7,14 +7,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from t2t_keras.export_contract import CONSTRAINED, TOKENS
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.fields import FieldCall
 from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import Arrays
 from t2t_keras.serving.version_readers import VersionReaders
-
-# The signatures that translate token ids: without constraints, and with phrases that the output must contain.
-_PLAIN, _CONSTRAINED = "tokens", "constrained"
 
 
 class Texts(Protocol):
@@ -68,7 +66,7 @@ class GlossaryField:
         "description": "terms, and their forms, separated by |; a translation must have one form",
         "examples": [[["dog", "Hund|Hunde"]]],
     }
-    signatures = frozenset({_PLAIN, _CONSTRAINED})
+    signatures = frozenset({TOKENS, CONSTRAINED})
     refinements: Mapping[str, Any] = {}
     is_automatic = False
 
@@ -83,13 +81,13 @@ class GlossaryField:
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in (*texts, *itertools.chain(*pairs)))
         call.check_bytes(num_bytes, f"texts and a glossary of {num_bytes} bytes")
         glossed = self._glossaries.of(call.model)(texts, pairs, most_rows)
-        return _translate(call, glossed, call.submit(_PLAIN, glossed.first))
+        return _translate(call, glossed, call.submit(TOKENS, glossed.first))
 
 
 async def _translate(call: FieldCall, texts: Texts, futures: list[Future[Arrays]]) -> Arrays:
     """Waits for the translations without constraints, and translates again the texts that lack a term."""
     calls = await asyncio.to_thread(texts.again, await call.outputs(futures))
-    outputs = await call.outputs(call.submit(_CONSTRAINED, calls))
+    outputs = await call.outputs(call.submit(CONSTRAINED, calls))
     return await asyncio.to_thread(texts.answer, outputs)
 
 

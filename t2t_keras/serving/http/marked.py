@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t2t_keras.export_contract import ALIGN
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.fields import FieldCall
 from t2t_keras.serving.http.protected import (
@@ -21,9 +22,7 @@ from t2t_keras.serving.parts import rows_of
 from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 
-# The signature that returns translations with word alignments.
-_ALIGN = "align"
-# Maximum number of sentences in a call of this signature, enough for an efficient batch.
+# Maximum number of sentences in a call of the signature `ALIGN`, enough for an efficient batch.
 _MOST_SENTENCES = 8
 
 
@@ -72,7 +71,7 @@ class MarkupField:
         "enum": ["html", "xml", "placeholders"],
         "description": "the texts and the answers are documents",
     }
-    signatures = frozenset({_ALIGN})
+    signatures = frozenset({ALIGN})
     is_automatic = False
 
     def __init__(self, read: ReadDocuments, protections: Protections | None = None) -> None:
@@ -104,7 +103,7 @@ class MarkupField:
             return _translate_protected(call, documents, protected, submit(call, protected.first))
         groups = _groups(texts, call.options.max_batch_bytes)
         calls = ({"text": np.array([texts[number] for number in group], object)} for group in groups)
-        return _translate(call, documents, groups, call.submit(_ALIGN, calls))
+        return _translate(call, documents, groups, call.submit(ALIGN, calls))
 
 
 async def _translate(

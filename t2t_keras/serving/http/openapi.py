@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t2t_keras.export_contract import SERVING_DEFAULT
 from t2t_keras.serving.http.fields import RequestField
 
 Description = dict[str, Any]
@@ -94,7 +95,7 @@ def _request(fields: Sequence[RequestField]) -> Description:
 _REQUEST: Description = {
     "type": "object",
     "properties": {
-        "signature_name": {"type": "string", "default": "serving_default"},
+        "signature_name": {"type": "string", "default": SERVING_DEFAULT},
         "instances": {
             "type": "array",
             "description": "one element per row: the value of the only input, or an object of all inputs",

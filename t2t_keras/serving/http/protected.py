@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from t2t_keras.export_contract import ALIGN
 from t2t_keras.serving.http.fields import FieldCall
 from t2t_keras.serving.request_errors import ServingError
 from t2t_keras.serving.served_signatures import Arrays
@@ -12,9 +13,6 @@ from t2t_keras.serving.version_readers import VersionReaders
 
 # The name of a signature and its inputs.
 SignatureCall = tuple[str, Arrays]
-
-# The signature that returns translations with word alignments.
-_ALIGN = "align"
 
 # The fields of a request that change what is protected.
 SCHEMAS: Mapping[str, Any] = {
@@ -123,7 +121,7 @@ def protect(
         ServingError: the request has a field that the version does not support any more.
     """
     fields = call.present(SCHEMAS)
-    aligning = _ALIGN if _ALIGN in call.model.signatures else ""
+    aligning = ALIGN if ALIGN in call.model.signatures else ""
     try:
         protection = protections.of(call.model)
     except ServingError:

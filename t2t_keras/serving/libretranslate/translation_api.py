@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from t2t_keras.export_contract import NBEST
 from t2t_keras.language_names import language_name
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys
@@ -182,8 +183,8 @@ class TranslationApi:
                     if pair.has_tags or not any(field.name == "markup" for field in self._calls.fields):
                         raise ServingError(Code.UNIMPLEMENTED, "html format is not supported")
                     content["markup"] = "html"
-                elif num_alternatives and "nbest" in loan.model.signatures:
-                    content["signature_name"] = "nbest"
+                elif num_alternatives and NBEST in loan.model.signatures:
+                    content["signature_name"] = NBEST
                 return self._calls.begin(call, loan, content)
 
         return begin
