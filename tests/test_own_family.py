@@ -22,6 +22,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.models import families, presets
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
@@ -150,7 +151,7 @@ LINES = tiny_training.sentences(5, seed=9)
 )
 def test_every_search_finds_what_teacher_forcing_scores_alike(runs, settings):
     """The cache follows the hypotheses, and a step is a position of the whole."""
-    translator = Translator.load(runs / "alone", config=DecodeConfig(max_length_offset=8, **settings))
+    translator = Translator.load(runs / "alone", settings=DecodeConfig(max_length_offset=8, **settings))
     for found in translator.translate_nbest(LINES, settings["beam_size"]):
         sources, targets = ([getattr(t, name)[0] for t in found] for name in ("source_ids", "token_ids"))
         forced = translator.score_tokens(sources, targets)
@@ -175,7 +176,7 @@ def test_prefixes_and_constraints_hold(translator):
 )
 def test_what_it_does_not_offer_is_refused(runs, settings, message):
     with pytest.raises(InputError, match=message):
-        Translator.load(runs / "alone", config=DecodeConfig(**settings))
+        Translator.load(runs / "alone", settings=DecodeConfig(**settings))
 
 
 @pytest.mark.slow
@@ -183,7 +184,7 @@ def test_what_needs_attention_is_refused(translator, runs):
     with pytest.raises(InputError, match=r"the model \(Toy\) has no attention, which"):
         translator.explain(LINES, LINES)
     with pytest.raises(InputError, match="the engine ctranslate2 does not support a model of the family toy"):
-        Translator.load(runs / "alone", engine="ctranslate2")
+        Translator.load(runs / "alone", settings=TranslatorSettings(engine="ctranslate2"))
 
 
 @pytest.mark.slow

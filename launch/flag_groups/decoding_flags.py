@@ -8,6 +8,7 @@ from absl import flags
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.config.decode_config import ComputeType, EngineName
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.text.protection.spans import patterns
 from t2t_keras.text.terms import Glossary
 
@@ -62,12 +63,13 @@ def _values() -> dict[str, Any]:
     return values
 
 
-def decode_config(**overrides: Any) -> DecodeConfig:
-    """Returns `model_flags.decode_config` with all decoding settings of the flags, and `overrides`."""
-    return model_flags.decode_config({**_values(), **overrides})
+def decode_config(**changes: Any) -> DecodeConfig:
+    """Returns `model_flags.decode_config` with all decoding settings of the flags, and `changes`."""
+    return model_flags.decode_config(**{**_values(), **changes})
 
 
-def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
-    """Calls `model_flags.load_translator` with all decoding settings of the flags, and `overrides`."""
-    settings = {**_values(), **overrides}
-    return model_flags.load_translator(settings, EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)
+def load_translator(glossary: Glossary | None = None, **changes: Any) -> "Translator":
+    """Loads the translator of the run or the ensemble with all settings of the flags, and `changes` of decoding."""
+    decode = decode_config(**changes)
+    settings = TranslatorSettings(decode, EXCLUDE.value, glossary, ENGINE.value, COMPUTE_TYPE.value)
+    return model_flags.load_translator(settings)

@@ -13,6 +13,7 @@ from t2t_keras.export_contract import CONFIG_FILE, NBEST, SERVING_DEFAULT
 from t2t_keras.inference.ctranslate2_engine import package_and_device
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.run import Run
 from t2t_keras.text.protection.spans import NOTHING
 
@@ -53,8 +54,9 @@ class CTranslate2Signatures:
                 f"{version} has no {CONFIG_FILE}, so the engine ctranslate2 cannot read it; use --engine=tensorflow"
             )
         # The server protects spans around all signatures, as it does around those of the graph.
-        config = dataclasses.replace(Run(version).config.decode, protect=(NOTHING,), case="exact")
-        translator = Translator.load(version, config=config, engine="ctranslate2", compute_type=self._compute_type)
+        decode = dataclasses.replace(Run(version).config.decode, protect=(NOTHING,), case="exact")
+        settings = TranslatorSettings(decode, engine="ctranslate2", compute_type=self._compute_type)
+        translator = Translator.load(version, settings=settings)
         if translator.config.sampling:
             raise InputError(
                 "the engine ctranslate2 does not support decode.sampling=True, because its samples depend on the other "

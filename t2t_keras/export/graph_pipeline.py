@@ -119,7 +119,7 @@ class Pipeline:
         words = translator.tokenizer.truecaser
         self.truecaser = GraphTruecaser(words) if words else None
         self.data = translator.data
-        encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.excluded)
+        encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.settings.excluded)
         self._task, self.max_source_length = encoder.task, encoder.max_source_length
         self.has_sentences = encoder.has_sentences
         self._head_end = head_end(self._task, translator.tokenizer)

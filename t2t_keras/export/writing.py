@@ -52,9 +52,9 @@ def export_translator(
         OSError: the version cannot be written.
     """
     _ = translator.single_model  # raises for an ensemble
-    if translator.glossary is not None:
+    if translator.settings.glossary is not None:
         raise ValueError(
-            "translator.glossary must be None: an export has no glossary; its server takes one per request"
+            "translator.settings.glossary must be None: an export has no glossary; its server takes one per request"
         )
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
@@ -63,7 +63,7 @@ def export_translator(
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
     check_messages()
-    details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
+    details: dict[str, Any] = {"weights": storage, "excluded": list(translator.settings.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
     try:

@@ -206,7 +206,7 @@ def test_what_cannot_be_exported(quick, translator, tmp_path):
     with pytest.raises(ValueError, match="storage must be one of float32, bfloat16; got 'int8'"):
         export(translator, tmp_path, "int8")
     with pytest.raises(ValueError, match="glossary must be None"):
-        terms = exporting.Translator(translator.tokenizer, translator.model, glossary=Glossary(()))
+        terms = exporting.translator(glossary=Glossary(()))
         export_translator(terms, exporting.config_of(translator), tmp_path)
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
         export(translator, tmp_path)

@@ -13,6 +13,7 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.text.terms import Glossary
 from tests.export import exporting
 from tests.inference import tiny
@@ -50,7 +51,7 @@ def compared(answer, translations):
 
 def with_glossary(model, config, data=DATA) -> Translator:
     glossary = Glossary.parsed(["\t".join(pair) for pair in TERMS], "terms.tsv")
-    return Translator(tiny.tokenizer(), model, config, data, glossary=glossary)
+    return Translator(tiny.tokenizer(), model, TranslatorSettings(config, glossary=glossary), data)
 
 
 def test_texts_become_what_the_translator_makes_of_them(tmp_path):

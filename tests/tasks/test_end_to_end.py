@@ -19,6 +19,7 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.run import Run
 from t2t_keras.studies import phases
 from t2t_keras.studies.training_job import TrainingJob
@@ -204,7 +205,7 @@ def test_a_long_paragraph_has_several_parts(folders):
 def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
     """Whatever the settings allow."""
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
-    translator = Translator.load(folders["tagging"] / "run", config=config, excluded=["B-PER"])
+    translator = Translator.load(folders["tagging"] / "run", settings=TranslatorSettings(config, ["B-PER"]))
     tokenizers = (translator.tokenizer.graph_tokenizer(),) * 2
     exported = signatures(Pipeline(translator, Weights(translator.single_model), tokenizers))
     lines = [" ".join(["Ana"] * 12), "Bo"]
@@ -313,7 +314,7 @@ def test_an_export_scores_what_the_model_should_write(name, folder, translator, 
 
 def test_greedy_search_takes_the_best_answer_too(folders):
     folder = folders["question_answering"]
-    translator = Translator.load(folder / "run", config=DecodeConfig(beam_size=1))
+    translator = Translator.load(folder / "run", settings=DecodeConfig(beam_size=1))
     lines = (folder / "data" / "valid.source.txt").read_text().splitlines()
     assert any(len(translator._encoder.encode_lines([line])[0].parts) > 1 for line in lines)
     texts = [[t.text for t in translator.translate(lines, scored=scored)] for scored in (True, False)]
