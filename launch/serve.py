@@ -22,7 +22,7 @@ import resource
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from absl import flags
 
@@ -33,10 +33,9 @@ from t2t_keras.machine import heaps
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import num_cores
 from t2t_keras.serving.options import Limits, ServingOptions
-from t2t_keras.text.protection.spans import patterns
 
 from . import program, remote_paths
-from .flag_groups import setting_flags
+from .flag_groups import protection_flags, setting_flags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,19 +69,6 @@ _COMPUTE_TYPE = flags.DEFINE_enum(
     get_args(ComputeType),
     "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
 )
-_PROTECT = flags.DEFINE_multi_string(
-    "protect",
-    None,
-    "Spans that translations repeat unchanged: urls, emails, numbers, files, or a regular expression; 'nothing' also "
-    "stops the protection of characters that the training text never had; default: the setting of the export.",
-)
-_CASE = flags.DEFINE_enum(
-    "case",
-    None,
-    ["exact", "fallback"],
-    "Treatment of sentences in capitals or in title case; fallback: translated by their ordinary form if the "
-    "vocabulary does not know their case; default: the setting of the export.",
-)
 _LOG_FORMAT = flags.DEFINE_enum(
     "log_format", "text", ["text", "json"], "Format of the server's log lines; json: one object per line."
 )
@@ -94,6 +80,7 @@ _OPTIONS = setting_flags.define_usual(
     *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
+flags.adopt_module_key_flags(protection_flags)
 program.REMOTE |= {"export_dir": remote_paths.served}
 _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclasses.fields(Limits)))
 
@@ -179,7 +166,7 @@ def _end(message: str) -> NoReturn:
 def _options() -> ServingOptions:
     if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
-    patterns(_PROTECT.value or [])  # raises before anything is loaded
+    protection_flags.values()  # raises before anything is loaded
     if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
         raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
     values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
@@ -251,10 +238,9 @@ def _server(options: ServingOptions) -> "Server":
     # Imported before the first request, which would wait for it.
     from t2t_keras.inference.served_protection import ServedProtection
 
-    protections: VersionReaders[Protection] = VersionReaders(
-        lambda version: ServedProtection(version, _PROTECT.value, _CASE.value)
-    )
-    glossaries = GlossaryField(_glossary_reader)
+    changes = protection_flags.values()
+    protections: VersionReaders[Protection] = VersionReaders(lambda version: ServedProtection(version, changes))
+    glossaries = GlossaryField(lambda version: _glossary_reader(version, changes))
     return Server(options, loader, [MarkupField(_documents, protections), glossaries, ProtectionField(protections)])
 
 
@@ -264,10 +250,10 @@ def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[st
     return ServedDocuments(markup, documents, attributes)
 
 
-def _glossary_reader(version: pathlib.Path) -> "ReadTexts":
+def _glossary_reader(version: pathlib.Path, changes: dict[str, Any]) -> "ReadTexts":
     from t2t_keras.inference.served_terms import ServedTerms  # imports Keras, which takes seconds
 
-    return ServedTerms(version)
+    return ServedTerms(version, changes)
 
 
 def _ctranslate2() -> "Substitutes":

@@ -9,10 +9,9 @@ from absl import flags
 from t2t_keras.config import DecodeConfig
 from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.inference.translator_settings import TranslatorSettings
-from t2t_keras.text.protection.spans import patterns
 from t2t_keras.text.terms import Glossary
 
-from . import model_flags, setting_flags
+from . import model_flags, protection_flags, setting_flags
 
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
@@ -31,18 +30,12 @@ COMPUTE_TYPE = flags.DEFINE_enum(
     "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
 )
 EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
-PROTECT = flags.DEFINE_multi_string(
-    "protect",
-    None,
-    "Spans that translations repeat unchanged: urls, emails, numbers (with units, and versions) and files, separated "
-    "by commas, or a regular expression; 'nothing' also stops the protection of characters that the training text "
-    "never had; default: the setting of the run.",
-)
-_OTHER_SETTINGS = (*model_flags.SCORING, "split", "protect")
+_OTHER_SETTINGS = (*model_flags.SCORING, "split", "case", "protect")
 _SETTINGS = setting_flags.define(
     DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in _OTHER_SETTINGS)
 )
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(protection_flags)
 
 
 def warn_of_cut(number: int, config: DecodeConfig) -> None:
@@ -54,18 +47,9 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
-def _values() -> dict[str, Any]:
-    """Returns the decoding settings of the flags; raises an InputError if --protect is not valid."""
-    values = setting_flags.values(_SETTINGS)
-    if PROTECT.value is not None:
-        patterns(PROTECT.value)
-        values["protect"] = tuple(PROTECT.value)
-    return values
-
-
 def decode_config(**changes: Any) -> DecodeConfig:
     """Returns `model_flags.decode_config` with all decoding settings of the flags, and `changes`."""
-    return model_flags.decode_config(**{**_values(), **changes})
+    return model_flags.decode_config(**{**setting_flags.values(_SETTINGS), **protection_flags.values(), **changes})
 
 
 def load_translator(glossary: Glossary | None = None, **changes: Any) -> "Translator":

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.export_contract import SERVING_DEFAULT
-from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.marked_text import unchanged
 from t2t_keras.inference.served_markup import aligned_output
 from t2t_keras.runs.run import Run
@@ -36,27 +37,21 @@ class ServedProtection:
 
     Args:
         version: the directory of the version. A SavedModel of other origin has no protected spans.
-        protect: replaces `decode.protect` of the export; None keeps it.
-        case: replaces `decode.case` of the export; None keeps it.
+        changes: decoding settings by name, which replace those of the export.
 
     Raises:
         InputError: an expression is not valid, or the task does not support the settings.
     """
 
-    def __init__(self, version: pathlib.Path, protect: Sequence[str] | None = None, case: str | None = None) -> None:
+    def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._config: Config | None = None
         run = Run(version)
         if not (run.exists and run.vocab_path.exists()):
             return
-        config = run.config
-        changes: dict[str, Any] = {} if case is None else {"case": case}
-        if protect is not None:
-            changes["protect"] = tuple(protect)
-        decode = dataclasses.replace(config.decode, **changes)
-        self._config = dataclasses.replace(config, decode=decode)
+        self._config = for_server(run.config, changes)
         self._tokenizer = Tokenizer.load(run.vocab_path)
         self._prepare = functools.lru_cache(maxsize=64)(self._make)
-        self._prepare((), decode.case)
+        self._prepare((), self._config.decode.case)
 
     def _make(self, protect: tuple[str, ...], case: Literal["exact", "fallback"]) -> Preparation:
         assert self._config

@@ -2,11 +2,13 @@
 
 import pathlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from t2t_keras.export_contract import SIGNATURES, TOKENS
-from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
@@ -36,14 +38,15 @@ class ServedTerms:
 
     Args:
         version: the directory of the version.
+        changes: decoding settings by name, which replace those of the export.
 
     Raises:
         InputError: the directory is not an export of this project, or the export's settings do not allow glossaries.
     """
 
-    def __init__(self, version: pathlib.Path) -> None:
+    def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         run = Run(version)
-        config, self.tokenizer = run.config, Tokenizer.load(run.vocab_path)
+        config, self.tokenizer = for_server(run.config, changes), Tokenizer.load(run.vocab_path)
         self.task = task(config.data.task)
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)

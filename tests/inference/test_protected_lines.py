@@ -181,7 +181,7 @@ def test_other_tasks_protect_nothing():
     (found,) = copier(data=data).translate(["A man 😊 runs"])
     assert found.unknown == ()
     for settings in ({"protect": ("urls",)}, {"case": "fallback"}):
-        with pytest.raises(InputError, match=f"--{next(iter(settings))}: only translations"):
+        with pytest.raises(InputError, match=f"^decode.{next(iter(settings))}: only translations"):
             copier(settings=DecodeConfig(**settings), data=data)
 
 

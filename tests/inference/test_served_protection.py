@@ -17,7 +17,7 @@ DATA = DataConfig(vocab_size=350, max_length=24)
 assert KNOWN
 
 
-def read(folder, decode=None, **arguments) -> ServedProtection:
+def read(folder, decode=None, **changes) -> ServedProtection:
     """As for an export, of which only the settings and the vocabulary are read."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
@@ -25,7 +25,7 @@ def read(folder, decode=None, **arguments) -> ServedProtection:
     config = Config(model=tiny.transformer().config, data=DATA, decode=decode or DecodeConfig(beam_size=1))
     (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
     tokenizer().save(folder / "assets" / "vocab.model")
-    return ServedProtection(folder, **arguments)
+    return ServedProtection(folder, changes)
 
 
 def copied(calls, spoil=""):

@@ -14,6 +14,7 @@ from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
 from t2t_keras.inference.translator_settings import TranslatorSettings
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.terms import Glossary
 from tests.export import exporting
 from tests.inference import tiny
@@ -24,14 +25,14 @@ TERMS = [("dogs", "Hunde|Leiter"), ("snow", "Schnee"), ("man", "man|Mann"), ("do
 DATA = DataConfig(vocab_size=350, max_length=24)
 
 
-def read(folder, config: Config) -> ServedTerms:
+def read(folder, config: Config, **changes) -> ServedTerms:
     """As for an export, of which only the settings and the vocabulary are read."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
     (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
     tiny.tokenizer().save(folder / "assets" / "vocab.model")
-    return ServedTerms(folder)
+    return ServedTerms(folder, changes)
 
 
 def answered(texts, tokens, constrained):
@@ -100,6 +101,12 @@ def test_the_signatures_of_an_export_are_such(tmp_path):
     many = np.resize(inputs["constraints"], (64, 90, 20, 9))
     with pytest.raises(tf.errors.InvalidArgumentError, match="progress with constraints would be of shape"):
         called("constrained")(**{**inputs, "constraints": many})
+
+
+def test_the_server_protects_spans(tmp_path):
+    served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA), protect=("man",))
+    (call,) = served(["A man"], TERMS[:1], 8).first
+    assert call["source_ids"].tolist() == [[*tiny.tokenizer().encode("A"), EOS_ID]]
 
 
 @pytest.mark.parametrize(
