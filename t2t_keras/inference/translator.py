@@ -113,7 +113,8 @@ class Translator:
         if (glossary := self.settings.glossary) is not None:
             check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
             self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
-        self._protected = ProtectedLines(preparation(tokenizer, self.config, data), tokenizer, self.link_tokens)
+        prepare = preparation(tokenizer, self.config, data)
+        self._protected = ProtectedLines(prepare, tokenizer, self.link_tokens, self._encoder.encode)
         options = self._encoder.excluded, form, tokenizer.continuations
         self._searcher = engine.searcher(model, self.config, *options)
         self._token_log_probs = token_log_probs_function(model)
@@ -404,10 +405,10 @@ class Translator:
     ) -> list[list[Translation]]:
         """Returns up to `num_best` translations of each line, with its protected spans."""
 
-        def translate(read: Sequence[str | Request]) -> list[list[Translation]]:
-            return self._translations(list(numbered(read, self._encoder)), num_best, on_progress, scored)
+        def translate(read: Sequence[str | Request], progress: Progress | None = None) -> list[list[Translation]]:
+            return self._translations(list(numbered(read, self._encoder)), num_best, progress, scored)
 
-        return self._protected.translations(lines, translate)
+        return self._protected.translations(lines, lambda read: translate(read, on_progress), translate)
 
     def _translations(
         self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool

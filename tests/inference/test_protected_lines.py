@@ -219,6 +219,12 @@ def test_the_page_runs_as_it_stands_there(capsys):
     assert capsys.readouterr().out == "A man 😊 runs 5 km/h. ('😊',)\n"
 
 
+def test_a_request_whose_text_is_only_a_span_keeps_its_first_translation():
+    translator = copier("_", "x", settings=protecting("urls"))
+    first, second = translator.translate(["A man", Request("https://x.org/a_b", prefix="Two")])
+    assert first.text == "A man" and second.text.startswith("Two")
+
+
 def test_a_constraint_that_cannot_be_met_is_not_returned_as_met():
     """With a rule that bars its second half, and where other outputs are possible."""
     config = DecodeConfig(beam_size=3, no_repeat_ngram_size=1, max_length_offset=4)
