@@ -95,8 +95,8 @@ SIGNATURES: Mapping[str, SignatureContract] = MappingProxyType(
         ),
         ALIGN: _signature(
             "text [batch]",
-            "translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len], "
-            "attention float32 [batch, target_len, source_len]",
+            "translation [batch], score float32 [batch], source_pieces [batch, source_len], "
+            "target_pieces [batch, target_len], attention float32 [batch, target_len, source_len]",
         ),
         ATTENTION: _signature(
             "text [batch], target [batch], kind [batch], layer int32 [batch]",

@@ -139,6 +139,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     shape = [num_lines, *(longest(lengths) for _, lengths in places)]
     return {
         "translation": best.texts[:, 0],
+        "score": best.values[:, 0],
         "source_pieces": _lines_of_pieces(pipeline.source_pieces, sources, places[1][1]),
         "target_pieces": _lines_of_pieces(pipeline.target_pieces, targets, places[0][1]),
         "attention": _lines_of_attention(

@@ -52,8 +52,9 @@ class Stars:
         return [(self._signature, self._inputs([text.replace("+", "p") for text in again]))] if again else []
 
     def answer(self, outputs):
-        rows = [row.decode() for row in self._outputs[0]["translation"]]
-        fresh = iter([row.decode() for one in outputs for row in one["translation"]])
+        name = "translations" if self._signature == "nbest" else "translation"
+        rows = [row.decode() for row in self._outputs[0][name].reshape(-1)]
+        fresh = iter([row.decode() for one in outputs for row in one[name].reshape(-1)])
         rows = [next(fresh) if "+" in text else row for row, text in zip(rows, self._texts, strict=True)]
         texts = [row + self._mark * text.count("*") for row, text in zip(rows, self._texts, strict=True)]
         return {
@@ -78,10 +79,10 @@ class Documents:
         return ["|".join(next(texts) for _ in parts) for parts in self._parts]
 
 
-def find(texts, fields, aligning, most_rows, *, aligns_all=False):
+def find(inputs, fields, signature, align_outputs, most_rows, tag=""):
     if "protect" in fields and fields["protect"] != ["stars"]:
         raise InputError("'protect' must be stars")
-    signature = aligning if aligns_all else "serving_default"
+    texts = [text.decode() for text in inputs["text"]]
     return Stars(texts, "#" if fields else "*", signature) if any("*" in text for text in texts) else None
 
 
@@ -160,6 +161,11 @@ def test_openapi_has_the_fields(client):
     assert "only for predict" in properties["markup_attributes"]["description"]
 
 
+def test_other_signatures_of_translations_are_protected_too(client):
+    content = {"signature_name": "nbest", "inputs": {"text": ["a*", "b"]}}
+    assert client.post(f"{WHERE}:predict", json=content).json()["outputs"]["translation"] == ["A*", "B"]
+
+
 def test_grpc_answers_alike(server):
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="upper"))
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a*", "b"]))
@@ -173,8 +179,8 @@ def test_grpc_answers_alike(server):
     ("content", "status", "words"),
     [
         ({"protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
-        ({"protect": ["stars"], "instances": ["a"], "signature_name": "nbest"}, 501, "'protect' is supported only for"),
-        ({"case": "fallback", "instances": ["a"], "signature_name": "nbest"}, 501, "'case' is supported only for"),
+        ({"protect": ["stars"], "instances": ["a"], "signature_name": "align"}, 501, "'protect' is supported only for"),
+        ({"case": "fallback", "instances": ["a"], "signature_name": "align"}, 501, "'case' is supported only for"),
         (
             {"glossary": [], "protect": ["stars"], "instances": ["a"]},
             400,

@@ -68,7 +68,7 @@ class GlossaryField:
     }
     signatures = frozenset({TOKENS, CONSTRAINED})
     refinements: Mapping[str, Any] = {}
-    is_automatic = False
+    automatic_for: frozenset[str] = frozenset()
 
     def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
         self._glossaries = VersionReaders(reader)

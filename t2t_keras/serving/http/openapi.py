@@ -85,9 +85,9 @@ def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str 
 def _request(fields: Sequence[RequestField]) -> Description:
     optional: dict[str, Description] = {}
     # Automatic fields come last, because other fields may accept theirs.
-    for field in sorted(fields, key=lambda field: field.is_automatic):
+    for field in sorted(fields, key=lambda field: bool(field.automatic_for)):
         for name, schema in ((field.name, field.schema), *field.refinements.items()):
-            limit = "" if field.is_automatic else "only for predict: "
+            limit = "" if field.automatic_for else "only for predict: "
             optional[name] = {**schema, "description": limit + schema["description"]}
     return {**_REQUEST, "properties": {**_REQUEST["properties"], **optional}}
 

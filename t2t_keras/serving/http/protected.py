@@ -1,11 +1,13 @@
 """Translation of texts with protected spans: they are removed from the texts, and put back into the translations."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from t2t_keras.export_contract import ALIGN
+import numpy as np
+
+from t2t_keras.export_contract import ALIGN, NBEST, SAMPLE, SERVING_DEFAULT
 from t2t_keras.serving.http.fields import FieldCall
 from t2t_keras.serving.request_errors import ServingError
 from t2t_keras.serving.served_signatures import Arrays
@@ -32,7 +34,7 @@ SCHEMAS: Mapping[str, Any] = {
 class ProtectedTexts(Protocol):
     """Texts with protected spans, and the state of their translation.
 
-    Call `first`, `again` and `answer` in this order. Calls name a signature of texts.
+    Call `first`, `again`, and then `answer` or `aligned`.
     """
 
     @property
@@ -54,21 +56,22 @@ class Protection(Protocol):
 
     def __call__(
         self,
-        texts: Sequence[str],
+        inputs: Mapping[str, np.ndarray],
         fields: Mapping[str, Any],
-        aligning: str,
+        signature: str,
+        align_outputs: Collection[str],
         most_rows: int,
-        *,
-        aligns_all: bool = False,
+        tag: str = "",
     ) -> ProtectedTexts | None:
         """Prepares the texts of a request.
 
         Args:
-            texts: the texts.
+            inputs: the inputs of the signature, among them "text".
             fields: those of `SCHEMAS` that the request has.
-            aligning: name of the signature that returns word alignments; "" if there is none.
+            signature: name of the signature that translates; with `ALIGN`, all texts are aligned.
+            align_outputs: names of the outputs of the signature `ALIGN`; empty if there is no such signature.
             most_rows: maximum number of rows per call.
-            aligns_all: whether all texts are aligned, for `ProtectedTexts.aligned`.
+            tag: symbol to put in front of each sentence, or "".
 
         Returns:
             The texts, or None if the model reads all of them as they are.
@@ -93,42 +96,44 @@ class ProtectionField:
     schema: Mapping[str, Any] = SCHEMAS["protect"]
     signatures: frozenset[str] = frozenset()
     refinements: Mapping[str, Any] = {"case": SCHEMAS["case"]}
-    is_automatic = True
+    automatic_for = frozenset({SERVING_DEFAULT, NBEST, SAMPLE})
 
     def __init__(self, protections: Protections) -> None:
         self._protections = protections
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays] | None:
         """Queues the translation of the prepared texts. The outputs are those of `ProtectedTexts.answer`."""
-        if texts := protect(call, call.texts(), self._protections):
+        if texts := protect(call, self._protections, call.signature.name, call.inputs()):
             return _translate(call, texts, submit(call, texts.first))
         return None
 
 
 def protect(
-    call: FieldCall, texts: Sequence[str], protections: Protections, *, aligns_all: bool = False
+    call: FieldCall, protections: Protections, signature: str, inputs: Arrays, tag: str = ""
 ) -> ProtectedTexts | None:
     """Prepares texts; returns None if the model reads all of them as they are.
 
     Args:
         call: the request.
-        texts: the texts.
         protections: finds protected spans.
-        aligns_all: see `Protection`.
+        signature: name of the signature that translates; with `ALIGN`, all texts are aligned.
+        inputs: the inputs of the signature, among them "text".
+        tag: symbol to put in front of each sentence, or "".
 
     Raises:
         InputError: a field is invalid.
         ServingError: the request has a field that the version does not support any more.
     """
     fields = call.present(SCHEMAS)
-    aligning = ALIGN if ALIGN in call.model.signatures else ""
     try:
         protection = protections.of(call.model)
     except ServingError:
         if fields:
             raise
         return None  # a version whose files are gone continues to translate
-    return protection(texts, fields, aligning, call.options.limits.max_sentences, aligns_all=aligns_all)
+    align = call.model.signatures.get(ALIGN)
+    align_outputs = align.outputs if align else ()
+    return protection(inputs, fields, signature, align_outputs, call.options.limits.max_sentences, tag)
 
 
 def submit(call: FieldCall, calls: Sequence[SignatureCall]) -> list[Future[Arrays]]:

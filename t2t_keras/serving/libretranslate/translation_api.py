@@ -2,10 +2,11 @@
 
 import asyncio
 import dataclasses
+import functools
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -161,10 +162,10 @@ class TranslationApi:
         translations = [[text] for text in query.texts]
         for number, pair in enumerate(route, start=1):
             num_alternatives = query.num_alternatives if number == len(route) else 0
-            content = {"inputs": [pair.source_text(texts[0]) for texts in translations]}
-            work = sys.maxsize if query.is_html else sum(map(len, content["inputs"]))
-            begin, give_up = self._begin(call, pair, query.is_html, num_alternatives), QueuedCall.give_up
-            queued = await off_loop.run(work, begin, content, give_up=give_up)
+            texts = [hypotheses[0] for hypotheses in translations]
+            work = sys.maxsize if query.is_html else sum(map(len, texts))
+            begin = functools.partial(self._begin, call, pair, texts, query.is_html, num_alternatives)
+            queued = await off_loop.run(work, begin, give_up=QueuedCall.give_up)
             outputs = await queued.result()
             translated = outputs["translations" if "translations" in outputs else "translation"]
             rows = translated.reshape(len(translations), -1)  # --> [texts, hypotheses]
@@ -172,22 +173,19 @@ class TranslationApi:
         return translations
 
     def _begin(
-        self, call: Call, pair: LanguagePair, is_html: bool, num_alternatives: int
-    ) -> Callable[[dict[str, Any]], QueuedCall]:
-        """Returns the function that queues the call for some texts."""
-
-        def begin(content: dict[str, Any]) -> QueuedCall:
-            with self._core.lend(pair.model, None) as loan:
-                call.model = pair.model
-                if is_html:
-                    if pair.has_tags or not any(field.name == "markup" for field in self._calls.fields):
-                        raise ServingError(Code.UNIMPLEMENTED, "html format is not supported")
-                    content["markup"] = "html"
-                elif num_alternatives and NBEST in loan.model.signatures:
-                    content["signature_name"] = NBEST
-                return self._calls.begin(call, loan, content)
-
-        return begin
+        self, call: Call, pair: LanguagePair, texts: Sequence[str], is_html: bool, num_alternatives: int
+    ) -> QueuedCall:
+        """Queues the calls for some texts."""
+        if is_html and not any(field.name == "markup" for field in self._calls.fields):
+            raise ServingError(Code.UNIMPLEMENTED, "html format is not supported")
+        with self._core.lend(pair.model, None) as loan:
+            call.model = pair.model
+            content: dict[str, Any] = {"inputs": [text if is_html else pair.source_text(text) for text in texts]}
+            if is_html:
+                content |= {"markup": "html", "tag": pair.tag}
+            elif num_alternatives and NBEST in loan.model.signatures:
+                content["signature_name"] = NBEST
+            return self._calls.begin(call, loan, content)
 
     async def _rank(self, texts: Sequence[str], pairs: LanguagePairs) -> list[dict[str, Any]]:
         """Returns the likely languages of all texts together, the most likely one first."""

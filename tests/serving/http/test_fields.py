@@ -22,7 +22,7 @@ class Repeated:
     schema = {"type": "integer", "description": "how often each translation is repeated"}
     signatures = frozenset({"nbest"})
     refinements: ClassVar[dict] = {}
-    is_automatic = False
+    automatic_for = frozenset()
 
     def begin(self, call):
         if type(call.value) is not int:
@@ -71,6 +71,7 @@ def test_a_new_field(client):
         "inputs",
         "markup",
         "markup_attributes",
+        "tag",
         "repeat",
         "silence",
     ]
