@@ -38,10 +38,7 @@ from . import program, remote_paths
 from .flag_groups import protection_flags, setting_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from t2t_keras.serving.http.glossed import ReadTexts
-    from t2t_keras.serving.http.marked import Documents
     from t2t_keras.serving.served_models import Substitutes
     from t2t_keras.serving.server import Server
 
@@ -236,18 +233,15 @@ def _server(options: ServingOptions) -> "Server":
     substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
     loader = Loader(substitutes, without_notices)
     # Imported before the first request, which would wait for it.
+    from t2t_keras.inference.served_markup import ServedDocuments
     from t2t_keras.inference.served_protection import ServedProtection
 
     changes = protection_flags.values()
     protections: VersionReaders[Protection] = VersionReaders(lambda version: ServedProtection(version, changes))
     glossaries = GlossaryField(lambda version: _glossary_reader(version, changes))
-    return Server(options, loader, [MarkupField(_documents, protections), glossaries, ProtectionField(protections)])
-
-
-def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":
-    from t2t_keras.inference.served_markup import ServedDocuments  # imports Keras, which takes seconds
-
-    return ServedDocuments(markup, documents, attributes)
+    return Server(
+        options, loader, [MarkupField(ServedDocuments, protections), glossaries, ProtectionField(protections)]
+    )
 
 
 def _glossary_reader(version: pathlib.Path, changes: dict[str, Any]) -> "ReadTexts":

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +29,6 @@ Arrays = dict[str, np.ndarray]
 # The name of a signature and its inputs.
 SignatureCall = tuple[str, Arrays]
 
-_MOST_ROWS = 8  # of a call of a signature
 _LOWEST = float(np.finfo(np.float32).min)  # the score of a missing translation, because JSON has no infinity
 
 
@@ -66,7 +65,7 @@ class ServedProtection:
         fields: Mapping[str, Any],
         signature: str,
         align_outputs: Collection[str],
-        most_rows: int,
+        groups: Callable[[Sequence[int]], list[list[int]]],
         tag: str = "",
     ) -> "ProtectedTexts | None":
         """Prepares the texts of a request; see `t2t_keras.serving.http.protected.Protection`."""
@@ -80,7 +79,7 @@ class ServedProtection:
         if not any(prepared):
             return None
         others = {name: array for name, array in inputs.items() if name != "text"}
-        plan = _Plan(signature, frozenset(align_outputs), min(most_rows, _MOST_ROWS), others, tag)
+        plan = _Plan(signature, frozenset(align_outputs), groups, others, tag)
         return ProtectedTexts(prepare, self._config, texts, prepared, plan)
 
 
@@ -103,14 +102,14 @@ class _Plan(NamedTuple):
     Attributes:
         signature: name of the signature that translates.
         align_outputs: names of the outputs of the signature `ALIGN`; empty if there is no such signature.
-        most_rows: maximum number of rows of a call.
+        groups: groups texts of given sizes in bytes into calls, and returns their indices.
         inputs: the other inputs of the signature, with one row per text.
         tag: symbol to put in front of each sentence, or "".
     """
 
     signature: str
     align_outputs: frozenset[str]
-    most_rows: int
+    groups: Callable[[Sequence[int]], list[list[int]]]
     inputs: Arrays
     tag: str
 
@@ -239,15 +238,13 @@ class ProtectedTexts:
 
     def _rows(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """Yields the signature and the rows of each call: pairs of a text and one of its sentences."""
-        groups: dict[str, list[tuple[int, int]]] = {}
+        rows_by_name: dict[str, list[tuple[int, int]]] = {}
         for row, sentences in self._jobs.items():
             for name in self._plan.signatures_for(self._prepared[row]):
-                groups.setdefault(name, []).extend((row, number) for number in range(len(sentences)))
-        for name, rows in groups.items():
-            # The texts of a call are padded to the longest one.
-            rows.sort(key=lambda pair: len(self._jobs[pair[0]][pair[1]][1]))
-            for start in range(0, len(rows), self._plan.most_rows):
-                yield name, rows[start : start + self._plan.most_rows]
+                rows_by_name.setdefault(name, []).extend((row, number) for number in range(len(sentences)))
+        for name, rows in rows_by_name.items():
+            for group in self._plan.groups([len(self._jobs[row][number][1].encode()) for row, number in rows]):
+                yield name, [rows[place] for place in group]
 
     def _calls(self) -> list[SignatureCall]:
         calls = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.export_contract import SIGNATURES, TOKENS
+from t2t_keras.export_contract import CONSTRAINED, SIGNATURES, TOKENS
 from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
@@ -24,6 +24,8 @@ from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
 Arrays = dict[str, np.ndarray]
+# The name of a signature and its inputs.
+SignatureCall = tuple[str, Arrays]
 
 # Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
 _MOST_TOKENS = 256
@@ -73,11 +75,11 @@ class ServedTerms:
 class TextsWithTerms:
     """The texts of one request on their way through two searches; made by `ServedTerms`.
 
-    The caller runs `tokens` on the inputs in `first`, gives the outputs to `again`, runs `constrained` on the inputs
-    that it returns, and gives those outputs to `answer`.
+    The caller makes the calls in `first`, gives the outputs to `again`, makes the calls that it returns, and gives those
+    outputs to `answer`.
 
     Attributes:
-        first: the inputs, by name, of each call of `tokens`.
+        first: the calls of `TOKENS`, names of signatures with their inputs.
     """
 
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
@@ -90,19 +92,16 @@ class TextsWithTerms:
         self._parts = [part for line in self._lines for part in line.of_parts()]
         self._plain: list[list[Translation]] = []
         self._requests: dict[int, EncodedRequest] = {}
-        self.first = self._calls(self._parts)
+        self.first = self._calls(TOKENS, self._parts)
 
-    def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays]:
-        """Returns the inputs of each call of `constrained`; none if no term is missing.
-
-        `outputs` are the outputs of the calls of `tokens` with the inputs in `first`.
-        """
+    def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[SignatureCall]:
+        """Returns the calls of `CONSTRAINED`; none if no term is missing. `outputs` are those of the calls in `first`."""
         self._plain = self._best_translations(self._parts, outputs)
         self._requests = self._terms.constrained_requests(self._parts, self._plain)
-        return self._calls(list(self._requests.values()))
+        return self._calls(CONSTRAINED, list(self._requests.values()))
 
     def answer(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
-        """Returns the translations, given the outputs of the calls of `constrained`.
+        """Returns the translations, given the outputs of the calls of `again`.
 
         Returns:
             By name: translation, string [texts]; score, float32 [texts]; and missing_terms, string [texts, terms], the
@@ -145,13 +144,13 @@ class TextsWithTerms:
         batches = request_batches(parts, _MOST_TOKENS)
         return [batch[start : start + most] for batch in batches for start in range(0, len(batch), most)]
 
-    def _calls(self, parts: Sequence[EncodedRequest]) -> list[Arrays]:
+    def _calls(self, signature: str, parts: Sequence[EncodedRequest]) -> list[SignatureCall]:
         calls = []
         for batch in self._batches(parts):
             sources = [_source(parts[row]) for row in batch]
             lengths = np.array([len(source) for source in sources], np.int32)
             options = option_arrays([parts[row] for row in batch])
-            calls.append({"source_ids": padded(sources), "source_length": lengths, **options})
+            calls.append((signature, {"source_ids": padded(sources), "source_length": lengths, **options}))
         return calls
 
     def _best_translations(

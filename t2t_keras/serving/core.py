@@ -139,13 +139,13 @@ class Core:
         return future
 
     def submit_all(
-        self, loan: Loan, signature: Signature, calls: Iterable[Arrays], client_seconds: float | None = None
+        self, loan: Loan, calls: Iterable[tuple[str, Arrays]], client_seconds: float | None = None
     ) -> list[Future[Arrays]]:
-        """Queues several calls of a signature, either all or none; see `submit`."""
+        """Queues several calls, names of signatures with their inputs, either all or none; see `submit`."""
         futures: list[Future[Arrays]] = []
         try:
-            for inputs in calls:
-                futures.append(self.submit(loan, signature, inputs, client_seconds))
+            for name, inputs in calls:
+                futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds))
         except ServingError:
             for future in futures:
                 future.cancel()

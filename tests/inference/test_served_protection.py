@@ -32,11 +32,14 @@ def read(folder, decode=None, **changes) -> ServedProtection:
 OLD_ALIGN = (*({*SIGNATURES["align"].outputs} - {"score"}),)
 
 
-def prepared(
-    protection, texts, fields=None, signature="serving_default", align_outputs=OLD_ALIGN, most_rows=8, **others
-):
+def groups_of_eight(sizes):
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    return [order[start : start + 8] for start in range(0, len(order), 8)]
+
+
+def prepared(protection, texts, fields=None, signature="serving_default", align_outputs=OLD_ALIGN, **others):
     inputs = {"text": np.array([text.encode() for text in texts], object), **others}
-    return protection(inputs, fields or {}, signature, align_outputs, most_rows)
+    return protection(inputs, fields or {}, signature, align_outputs, groups_of_eight)
 
 
 def copied(calls, spoil=""):
@@ -67,7 +70,7 @@ def answered(texts, spoil=""):
 @pytest.mark.parametrize("align_outputs", [OLD_ALIGN, (*SIGNATURES["align"].outputs,), ()])
 def test_texts_become_what_the_translator_makes_of_them(tmp_path, align_outputs):
     protection = read(tmp_path, case="fallback")
-    answer, again = answered(prepared(protection, TEXTS, align_outputs=align_outputs, most_rows=64))
+    answer, again = answered(prepared(protection, TEXTS, align_outputs=align_outputs))
     config = DecodeConfig(beam_size=1, case="fallback")
     translator = Translator(tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), config, DATA)
     expected = translator.translate(TEXTS)
@@ -116,7 +119,7 @@ def test_each_sentence_is_sampled_with_the_seed_of_its_text(tmp_path):
 
 def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
     inputs = {"text": np.array(["A man 😊 runs. Two dogs".encode()], object)}
-    texts = read(tmp_path)(inputs, {}, "align", OLD_ALIGN, 8, "<2de>")
+    texts = read(tmp_path)(inputs, {}, "align", OLD_ALIGN, groups_of_eight, "<2de>")
     (call,) = texts.first
     assert sorted(call[1]["text"].tolist()) == [b"<2de> A man runs.", b"<2de> Two dogs"]
     assert not texts.again(copied([("align", {"text": np.array([b"Two dogs", b"A man runs."], object)})]))
@@ -124,7 +127,7 @@ def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
 
 def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
     texts = [*(["A man 😊 runs"] * 20), *(["A man"] * 5)]
-    calls = prepared(read(tmp_path), texts, most_rows=64).first
+    calls = prepared(read(tmp_path), texts).first
     assert [(name, len(inputs["text"])) for name, inputs in calls] == [
         *(("serving_default", size) for size in (8, 8, 8, 1)),
         *(("align", size) for size in (8, 8, 4)),

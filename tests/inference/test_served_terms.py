@@ -37,7 +37,8 @@ def read(folder, config: Config, **changes) -> ServedTerms:
 
 def answered(texts, tokens, constrained):
     """What a server makes of calls of two functions; the inputs of all calls of the second."""
-    again = texts.again([tokens(**inputs) for inputs in texts.first])
+    assert {name for name, _ in texts.first} <= {"tokens"}
+    again = [inputs for name, inputs in texts.again([tokens(**inputs) for _, inputs in texts.first])]
     return texts.answer([constrained(**inputs) for inputs in again]), again
 
 
@@ -105,8 +106,8 @@ def test_the_signatures_of_an_export_are_such(tmp_path):
 
 def test_the_server_protects_spans(tmp_path):
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA), protect=("man",))
-    (call,) = served(["A man"], TERMS[:1], 8).first
-    assert call["source_ids"].tolist() == [[*tiny.tokenizer().encode("A"), EOS_ID]]
+    ((_, inputs),) = served(["A man"], TERMS[:1], 8).first
+    assert inputs["source_ids"].tolist() == [[*tiny.tokenizer().encode("A"), EOS_ID]]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,27 @@ from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_signatures import Arrays, Signature
+from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature
+
+# The name of a signature and its inputs.
+SignatureCall = tuple[str, Arrays]
 
 _NOTHING = SignatureContract({}, {})
+_MOST_ROWS = 8  # of a call of a field; enough for an efficient batch
+
+
+class TwoRounds(Protocol):
+    """The texts of a request that are translated in two rounds; use `first`, `again` and `answer` in this order."""
+
+    @property
+    def first(self) -> Sequence[SignatureCall]:
+        """The calls of the first round."""
+
+    def again(self, outputs: Sequence[Arrays]) -> Sequence[SignatureCall]:
+        """Returns the calls of the second round, given the outputs of the first one; may be empty."""
+
+    def answer(self, outputs: Sequence[Arrays]) -> Arrays:
+        """Returns the outputs of the request, given those of the second round."""
 
 
 class FieldCall:
@@ -101,12 +119,42 @@ class FieldCall:
         if num_bytes > (most := self.options.max_batch_bytes):
             raise invalid(f"{description}: the limit is max_batch_bytes={most}")
 
-    def submit(self, signature: str, calls: Iterable[Arrays]) -> list[Future[Arrays]]:
-        """Queues calls of a signature, either all or none; see `Core.submit`."""
-        seconds = self._end - time.monotonic()
-        futures = self._core.submit_all(self._loan, self.model.signature(signature), calls, seconds)
+    def groups(self, sizes: Sequence[int]) -> list[list[int]]:
+        """Groups texts of similar length into calls, because the texts of a call are padded to the longest one.
+
+        Args:
+            sizes: the sizes of the texts in bytes.
+
+        Returns:
+            The indices of the texts of each call.
+        """
+        most_rows, most_bytes = min(_MOST_ROWS, self.options.limits.max_sentences), self.options.max_batch_bytes
+        groups: list[list[int]] = []
+        for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+            cost = sizes[number] + ROW_COST
+            if not groups or len(groups[-1]) == most_rows or (len(groups[-1]) + 1) * cost > most_bytes:
+                groups.append([])
+            groups[-1].append(number)
+        return groups
+
+    def submit(self, calls: Iterable[SignatureCall]) -> list[Future[Arrays]]:
+        """Queues calls, either all or none; see `Core.submit`."""
+        futures = self._core.submit_all(self._loan, calls, self._end - time.monotonic())
         self._futures += futures
         return futures
+
+    async def second_outputs(self, texts: TwoRounds, futures: Sequence[Future[Arrays]]) -> list[Arrays]:
+        """Returns the outputs of the second round of calls; `futures` are those of the first round."""
+        calls = await asyncio.to_thread(texts.again, await self.outputs(futures))
+        return await self.outputs(self.submit(calls))
+
+    def translate(self, texts: TwoRounds) -> Coroutine[Any, Any, Arrays]:
+        """Queues the first round of calls, and returns a coroutine for the outputs of the request."""
+        return self._answer(texts, self.submit(texts.first))
+
+    async def _answer(self, texts: TwoRounds, futures: Sequence[Future[Arrays]]) -> Arrays:
+        outputs = await self.second_outputs(texts, futures)
+        return await asyncio.to_thread(texts.answer, outputs)
 
     async def outputs(self, futures: Sequence[Future[Arrays]]) -> list[Arrays]:
         """Waits for the outputs of queued calls, at most until the time limit of the request."""

@@ -10,21 +10,10 @@ import numpy as np
 from t2t_keras.export_contract import ALIGN
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.fields import FieldCall
-from t2t_keras.serving.http.protected import (
-    SCHEMAS,
-    ProtectedTexts,
-    Protections,
-    protect,
-    second_outputs,
-    submit,
-)
+from t2t_keras.serving.http.protected import SCHEMAS, ProtectedTexts, Protections, protect
 from t2t_keras.serving.parts import rows_of
 from t2t_keras.serving.request_errors import invalid
-from t2t_keras.serving.served_signatures import ROW_COST, Arrays
-
-# Maximum number of sentences in a call of the signature `ALIGN`, enough for an efficient batch.
-_MOST_SENTENCES = 8
-
+from t2t_keras.serving.served_signatures import Arrays
 
 _REFINEMENTS: Mapping[str, Any] = {
     "markup_attributes": {
@@ -106,11 +95,11 @@ class MarkupField:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
         protected = protect(call, self._protections, ALIGN, {"text": texts}, tag) if self._protections else None
         if protected:
-            return _translate_protected(call, documents, protected, submit(call, protected.first))
+            return _translate_protected(call, documents, protected, call.submit(protected.first))
         front = f"{tag} ".encode() if tag else b""
-        groups = _groups(texts, call.options.max_batch_bytes)
-        calls = ({"text": np.array([front + texts[number] for number in group], object)} for group in groups)
-        return _translate(call, documents, groups, call.submit(ALIGN, calls))
+        groups = call.groups(list(map(len, texts)))
+        calls = ((ALIGN, {"text": np.array([front + texts[number] for number in group], object)}) for group in groups)
+        return _translate(call, documents, groups, call.submit(calls))
 
 
 def _tag(call: FieldCall) -> str:
@@ -138,20 +127,9 @@ async def _translate_protected(
     call: FieldCall, documents: Documents, texts: ProtectedTexts, futures: list[Future[Arrays]]
 ) -> Arrays:
     """Waits for the translations of texts with protected spans, and returns the translated documents."""
-    outputs = await second_outputs(call, texts, futures)
+    outputs = await call.second_outputs(texts, futures)
     return _outputs(await asyncio.to_thread(lambda: documents.filled(texts.aligned(outputs))))
 
 
 def _outputs(documents: Sequence[str]) -> Arrays:
     return {"translation": np.array([text.encode() for text in documents], object)}
-
-
-def _groups(texts: np.ndarray, most_bytes: int) -> list[list[int]]:
-    """Groups the indices of texts of similar length, because the texts of a call are padded to the longest one."""
-    groups: list[list[int]] = []
-    for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
-        cost = len(texts[number]) + ROW_COST
-        if not groups or len(groups[-1]) == _MOST_SENTENCES or (len(groups[-1]) + 1) * cost > most_bytes:
-            groups.append([])
-        groups[-1].append(number)
-    return groups

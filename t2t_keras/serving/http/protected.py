@@ -1,20 +1,15 @@
 """Translation of texts with protected spans: they are removed from the texts, and put back into the translations."""
 
-import asyncio
-from collections.abc import Collection, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from t2t_keras.export_contract import ALIGN, NBEST, SAMPLE, SERVING_DEFAULT
-from t2t_keras.serving.http.fields import FieldCall
+from t2t_keras.serving.http.fields import FieldCall, TwoRounds
 from t2t_keras.serving.request_errors import ServingError
 from t2t_keras.serving.served_signatures import Arrays
 from t2t_keras.serving.version_readers import VersionReaders
-
-# The name of a signature and its inputs.
-SignatureCall = tuple[str, Arrays]
 
 # The fields of a request that change what is protected.
 SCHEMAS: Mapping[str, Any] = {
@@ -31,24 +26,11 @@ SCHEMAS: Mapping[str, Any] = {
 }
 
 
-class ProtectedTexts(Protocol):
-    """Texts with protected spans, and the state of their translation.
-
-    Call `first`, `again`, and then `answer` or `aligned`.
-    """
-
-    @property
-    def first(self) -> Sequence[SignatureCall]:
-        """The calls that translate the texts."""
-
-    def again(self, outputs: Sequence[Arrays]) -> Sequence[SignatureCall]:
-        """Returns the calls for texts whose translations do not repeat their spans; may be empty."""
-
-    def answer(self, outputs: Sequence[Arrays]) -> Arrays:
-        """Returns the outputs of the request, given those of the calls of `again`."""
+class ProtectedTexts(TwoRounds, Protocol):
+    """Texts with protected spans, and the state of their translation."""
 
     def aligned(self, outputs: Sequence[Arrays]) -> Sequence[Any]:
-        """Returns the aligned translations, for `Documents.filled`, given the outputs of the calls of `again`."""
+        """Returns the aligned translations, for `Documents.filled`, in place of `answer`."""
 
 
 class Protection(Protocol):
@@ -60,7 +42,7 @@ class Protection(Protocol):
         fields: Mapping[str, Any],
         signature: str,
         align_outputs: Collection[str],
-        most_rows: int,
+        groups: Callable[[Sequence[int]], list[list[int]]],
         tag: str = "",
     ) -> ProtectedTexts | None:
         """Prepares the texts of a request.
@@ -70,7 +52,7 @@ class Protection(Protocol):
             fields: those of `SCHEMAS` that the request has.
             signature: name of the signature that translates; with `ALIGN`, all texts are aligned.
             align_outputs: names of the outputs of the signature `ALIGN`; empty if there is no such signature.
-            most_rows: maximum number of rows per call.
+            groups: groups texts of given sizes into calls; see `FieldCall.groups`.
             tag: symbol to put in front of each sentence, or "".
 
         Returns:
@@ -102,9 +84,9 @@ class ProtectionField:
         self._protections = protections
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays] | None:
-        """Queues the translation of the prepared texts. The outputs are those of `ProtectedTexts.answer`."""
+        """Queues the translation of the prepared texts. The outputs are those of `TwoRounds.answer`."""
         if texts := protect(call, self._protections, call.signature.name, call.inputs()):
-            return _translate(call, texts, submit(call, texts.first))
+            return call.translate(texts)
         return None
 
 
@@ -133,29 +115,4 @@ def protect(
         return None  # a version whose files are gone continues to translate
     align = call.model.signatures.get(ALIGN)
     align_outputs = align.outputs if align else ()
-    return protection(inputs, fields, signature, align_outputs, call.options.limits.max_sentences, tag)
-
-
-def submit(call: FieldCall, calls: Sequence[SignatureCall]) -> list[Future[Arrays]]:
-    """Queues calls of several signatures, either all or none."""
-    return [future for name, inputs in calls for future in call.submit(name, [inputs])]
-
-
-async def second_outputs(call: FieldCall, texts: ProtectedTexts, futures: list[Future[Arrays]]) -> list[Arrays]:
-    """Waits for the first translations, and translates again the texts whose translations do not repeat their spans.
-
-    Args:
-        call: the request.
-        texts: the texts.
-        futures: the outputs of the calls of `ProtectedTexts.first`.
-
-    Returns:
-        The outputs of the calls of `ProtectedTexts.again`.
-    """
-    calls = await asyncio.to_thread(texts.again, await call.outputs(futures))
-    return await call.outputs(submit(call, calls))
-
-
-async def _translate(call: FieldCall, texts: ProtectedTexts, futures: list[Future[Arrays]]) -> Arrays:
-    outputs = await second_outputs(call, texts, futures)
-    return await asyncio.to_thread(texts.answer, outputs)
+    return protection(inputs, fields, signature, align_outputs, call.groups, tag)

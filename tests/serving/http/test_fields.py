@@ -28,7 +28,7 @@ class Repeated:
         if type(call.value) is not int:
             raise InputError(f"repeat must be an integer, got {call.value}")
         texts = [text.encode() for text in call.texts()]
-        return self._repeat(call, call.submit("nbest", [{"text": np.array(texts, object)}]))
+        return self._repeat(call, call.submit([("nbest", {"text": np.array(texts, object)})]))
 
     async def _repeat(self, call, futures):
         (outputs,) = await call.outputs(futures)
