@@ -75,8 +75,8 @@ class ServedTerms:
 class TextsWithTerms:
     """The texts of one request on their way through two searches; made by `ServedTerms`.
 
-    The caller makes the calls in `first`, gives the outputs to `again`, makes the calls that it returns, and gives those
-    outputs to `answer`.
+    The caller makes the calls in `first` and gives their outputs to `again`. It then makes the calls that `again`
+    returns, and gives their outputs to `answer`.
 
     Attributes:
         first: the calls of `TOKENS`, names of signatures with their inputs.
@@ -95,7 +95,7 @@ class TextsWithTerms:
         self.first = self._calls(TOKENS, self._parts)
 
     def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[SignatureCall]:
-        """Returns the calls of `CONSTRAINED`; none if no term is missing. `outputs` are those of the calls in `first`."""
+        """Returns the calls of `CONSTRAINED`, given the outputs of the calls in `first`; none if no term is missing."""
         self._plain = self._best_translations(self._parts, outputs)
         self._requests = self._terms.constrained_requests(self._parts, self._plain)
         return self._calls(CONSTRAINED, list(self._requests.values()))
