@@ -1,4 +1,4 @@
-"""Makes the file of a SavedModel's graph smaller, without a change to what the graph computes."""
+"""Makes the file of a SavedModel's graph smaller, without changing what the graph computes."""
 
 import pathlib
 from collections.abc import Set

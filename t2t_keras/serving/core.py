@@ -174,7 +174,7 @@ class Core:
             return complete_stream(cached_outputs)
         if not self._may_grow.acquire(blocking=False):
             raise Busy(
-                f"the limit is max_growing={self.options.max_growing} streamed answers at a time; try again later"
+                f"the limit is max_growing={self.options.max_growing} streamed responses at a time; try again later"
             )
         with contextlib.ExitStack() as ends:
             ends.callback(self._may_grow.release)

@@ -77,14 +77,14 @@ class Metrics:
         )
         self._latency = Histogram(
             "t2t_serving_latency_seconds",
-            "From a request that is read to its answer.",
+            "Seconds from the end of reading a request to its response.",
             ["signature"],
             buckets=_SECONDS,
             registry=registry,
         )
         self._tf_serving_latency = Histogram(
             _TF_SERVING_LATENCY,
-            "The same in microseconds.",
+            "Microseconds from the end of reading a request to its response.",
             ["model_name", "API", "entrypoint"],
             buckets=_TF_SERVING_BUCKETS,
             registry=registry,
@@ -95,31 +95,37 @@ class Metrics:
             "t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, registry=registry
         )
         self._sentences = Counter("t2t_serving_sentences", "Sentences run.", registry=registry)
-        self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", registry=registry)
+        self._queue = Gauge("t2t_serving_queue_sentences", "Queued sentences.", registry=registry)
         self._queue_bytes = Gauge(
             "t2t_serving_queue_bytes",
-            "Bytes of text that wait for a batch, with an overhead a sentence.",
+            "Bytes of queued text, including an overhead per sentence.",
             registry=registry,
         )
-        self._streams = Gauge("t2t_serving_streams", "Translations that grow at the moment.", registry=registry)
+        self._streams = Gauge("t2t_serving_streams", "Translations that are being streamed.", registry=registry)
         self._unsent_bytes = Gauge(
-            "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", registry=registry
+            "t2t_serving_unsent_bytes", "Bytes of large responses that clients have not read yet.", registry=registry
         )
-        self._cache_hits = Counter("t2t_serving_cache_hits", "Sentences whose answers were kept.", registry=registry)
+        self._cache_hits = Counter(
+            "t2t_serving_cache_hits", "Sentences whose outputs were in the cache.", registry=registry
+        )
         self._cache_misses = Counter(
-            "t2t_serving_cache_misses", "Sentences whose answers could be kept, but were not there.", registry=registry
+            "t2t_serving_cache_misses",
+            "Sentences whose outputs were not in the cache, but may be cached.",
+            registry=registry,
         )
-        self._cache_bytes = Gauge("t2t_serving_cache_bytes", "Bytes of answers that are kept.", registry=registry)
+        self._cache_bytes = Gauge(
+            "t2t_serving_cache_bytes", "Size of the cache of outputs in bytes.", registry=registry
+        )
         self._refusals = Counter(
             "t2t_serving_refusals",
-            "What was refused before it was a request to a model, by reason.",
+            "Connections and requests refused before they reached a model, by reason.",
             ["interface", "reason"],
             registry=registry,
         )
         # Cached, because looking up labels takes several times as long as updating a metric.
         self._child = functools.cache(lambda metric, *labels: metric.labels(*labels))
         self._version = Gauge(
-            "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
+            "t2t_serving_version", "The latest served version of the first model; 0 means none.", registry=registry
         )
 
     def watch(
