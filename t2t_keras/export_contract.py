@@ -19,6 +19,9 @@ CONFIG_FILE = f"{_EXTRA}/config.json"
 WARM_UP_FILE = f"{_EXTRA}/tf_serving_warmup_requests"
 FILE_LIST = f"{_EXTRA}/files.json"  # only in object storage
 
+# The score of a missing translation: the lowest float32, because JSON has no infinity.
+LOWEST = -3.4028234663852886e38
+
 # Names of signatures.
 SERVING_DEFAULT = "serving_default"
 NBEST = "nbest"

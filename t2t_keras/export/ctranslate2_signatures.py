@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from t2t_keras.config.decode_config import ComputeType
 from t2t_keras.errors import InputError
-from t2t_keras.export.joining import LOWEST
-from t2t_keras.export_contract import CONFIG_FILE, NBEST, SERVING_DEFAULT
+from t2t_keras.export_contract import CONFIG_FILE, LOWEST, NBEST, SERVING_DEFAULT
 from t2t_keras.inference.ctranslate2_engine import package_and_device
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator

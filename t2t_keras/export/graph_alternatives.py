@@ -7,8 +7,8 @@ import tensorflow as tf
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_text import repaired, stripped
-from t2t_keras.export.joining import LOWEST
 from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
+from t2t_keras.export_contract import LOWEST
 from t2t_keras.symbols import PAD_ID
 
 # Number of next tokens that are tried. Some may begin the same word, so there may be fewer different words.

@@ -9,7 +9,7 @@ from t2t_keras.export.graph_alternatives import alternatives
 from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
-from t2t_keras.export.joining import LOWEST, Hypotheses
+from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import (
     MAX_LINE_TOKENS,
     assert_as_many_lines,
@@ -23,6 +23,7 @@ from t2t_keras.export_contract import (
     ALTERNATIVES,
     ATTENTION,
     CONSTRAINED,
+    LOWEST,
     NBEST,
     SAMPLE,
     SCORE,

@@ -11,7 +11,7 @@ import numpy as np
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
-from t2t_keras.export_contract import ALIGN, NBEST, SERVING_DEFAULT, SIGNATURES
+from t2t_keras.export_contract import ALIGN, LOWEST, NBEST, SERVING_DEFAULT, SIGNATURES
 from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.marked_text import unchanged
 from t2t_keras.inference.served_markup import aligned_output
@@ -28,8 +28,6 @@ from t2t_keras.text.tokenizer import Tokenizer
 Arrays = dict[str, np.ndarray]
 # The name of a signature and its inputs.
 SignatureCall = tuple[str, Arrays]
-
-_LOWEST = float(np.finfo(np.float32).min)  # the score of a missing translation, because JSON has no infinity
 
 
 class ServedProtection:
@@ -187,10 +185,10 @@ class ProtectedTexts:
         texts, scores, unknown = [], [], []
         for row, prepared in enumerate(self._prepared):
             best, *others = self._hypotheses[row]
-            hypotheses = [best, *(each for each in others if each[1] > _LOWEST)][:num_best]
+            hypotheses = [best, *(each for each in others if each[1] > LOWEST)][:num_best]
             missing = num_best - len(hypotheses)
             texts.append([*(self._finished(prepared, *each) for each in hypotheses), *[b""] * missing])
-            scores.append([*(max(score, _LOWEST) for _, score in hypotheses), *[_LOWEST] * missing])
+            scores.append([*(max(score, LOWEST) for _, score in hypotheses), *[LOWEST] * missing])
             unknown.append([span.encode() for span in prepared.unknown] if prepared else [])
         text_name, score_name = SIGNATURES[self._plan.signature].outputs
         shape = [len(texts), num_best] if self._plan.signature == NBEST else [len(texts)]
@@ -213,7 +211,7 @@ class ProtectedTexts:
         for row, (text, prepared) in enumerate(zip(self._texts, self._prepared, strict=True)):
             sentences, score = self._hypotheses[row][0]
             read = prepared or Prepared(text, text, (), (), (), ())
-            results.append(unchanged(text) if score <= _LOWEST else read.aligned(sentences))
+            results.append(unchanged(text) if score <= LOWEST else read.aligned(sentences))
         return results
 
     @property
@@ -222,7 +220,7 @@ class ProtectedTexts:
 
     def _finished(self, prepared: Prepared | None, sentences: Sequence[Sentence], score: float) -> bytes:
         """Returns the translation of a text, given that of the text that the model read."""
-        is_final = prepared is None or score <= _LOWEST
+        is_final = prepared is None or score <= LOWEST
         return (_plain(sentences) if is_final or not prepared else prepared.finished(sentences).text).encode()
 
     def _sentences(self, row: int) -> list[tuple[str, str]]:
@@ -283,14 +281,14 @@ class ProtectedTexts:
         """Returns the hypotheses of a sentence, best first; only the first one can be missing, with an empty text."""
         if "attention" in values:
             score = float(values["score"][0]) if "score" in values else 0.0
-            is_missing = score <= _LOWEST
+            is_missing = score <= LOWEST
             return [_Hypothesis(AlignedText("", ()) if is_missing else aligned_output(repair(source), values), score)]
         texts, scores = (values[name].reshape(-1).tolist() for name in SIGNATURES[self._plan.signature].outputs)
         hypotheses = [
-            _Hypothesis(diagonal(repair(source), text.decode()) if score > _LOWEST else AlignedText("", ()), score)
+            _Hypothesis(diagonal(repair(source), text.decode()) if score > LOWEST else AlignedText("", ()), score)
             for text, score in zip(texts, scores, strict=True)
         ]
-        return [hypotheses[0], *(each for each in hypotheses[1:] if each.score > _LOWEST)]
+        return [hypotheses[0], *(each for each in hypotheses[1:] if each.score > LOWEST)]
 
 
 def _plain(sentences: Sequence[Sentence]) -> str:

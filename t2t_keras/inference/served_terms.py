@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.export_contract import CONSTRAINED, SIGNATURES, TOKENS
+from t2t_keras.export_contract import CONSTRAINED, LOWEST, SIGNATURES, TOKENS
 from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
@@ -30,9 +30,6 @@ SignatureCall = tuple[str, Arrays]
 # Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
 _MOST_TOKENS = 256
 _MOST_ROWS = 8
-
-# The score of a missing translation, because JSON has no infinity.
-_LOWEST = np.finfo(np.float32).min
 
 
 class ServedTerms:
@@ -120,7 +117,7 @@ class TextsWithTerms:
         missing = [[use.source.encode() for use in each.terms if not use.form] for each in translations]
         width = max(map(len, missing))
         names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)
-        scores = [max(translation.score, _LOWEST) for translation in translations]
+        scores = [max(translation.score, LOWEST) for translation in translations]
         return {
             "translation": np.array([translation.text.encode() for translation in translations], object),
             "score": np.array(scores, np.float32),

@@ -116,7 +116,7 @@ class TranslationApi:
             fields = await self._read_fields(request, call)
             query = _query(fields, self._core.options.limits)
             content = await wait_for_outputs(request, self._answer(call, query))
-            return data_response(self._core, content)
+            return data_response(self._core, iter([content]), len(content))
 
     async def _read_fields(self, request: Request, call: Call) -> Mapping[str, Any]:
         """Reads the fields of a request, and checks its key."""
