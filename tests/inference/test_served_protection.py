@@ -18,12 +18,12 @@ DATA = DataConfig(vocab_size=350, max_length=24)
 assert KNOWN
 
 
-def read(folder, decode=None, **changes) -> ServedProtection:
+def read(folder, decode=None, data=DATA, **changes) -> ServedProtection:
     """As for an export, of which only the settings and the vocabulary are read."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
-    config = Config(model=tiny.transformer().config, data=DATA, decode=decode or DecodeConfig(beam_size=1))
+    config = Config(model=tiny.transformer().config, data=data, decode=decode or DecodeConfig(beam_size=1))
     (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
     tokenizer().save(folder / "assets" / "vocab.model")
     return ServedProtection(folder, changes)
@@ -166,6 +166,13 @@ def test_documents_get_texts_with_links(tmp_path):
 def test_an_invalid_field_is_named(tmp_path, fields, problem):
     with pytest.raises(InputError, match=problem):
         prepared(read(tmp_path), ["A man"], fields)
+
+
+def test_other_tasks_ignore_the_settings_of_the_server(tmp_path):
+    protection = read(tmp_path, data=DataConfig(task="summarisation"), protect=("urls",))
+    assert prepared(protection, ["See https://x.org"]) is None
+    with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
+        prepared(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 
 def test_a_model_of_other_origin_protects_nothing(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import get_args, get_type_hints
 
 import grpc
 import httpx
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_service_pb2_grpc
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.serving.http.glossed import GlossaryField
 from t2t_keras.serving.http.marked import MarkupField
@@ -157,6 +159,7 @@ def test_libretranslate_answers_alike(client):
 def test_openapi_has_the_fields(client):
     properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
     assert properties["protect"]["items"]["enum"] == list(KINDS)
+    assert properties["case"]["enum"] == list(get_args(get_type_hints(DecodeConfig)["case"]))
     assert not any("only for predict" in properties[name]["description"] for name in ("protect", "case"))
     assert "only for predict" in properties["markup_attributes"]["description"]
 
