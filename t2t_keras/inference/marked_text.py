@@ -68,7 +68,8 @@ def unchanged(text: str) -> AlignedText:
 def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int] | None]]:
     """Returns the span of characters, (start, end), of each piece of each part of a text.
 
-    The first piece of a part has no span if the text has only the others. If the text does not contain the parts in
+    If the text contains a part only without its first piece, the span of this piece is the text in front of the others,
+    such as a word with a different case, or None if there is no such text. If the text does not contain the parts in
     order, the spans are scaled to the text's length. Pieces are measured in bytes, because byte-fallback pieces stand
     for single bytes.
     """
@@ -86,13 +87,18 @@ def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, i
         return characters[min(max(round(byte * scale), 0), len(content))]
 
     places: list[list[tuple[int, int] | None]] = []
+    last_end = 0
     for (start, num_missing), spelling in zip(starts, spellings, strict=True):
         pieces = spelling[num_missing:]
         ends = list(itertools.accumulate(map(len, pieces), initial=start))
         if scale == 1.0 and pieces:
             ends[0] += len(pieces[0]) - len(pieces[0].lstrip(b" "))
         spans = [(character_at(first), character_at(last)) for first, last in itertools.pairwise(ends)]
-        places.append([*[None] * num_missing, *spans])
+        front = content[last_end : max(ends[0], last_end)]
+        first = last_end + len(front) - len(front.lstrip())
+        first_span = (character_at(first), character_at(first + len(front.strip()))) if front.strip() else None
+        places.append([*[first_span] * num_missing, *spans])
+        last_end = ends[-1]
     return places
 
 
@@ -110,9 +116,10 @@ def _starts(parts: Sequence[Sequence[bytes]], content: bytes) -> list[tuple[int,
     position can be -1. The result is None if the text lacks more of a part.
     """
     starts, place = [], 0
+    content = content.lower()  # of ASCII letters only, so that the positions stay the same
     for pieces in parts:
         for num_missing in (0, 1):
-            part = b"".join(pieces[num_missing:])
+            part = b"".join(pieces[num_missing:]).lower()
             words = part.strip(b" ")
             start = content.find(words, place)
             if start >= 0 and (words or not num_missing):
