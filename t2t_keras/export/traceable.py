@@ -1,6 +1,7 @@
 """Makes functions with the inputs that the contract of an export defines."""
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -8,7 +9,7 @@ from t2t_keras.export_contract import SIGNATURES
 
 
 def traceable_signature(
-    name: str, function: Callable[..., dict[str, tf.Tensor]], *state: tf.TensorSpec
+    name: str, function: Callable[..., Any], *state: tf.TensorSpec
 ) -> tf.types.experimental.GenericFunction:
     """Returns a `tf.function` for a signature; it is traced later.
 

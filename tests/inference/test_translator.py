@@ -42,7 +42,7 @@ def test_an_engine_without_a_known_name_is_refused(engine):
     ):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine=engine))
     with pytest.raises(InputError, match="^compute_type='int4': valid: 'float32', 'int8', 'bfloat16'$"):
-        Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine="ctranslate2", compute_type="int4"))  # type: ignore[arg-type]
+        Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine="ctranslate2", compute_type="int4"))
 
 
 def test_every_line_gives_its_translation_in_order():

@@ -70,6 +70,7 @@ class FieldCall:
     ) -> None:
         self.value, self.model, self.options = content.get(name), loan.model, core.options
         self._core, self._loan, self._content = core, loan, content
+        self._inputs: Arrays | None
         self.signature, self._inputs = read or (loan.model.signature(SERVING_DEFAULT), None)
         limit = core.options.request_seconds
         self._end = time.monotonic() + (limit if client_seconds is None else min(limit, client_seconds))

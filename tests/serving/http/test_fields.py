@@ -22,7 +22,7 @@ class Repeated:
     schema = {"type": "integer", "description": "how often each translation is repeated"}
     signatures = frozenset({"nbest"})
     refinements: ClassVar[dict] = {}
-    automatic_for = frozenset()
+    automatic_for: frozenset[str] = frozenset()
 
     def begin(self, call):
         if type(call.value) is not int:
