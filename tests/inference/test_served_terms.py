@@ -71,7 +71,7 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path):
     expected = translator.translate(LINES)
     for most_rows in (1, 5):
         texts = served(LINES, TERMS, most_rows)
-        assert max(len(inputs["source_ids"]) for inputs in texts.first) == most_rows
+        assert max(len(inputs["source_ids"]) for _, inputs in texts.first) == most_rows
         answer, again = answered(texts, tokens, tokens)
         compared(answer, expected)
         assert again and all("constraints" in inputs for inputs in again)
