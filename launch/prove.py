@@ -1,8 +1,8 @@
 """Checks on your own machine that training and serving work, and prints a report as a Markdown table.
 
-The checks use made-up text and short trainings, and download nothing:
+The checks use generated text and short training runs, and download nothing:
   devices: one device and all of them have the same losses.
-  resume: a training that is killed and resumed ends with the weights of an uninterrupted one.
+  resume: a training run that is killed and resumed ends with the weights of an uninterrupted run.
   jax: TensorFlow and JAX have the same losses, if JAX is installed.
   peak: the speed of training as a share of the speed of a large matrix product.
 With --serving, the program also compares the translations of a running server with those of launch.translate. The exit
@@ -54,7 +54,7 @@ _TOLERANCE = flags.DEFINE_float(
     lower_bound=0.0,
     upper_bound=1.0,
 )
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value for all trainings; sections: model, train.")
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value for all training runs; sections: model, train.")
 _SERVING = flags.DEFINE_string("serving", None, "HOST:PORT of the gRPC interface of a running server.")
 _SERVED_MODEL = flags.DEFINE_string(
     "served_model", None, "The name of the model on the server; default: the name of the folder --model_dir."

@@ -1,4 +1,4 @@
-"""Trains a model on prepared data, or resumes a stopped training.
+"""Trains a model on prepared data, or resumes a stopped run.
 
 Example:
     python -m launch.train --data_dir=data/mine --model_dir=runs/mine --preset=tiny --set model.dropout_rate=0.1

@@ -15,10 +15,13 @@ a and b are in the quick ring and all others in the integration ring.
 import gc
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from t2t_keras.machine import heaps
 from tests import programs
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -74,6 +77,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture of the test; tests of one file are alike, since their trainings are compared bit for bit."""
     programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
     programs.be_quick(programs.quickly)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def freed_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each file, frees the models and graphs that it made, which would add up to gigabytes in a process."""
+    yield
+    if "keras" not in sys.modules or "tensorflow" not in sys.modules:
+        return
+    for value in vars(request.module).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+    # TensorFlow registers a function for each call of tf.custom_gradient in a graph. It refers to the graph.
+    gradients = sys.modules["tensorflow.python.framework.ops"].gradient_registry._registry
+    for name in [name for name in gradients if name.startswith("CustomGradient-")]:
+        del gradients[name]
+    sys.modules["keras"].backend.clear_session()  # also collects garbage
+    heaps.give_back()
 
 
 @pytest.hookimpl(optionalhook=True)

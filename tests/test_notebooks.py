@@ -50,8 +50,15 @@ def test_every_cell_has_run_once_in_order_without_an_error(path):
     assert not [output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"]
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+# Those of the slow ring train, score and search as the others do.
+SLOW = {"fine_tune", "paper"}
+RINGS = [
+    pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in SLOW else pytest.mark.integration)
+    for path in NOTEBOOKS
+]
+
+
+@pytest.mark.parametrize("path", RINGS)
 def test_it_runs_with_few_updates(path, tmp_path):
     cells = ["".join(cell["source"]) for cell in code_cells(path)]
     (settings,) = [cell for cell in cells if cell.startswith("UPDATES = ")]

@@ -22,7 +22,7 @@ class DataConfig:
     """How text is converted to token ids.
 
     Attributes:
-        task: what source and target are: "translation", "parsing" or another task of `t2t_keras.tasks.registry`.
+        task: the meaning of source and target: "translation", "parsing" or another task of `t2t_keras.tasks.registry`.
         corpus: origin of the text: "files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings",
             "wmt14", "opus:NAME/VERSION" or "tfds:NAME"; several names are separated by commas.
         source_language: language code of the source side.

@@ -78,7 +78,7 @@ class PreparedData:
         directory: the directory.
         config: settings of the preparation.
         counts: for each split, the number of pairs read, repaired, kept and dropped, and of tokens.
-        provenance: where the text came from.
+        provenance: the origin of the text.
         part_sizes: number of training pairs of each corpus, in the order of the rows.
         output_limit: settings of `DecodeConfig` that limit the length of outputs, derived from the lengths of the
             training pairs; empty if the defaults apply.

@@ -108,7 +108,7 @@ class Explanation:
     def word_alignment(self, layer: int | None = None) -> str:
         """Links each target word to the source word to which it pays the most attention.
 
-        Words are separated by blanks in the repaired texts. Attention is summed over the tokens of a word.
+        Words are separated by spaces in the repaired texts. Attention is summed over the tokens of a word.
 
         Args:
             layer: as for `alignment`.

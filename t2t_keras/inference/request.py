@@ -34,7 +34,7 @@ Ids = tuple[int, ...]
 class Request:
     """A line to translate, and restrictions on its translation.
 
-    If the task's outputs are labels, the prefix and the phrases consist of whole labels, separated by blanks.
+    If the task's outputs are labels, the prefix and the phrases consist of whole labels, separated by spaces.
 
     A line of several sentences is translated sentence by sentence, and the prefix applies to the first sentence. The
     line is translated as a whole if there are constraints, which any of its sentences may meet, or if the prefix has

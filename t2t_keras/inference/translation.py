@@ -71,7 +71,7 @@ class Translation:
 
     @property
     def line(self) -> str:
-        """The text on one line, with a blank in place of each line break."""
+        """The text on one line, with a space in place of each line break."""
         return BREAK.sub(" ", self.text)
 
     @property

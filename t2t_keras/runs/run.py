@@ -104,7 +104,7 @@ class Run:
 
     @property
     def data_dir(self) -> pathlib.Path:
-        """The directory of the prepared data of the last training; fetched if it is in object storage.
+        """The directory of the prepared data on which the run was last trained; fetched if it is in object storage.
 
         Raises:
             InputError: the directory is not recorded, or does not exist any more.
@@ -123,7 +123,7 @@ class Run:
         return self._read().get(_INIT_FROM, {})
 
     def check_trainable(self) -> None:
-        """Raises an InputError if the directory has an exported model or a config.json that is not a training's."""
+        """Raises an InputError if the directory has an exported model or an unrelated config.json."""
         if self.exported:
             raise InputError(
                 f"{self.path} holds an exported model, which cannot be trained; use a different --model_dir"

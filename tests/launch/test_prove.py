@@ -44,6 +44,7 @@ def served(tmp_path_factory):
             server.terminate()
 
 
+@pytest.mark.slow
 def test_all_checks(served):
     folder, address = served
     serving = [f"--serving={address}", f"--model_dir={folder / 'golden'}", f"--input={folder / 'in.txt'}"]
