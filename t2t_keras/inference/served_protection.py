@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -62,7 +62,7 @@ class ServedProtection:
         inputs: Mapping[str, np.ndarray],
         fields: Mapping[str, Any],
         signature: str,
-        align_outputs: Collection[str],
+        aligns: bool,
         groups: Callable[[Sequence[int]], list[list[int]]],
         tag: str = "",
     ) -> "ProtectedTexts | None":
@@ -77,7 +77,7 @@ class ServedProtection:
         if not any(prepared):
             return None
         others = {name: array for name, array in inputs.items() if name != "text"}
-        plan = _Plan(signature, frozenset(align_outputs), groups, others, tag)
+        plan = _Plan(signature, aligns, groups, others, tag)
         return ProtectedTexts(prepare, self._config, texts, prepared, plan)
 
 
@@ -99,24 +99,22 @@ class _Plan(NamedTuple):
 
     Attributes:
         signature: name of the signature that translates.
-        align_outputs: names of the outputs of the signature `ALIGN`; empty if there is no such signature.
+        aligns: whether the signature `ALIGN` exists, and returns scores.
         groups: groups texts of given sizes in bytes into calls, and returns their indices.
         inputs: the other inputs of the signature, with one row per text.
         tag: symbol to put in front of each sentence, or "".
     """
 
     signature: str
-    align_outputs: frozenset[str]
+    aligns: bool
     groups: Callable[[Sequence[int]], list[list[int]]]
     inputs: Arrays
     tag: str
 
-    def signatures_for(self, prepared: Prepared | None) -> list[str]:
-        """Returns the signatures that translate a text; the translation is that of the first one."""
-        if self.signature != SERVING_DEFAULT or not self.align_outputs or not prepared or not prepared.removed:
-            return [self.signature]
-        # Exports of earlier versions do not return the score of an aligned translation.
-        return [ALIGN] if "score" in self.align_outputs else [self.signature, ALIGN]
+    def signature_for(self, prepared: Prepared | None) -> str:
+        """Returns the signature that translates a text."""
+        needs_links = self.signature == SERVING_DEFAULT and prepared is not None and prepared.removed
+        return ALIGN if needs_links and self.aligns else self.signature
 
 
 class _Hypothesis(NamedTuple):
@@ -238,8 +236,8 @@ class ProtectedTexts:
         """Yields the signature and the rows of each call: pairs of a text and one of its sentences."""
         rows_by_name: dict[str, list[tuple[int, int]]] = {}
         for row, sentences in self._jobs.items():
-            for name in self._plan.signatures_for(self._prepared[row]):
-                rows_by_name.setdefault(name, []).extend((row, number) for number in range(len(sentences)))
+            rows = [(row, number) for number in range(len(sentences))]
+            rows_by_name.setdefault(self._plan.signature_for(self._prepared[row]), []).extend(rows)
         for name, rows in rows_by_name.items():
             for group in self._plan.groups([len(self._jobs[row][number][1].encode()) for row, number in rows]):
                 yield name, [rows[place] for place in group]
@@ -261,14 +259,12 @@ class ProtectedTexts:
 
     def _read(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> None:
         """Reads the outputs of the calls from `_calls`."""
-        merged: dict[tuple[int, int], Arrays] = {}
+        values: dict[tuple[int, int], Arrays] = {}
         for (_, rows), arrays in zip(self._rows(), outputs, strict=True):
             for place, pair in enumerate(rows):
-                values = {key: array[place : place + 1] for key, array in arrays.items()}
-                # The translation to return comes first.
-                merged[pair] = {**values, **merged.get(pair, {})}
+                values[pair] = {key: array[place : place + 1] for key, array in arrays.items()}
         for row, sentences in self._jobs.items():
-            parts = [self._read_sentence(source, merged[row, n]) for n, (_, source) in enumerate(sentences)]
+            parts = [self._read_sentence(source, values[row, n]) for n, (_, source) in enumerate(sentences)]
             self._hypotheses[row] = [
                 (
                     [Sentence(*pair, each.text) for pair, each in zip(sentences, combination, strict=True)],

@@ -8,7 +8,6 @@ import pytest
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.export_contract import SIGNATURES
 from t2t_keras.inference.served_protection import ServedProtection
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
@@ -30,17 +29,14 @@ def read(folder, decode=None, data=DATA, **changes) -> ServedProtection:
     return ServedProtection(folder, changes)
 
 
-OLD_ALIGN = (*({*SIGNATURES["align"].outputs} - {"score"}),)
-
-
 def groups_of_eight(sizes):
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     return [order[start : start + 8] for start in range(0, len(order), 8)]
 
 
-def prepared(protection, texts, fields=None, signature="serving_default", align_outputs=OLD_ALIGN, **others):
+def prepared(protection, texts, fields=None, signature="serving_default", aligns=True, **others):
     inputs = {"text": np.array([text.encode() for text in texts], object), **others}
-    return protection(inputs, fields or {}, signature, align_outputs, groups_of_eight)
+    return protection(inputs, fields or {}, signature, aligns, groups_of_eight)
 
 
 def copied(calls, spoil=""):
@@ -68,10 +64,10 @@ def answered(texts, spoil=""):
     return texts.answer(copied(again, spoil)), again
 
 
-@pytest.mark.parametrize("align_outputs", [OLD_ALIGN, (*SIGNATURES["align"].outputs,), ()])
-def test_texts_become_what_the_translator_makes_of_them(tmp_path, align_outputs):
+@pytest.mark.parametrize("aligns", [True, False])
+def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
     protection = read(tmp_path, case="fallback")
-    answer, again = answered(prepared(protection, TEXTS, align_outputs=align_outputs))
+    answer, again = answered(prepared(protection, TEXTS, aligns=aligns))
     config = DecodeConfig(beam_size=1, case="fallback")
     translator = Translator(tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), config, DATA)
     expected = translator.translate(TEXTS)
@@ -91,8 +87,7 @@ def test_a_span_that_is_not_repeated_is_put_back(tmp_path):
     protection = read(tmp_path, DecodeConfig(beam_size=1, protect=("man",)))
     texts = ["A man runs https://x.org/a.", "Two dogs"]
     answer, again = answered(prepared(protection, texts, {"protect": ["urls"]}), spoil=":")
-    assert [name for name, _ in again] == ["serving_default", "align"]
-    assert all(inputs["text"].tolist() == [b"A runs."] for _, inputs in again)
+    assert [(name, inputs["text"].tolist()) for name, inputs in again] == [("align", [b"A runs."])]
     assert answer["translation"].tolist() == [text.encode() for text in texts]
     assert "unknown_characters" not in answer
     answer, again = answered(prepared(protection, texts, {"protect": ["urls"]}))
@@ -120,7 +115,7 @@ def test_each_sentence_is_sampled_with_the_seed_of_its_text(tmp_path):
 
 def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
     inputs = {"text": np.array(["A man 😊 runs. Two dogs".encode()], object)}
-    texts = read(tmp_path)(inputs, {}, "align", OLD_ALIGN, groups_of_eight, "<2de>")
+    texts = read(tmp_path)(inputs, {}, "align", True, groups_of_eight, "<2de>")
     (call,) = texts.first
     assert sorted(call[1]["text"].tolist()) == [b"<2de> A man runs.", b"<2de> Two dogs"]
     assert not texts.again(copied([("align", {"text": np.array([b"Two dogs", b"A man runs."], object)})]))
@@ -130,8 +125,8 @@ def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
     texts = [*(["A man 😊 runs"] * 20), *(["A man"] * 5)]
     calls = prepared(read(tmp_path), texts).first
     assert [(name, len(inputs["text"])) for name, inputs in calls] == [
-        *(("serving_default", size) for size in (8, 8, 8, 1)),
         *(("align", size) for size in (8, 8, 4)),
+        ("serving_default", 5),
     ]
 
 

@@ -81,7 +81,7 @@ class Documents:
         return ["|".join(next(texts) for _ in parts) for parts in self._parts]
 
 
-def find(inputs, fields, signature, align_outputs, groups, tag=""):
+def find(inputs, fields, signature, aligns, groups, tag=""):
     if "protect" in fields and fields["protect"] != ["stars"]:
         raise InputError("'protect' must be stars")
     texts = [text.decode() for text in inputs["text"]]

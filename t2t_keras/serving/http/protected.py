@@ -1,6 +1,6 @@
 """Translation of texts with protected spans: they are removed from the texts, and put back into the translations."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,7 +41,7 @@ class Protection(Protocol):
         inputs: Mapping[str, np.ndarray],
         fields: Mapping[str, Any],
         signature: str,
-        align_outputs: Collection[str],
+        aligns: bool,
         groups: Callable[[Sequence[int]], list[list[int]]],
         tag: str = "",
     ) -> ProtectedTexts | None:
@@ -51,7 +51,7 @@ class Protection(Protocol):
             inputs: the inputs of the signature, among them "text".
             fields: those of `SCHEMAS` that the request has.
             signature: name of the signature that translates; with `ALIGN`, all texts are aligned.
-            align_outputs: names of the outputs of the signature `ALIGN`; empty if there is no such signature.
+            aligns: whether the signature `ALIGN` exists, and returns scores.
             groups: groups texts of given sizes into calls; see `FieldCall.groups`.
             tag: symbol to put in front of each sentence, or "".
 
@@ -114,5 +114,5 @@ def protect(
             raise
         return None  # a version whose files are gone continues to translate
     align = call.model.signatures.get(ALIGN)
-    align_outputs = align.outputs if align else ()
-    return protection(inputs, fields, signature, align_outputs, call.groups, tag)
+    aligns = align is not None and "score" in align.outputs
+    return protection(inputs, fields, signature, aligns, call.groups, tag)
