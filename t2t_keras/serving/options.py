@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+import math
 import pathlib
 from collections.abc import Sequence
 
@@ -123,8 +124,8 @@ class ServingOptions:
             if getattr(self, name) > 65535:
                 raise InputError(f"{name} must be at most 65535, got {getattr(self, name)}")
         for name in ("poll_seconds", "request_seconds"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:  # false for NaN, too
+                raise InputError(f"{name} must be a finite number above 0, got {getattr(self, name)}")
         for host in self.allowed_hosts:
             if not host or ":" in host or "/" in host:
                 raise InputError(f"allowed_hosts must be names without ports, or '*'; got {host!r}")
@@ -151,5 +152,5 @@ class ServingOptions:
 
 def _check_at_least(settings: Limits | ServingOptions, least: int, *names: str) -> None:
     for name in names:
-        if (value := getattr(settings, name)) < least:
-            raise InputError(f"{name} must be at least {least}, got {value}")
+        if not least <= (value := getattr(settings, name)) < math.inf:
+            raise InputError(f"{name} must be a finite number of at least {least}, got {value}")
