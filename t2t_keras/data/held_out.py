@@ -84,8 +84,8 @@ class TextSurvey:
                 sample.append(candidates[key])
         if len(sample) < total:
             raise InputError(
-                f"only {len(sample):,} pairs with different sentences can be held out, {total:,} were asked for, for "
-                "all sets together: lower --held_out_pairs"
+                f"only {len(sample):,} pairs with different sentences can be held out, but all sets together need "
+                f"{total:,}: lower --held_out_pairs"
             )
         remaining = iter(sample)
         return {split: [next(remaining) for _ in range(size)] for split, size in sizes.items()}

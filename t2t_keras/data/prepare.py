@@ -199,7 +199,7 @@ def prepare(
         vocabulary_paths = {name: path for name, path in entries if path == paths[0] or path.exists()}
         corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabulary_paths})
     data_dir = local_path(data_dir, "data_dir")
-    _check_stays(corpus.files, data_dir)
+    _check_not_replaced(corpus.files, data_dir)
     # A process killed at the very end leaves intermediate files. They stay if the directory is read-only.
     is_tidy = not (data_dir / _JOURNAL).exists() or not os.access(data_dir, os.W_OK)
     if (data_dir / _COMPLETE).exists() and is_tidy:  # not locked, because the directory may be read-only
@@ -237,14 +237,14 @@ def _check_settings(config: DataConfig, vocab_from: str | Path | None) -> None:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
 
 
-def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
+def _check_not_replaced(files: Mapping[str, Path], data_dir: Path) -> None:
     """Raises an InputError if the preparation would replace or remove an input file."""
     for path in files.values():
         for place in (path.parent.resolve() / path.name, path.resolve()):  # the path, and the target if it is a link
             if place.parent == data_dir.resolve() and _OUTPUT.fullmatch(place.name):
                 raise InputError(
-                    f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give a different "
-                    "--data_dir, or move the file"
+                    f"{path}: the preparation would replace it, because {data_dir} gets a file of that name; use a "
+                    "different --data_dir, or move the file"
                 )
 
 
@@ -284,7 +284,7 @@ def _run_steps(
     report("reading and cleaning the training text")
     clean_counts = training.clean(corpus, tuple(counts))
     counts["train"] = training.select(clean_counts, draw="valid" not in counts)
-    _check_some_left(counts["train"], "cleaning")
+    _check_not_empty(counts["train"], "cleaning")
     if "valid" not in counts:
         size = counts["train"]["validation"]
         counts["valid"] = {"read": size, "kept": size}
@@ -296,7 +296,7 @@ def _run_steps(
         counts[split] = {**counts[split], **tokens}
     report("encoding train")
     counts["train"] = training.encode(counts["train"])
-    _check_some_left(counts["train"], "encoding")
+    _check_not_empty(counts["train"], "encoding")
     record = {
         "config": dataclasses.asdict(config),
         "identity": identity,
@@ -430,6 +430,6 @@ def _encode(data_dir: Path, config: DataConfig, split: str) -> Counts:
     return {side: counts[side] for side in ("source_tokens", "target_tokens")}
 
 
-def _check_some_left(counts: Counts, step: str) -> None:
+def _check_not_empty(counts: Counts, step: str) -> None:
     if not counts["kept"]:
         raise InputError(f"no training pair is left after {step}: {summary(counts)}")

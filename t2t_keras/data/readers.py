@@ -1,9 +1,10 @@
 """Readers of parallel text by file format: one mapping, to which a format is added by one entry.
 
-The suffix of a file decides its format and, if the suffix is unknown, the first bytes. Any of the formats may be
-compressed. A file of an unknown format has plain lines, one side of the pairs per file.
+The suffix of a file decides its format. If the suffix is unknown, the first bytes decide. Any of the formats may be
+compressed. A file in an unknown format is read as plain lines, one side of the pairs per file.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -16,12 +17,11 @@ from typing import BinaryIO, Protocol, cast
 from t2t_keras.data import table_readers, xml_readers
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources import corpora_files
-from t2t_keras.data.sources.gettext_catalogues import read_catalogue_file
+from t2t_keras.data.sources.gettext_catalogues import read_catalogue
 from t2t_keras.data.sources.parallel_files import ParallelFiles
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match, language_of_name
 
-_BREAKS = re.compile(r"\s*[\r\n]\s*")
 _MOST_NAMES = 10  # of the files of an archive, in messages
 
 
@@ -88,7 +88,8 @@ class PairFile:
 
 def _on_one_line(text: str) -> str:
     """Replaces the line breaks of a text, and the white space around them, by spaces."""
-    return _BREAKS.sub(" ", text).strip() if "\n" in text or "\r" in text else text
+    lines = re.split("[\r\n]", text)
+    return " ".join(filter(None, map(str.strip, lines))) if len(lines) > 1 else text
 
 
 def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
@@ -97,38 +98,52 @@ def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
         names = [name for name in archive.namelist() if not name.endswith("/") and "__MACOSX/" not in name]
         if {"[Content_Types].xml", "mimetype"} & {*names}:
             raise InputError(f"{place}: an office document; save its text as .txt, .csv or .tsv in UTF-8")
-        codes = {name: language_of_name(PurePosixPath(name).name) for name in names}
+        codes = {name: _language_of(PurePosixPath(name).name, languages) for name in names}
         best = [best_match(language, filter(None, codes.values())) for language in languages]
         sides = [[name for name, code in codes.items() if code and code == match] for match in best]
         if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
             source, target = (_member_lines(archive, name, place) for (name,) in sides)
             yield from corpora_files.paired(source, target, *(f"{place}/{name}" for (name,) in sides))
             return
-        with_pairs = [name for name in names if (form := _format_of_name(name)) and form.pairs]
-        if any(sides) or len(with_pairs) != 1:
+        with_pairs = [(name, form.pairs) for name in names if (form := _format_of_name(name)) and form.pairs]
+        if any(sides) or len(with_pairs) != 1 or with_pairs[0][1] is read_zip:
             listing = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
             raise InputError(
                 f"{place}: expected one file that ends in .{languages.source} and one in .{languages.target}, or one "
                 f"file with both sides; it contains {listing or 'no files'}"
             )
-        form = cast(Format, _format_of_name(with_pairs[0]))
-        with archive.open(with_pairs[0]) as member:
-            stream = corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
-            yield from cast(PairReader, form.pairs)(stream, f"{place}/{with_pairs[0]}", languages)
+        ((name, read),) = with_pairs
+        with _member(archive, name, place) as file:
+            yield from read(file, f"{place}/{name}", languages)
+
+
+def _language_of(name: str, languages: Languages) -> str | None:
+    """Returns the language code that a file name ends in; it may be one of `languages` that no table contains."""
+    last = name.rpartition(".")[2]
+    return last if last in languages else language_of_name(name)
 
 
 def _member_lines(archive: zipfile.ZipFile, name: str, place: str) -> Iterator[str]:
-    with archive.open(name) as member:
-        stream = corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
-        here = f"{place}/{name}"
-        yield from corpora_files.decoded_lines(corpora_files.raw_lines(stream, here), here)
+    with _member(archive, name, place) as file:
+        yield from corpora_files.decoded_lines(corpora_files.raw_lines(file, f"{place}/{name}"), f"{place}/{name}")
+
+
+@contextlib.contextmanager
+def _member(archive: zipfile.ZipFile, name: str, place: str) -> Iterator[BinaryIO]:
+    """Opens the decompressed contents of a file in an archive."""
+    try:
+        member = archive.open(name)
+    except RuntimeError as error:  # encrypted, or compressed in a way that the module does not know
+        raise InputError(f"{place}/{name}: cannot be unpacked: {error}") from error
+    with member:
+        yield corpora_files.decompressed(io.BufferedReader(cast(io.RawIOBase, member)))
 
 
 _TSV = Format("tab-separated values", table_readers.read_tsv)
 _XLIFF = Format("XLIFF", xml_readers.read_xliff)
 _JSONL = Format("JSON lines", table_readers.read_jsonl)
 _SGM = Format("a test set in SGML", lines=xml_readers.read_sgm_lines)
-_CATALOGUE = Format("a gettext catalogue", read_catalogue_file)
+_CATALOGUE = Format("a gettext catalogue", read_catalogue)
 _SUBTITLES = Format("subtitles", advice="give text whose lines correspond, or a .tsv file with both sides")
 _DOCUMENT = Format("a document", advice="save its text as .txt, .csv or .tsv in UTF-8")
 _WEB_PAGE = Format("a web page", advice="extract its text as .txt or .tsv, one sentence a line")
@@ -178,11 +193,11 @@ _SIGNS: dict[bytes, Format] = {
     # An archive whose first file has one of these names.
     rb"PK\x03\x04[\s\S]{26}(?:\[Content_Types\]\.xml|mimetype|_rels/|word/)": _DOCUMENT,
     rb"PK\x03\x04": FORMATS[".zip"],
-    rb"PAR1": FORMATS[".parquet"],
+    corpora_files.PARQUET: FORMATS[".parquet"],
     rb"\xde\x12\x04\x95|\x95\x04\x12\xde": _CATALOGUE,
     rb'(?:#[^\n]*\n|\s)*msgid ""\s*\n\s*msgstr "': _CATALOGUE,
     rb"%PDF-\d|\{\\rtf": _DOCUMENT,
-    rb"WEBVTT\s|\s*1\r?\n\d\d:\d\d:\d\d,\d\d\d -->": _SUBTITLES,
+    rb"WEBVTT\s|\s*\d+\s*\n\d\d:\d\d:\d\d[,.]\d{3} -->": _SUBTITLES,
 }
 
 

@@ -49,14 +49,14 @@ def clean_shard(
     cleaner = Cleaner(config.lowercase, config.source_language if kind.has_sentences else None)
     keys: list[int] = []
 
-    def kept() -> Iterator[Pair]:
+    def clean_pairs() -> Iterator[Pair]:
         cuts = kind.context is not None or kind.reads_beginnings
         flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
         for pair in cleaner.for_training(pairs, config.max_length, exclusions, **flags):
             keys.append(int.from_bytes(fingerprint(pair), "little"))
             yield pair
 
-    write_text(data_dir, _text_name(number), kept())
+    write_text(data_dir, _text_name(number), clean_pairs())
     with replacing(keys_path(data_dir, number), "wb") as file:
         np.save(file, np.array(keys, np.uint64))
     return {**cleaner.counts, SEVERAL_SENTENCES: cleaner.several_sentences}

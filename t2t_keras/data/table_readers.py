@@ -1,13 +1,15 @@
 """Reads sentence pairs from tables: separated values, JSON lines and Parquet."""
 
+import itertools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources.corpora_files import decoded_lines, raw_lines
 from t2t_keras.errors import InputError, optional_module
 from t2t_keras.text.language_codes import Languages, best_match
+from t2t_keras.text.repair import surrogates_joined
 from t2t_keras.text.spreadsheets import Row, comma_separated_rows, pairs_of_columns, tab_separated_rows
 
 # Names of columns or fields for sources and targets, besides the codes of their languages.
@@ -40,17 +42,12 @@ def _pairs_of_rows(
     if names:
         yield from pairs_of_columns(rows, place, (header.index(names[0]), header.index(names[1])))
         return
-    if most_columns and len(header) > most_columns:  # perhaps commas of the text
+    if most_columns and len(header) > most_columns:  # the text may contain commas
         raise InputError(
             f"{place}: {len(header)} columns; expected two, or a header that names 'source' and 'target', or "
             f"{languages.source!r} and {languages.target!r}"
         )
-    yield from pairs_of_columns(_with_first(first, rows), place)
-
-
-def _with_first(first: Row, rows: Iterable[Row]) -> Iterator[Row]:
-    yield first
-    yield from rows
+    yield from pairs_of_columns(itertools.chain([first], rows), place)
 
 
 def read_jsonl(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
@@ -67,14 +64,9 @@ def read_jsonl(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pai
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{here}: expected a JSON object: {error}") from error
-        if isinstance(record, dict) and isinstance(record.get(_NESTED), dict):
-            record = record[_NESTED]
         if not isinstance(record, dict):
             raise InputError(f"{here}: expected a JSON object, got {type(record).__name__}")
-        names = _sides(record, languages)
-        if names is None:
-            raise _unnamed(here, "fields", record, languages)
-        yield _texts(here, record, names)
+        yield _pair_of_record(record, here, languages)
 
 
 def read_parquet(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
@@ -85,23 +77,15 @@ def read_parquet(file: BinaryIO, place: str, languages: Languages) -> Iterator[P
     arrow = optional_module("pyarrow", "")
     try:
         table = parquet.ParquetFile(file)
-        names = _sides(table.schema_arrow.names, languages)
-        columns = [_NESTED] if names is None and _NESTED in table.schema_arrow.names else list(names or ())
-        if not columns:
-            raise _unnamed(place, "columns", table.schema_arrow.names, languages)
-        row = 0
-        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
-            for record in batch.to_pylist():
-                row += 1
-                here = f"{place}, row {row}"
-                texts = record if names else record[_NESTED]
-                sides = names or _sides(texts or {}, languages)
-                if sides is None:
-                    raise _unnamed(here, "fields", texts or {}, languages)
-                yield _texts(here, texts, sides)
+        names = table.schema_arrow.names
+        columns = _sides(names, languages) or ([_NESTED] if _NESTED in names else None)
+        if columns is None:
+            raise _unnamed(place, "columns", names, languages)
+        batches = table.iter_batches(_ROWS_AT_ONCE, columns=list(columns))
+        records = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+        for number, record in enumerate(records, start=1):
+            yield _pair_of_record(record, f"{place}, row {number}", languages)
     except (arrow.ArrowException, OSError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{place}: cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from error
 
 
@@ -117,13 +101,18 @@ def _sides(names: Collection[str], languages: Languages) -> tuple[str, str] | No
     return None
 
 
-def _texts(place: str, record: Mapping[str, Any], names: Sequence[str]) -> Pair:
-    """Returns the texts of a record; a missing value is an empty text."""
+def _pair_of_record(record: Mapping[str, Any], place: str, languages: Languages) -> Pair:
+    """Returns the texts of a record, which may be in an object `_NESTED`; a missing value is an empty text."""
+    if isinstance(record.get(_NESTED), dict):
+        record = record[_NESTED]
+    names = _sides(record, languages)
+    if names is None:
+        raise _unnamed(place, "fields", record, languages)
     source, target = (record[name] if record[name] is not None else "" for name in names)
     for name, text in zip(names, (source, target), strict=True):
         if not isinstance(text, str):
             raise InputError(f"{place}: {name!r} must be a text, got {type(text).__name__}")
-    return source, target
+    return surrogates_joined(source), surrogates_joined(target)  # JSON may contain half a pair
 
 
 def _unnamed(place: str, kind: str, names: Collection[str], languages: Languages) -> InputError:

@@ -17,14 +17,15 @@ from t2t_keras.text.language_codes import Languages, best_match
 
 _PART_BYTES = 1 << 16
 _DEEPEST = 100  # nested elements
+_MOST_CODES = 20  # of languages, in messages
 
 # Inline elements whose content is markup of the original document, not text.
 _CODES = {"bpt", "ept", "ph", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp", "byte", "sub"}
-# Those of them that may stand for a break or a value, so that words do not touch in their place.
+# Those of them that may stand for a break or a value. A space replaces them between two words.
 _SEPARATING = {"ph", "it", "ut", "x", "bx", "ex"}
 _UNTRANSLATED = {"new", "needs-translation", "needs-adaptation", "needs-l10n", "initial"}
 
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE | re.DOTALL)
+_SEGMENT = re.compile(r"<seg\b[^>]*>([^<]*+(?:<(?!/?seg\b)[^<]*+)*+)</seg\s*>", re.IGNORECASE)
 
 
 class _Place(NamedTuple):
@@ -38,7 +39,8 @@ def root_of(start: bytes) -> str | None:
     """Returns the name of the root element in the beginning of an XML document, without its prefix, or None."""
     encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     text = start[: len(start) // 2 * 2].decode(encoding, "replace")
-    prolog = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>\s*)*"
+    # Possessive, because backtracking into a row of comments would take exponential time.
+    prolog = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>\s*)*+"
     match = re.match(rf"{prolog}<(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]", text, re.DOTALL)
     return match[1] if match else None
 
@@ -73,6 +75,44 @@ def _wmt_units(file: BinaryIO, place: str) -> Iterator[dict[str, str]]:
             yield {code: texts[number] for code, texts in sides.items() if number in texts}
 
 
+def read_xliff(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the translated units of an XLIFF document, version 1.2 or 2; see `readers.PairReader`."""
+    return _paired_by_language(_xliff_units(file, place, languages), place, languages)
+
+
+def _xliff_units(file: BinaryIO, place: str, languages: Languages) -> Iterator[dict[str, str]]:
+    for unit, inherited in _elements(file, place, {"trans-unit", "segment"}):
+        source_code = inherited.get("source-language") or inherited.get("srcLang") or languages.source
+        target_code = inherited.get("target-language") or inherited.get("trgLang") or languages.target
+        source, target = unit.find("source"), unit.find("target")
+        is_translated = target is not None and (target.get("state") or unit.get("state")) not in _UNTRANSLATED
+        yield _texts({source_code: source, target_code: target if is_translated else None})
+
+
+def read_qt(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the finished translations of a catalogue of Qt; see `readers.PairReader`."""
+    return _paired_by_language(_qt_units(file, place, languages), place, languages)
+
+
+def _qt_units(file: BinaryIO, place: str, languages: Languages) -> Iterator[dict[str, str]]:
+    for message, inherited in _elements(file, place, {"message"}):
+        source_code, target_code = (
+            inherited.get("sourcelanguage") or "en",
+            inherited.get("language") or languages.target,
+        )
+        target = message.find("translation")
+        if target is not None and target.get("type"):  # unfinished, vanished or obsolete
+            target = None
+        forms = [] if target is None else target.findall("numerusform")
+        yield _texts({source_code: message.find("source"), target_code: forms[-1] if forms else target})
+
+
+def _texts(elements: Mapping[str, Element | None]) -> dict[str, str]:
+    """Returns the texts of elements that exist and are not empty."""
+    texts = {code: _text_of(element) for code, element in elements.items() if element is not None}
+    return {code: text for code, text in texts.items() if text}
+
+
 def _paired_by_language(units: Iterable[Mapping[str, str]], place: str, languages: Languages) -> Iterator[Pair]:
     """Yields the pairs of units that have texts in both languages.
 
@@ -84,57 +124,19 @@ def _paired_by_language(units: Iterable[Mapping[str, str]], place: str, language
     Raises:
         InputError: no unit has both languages.
     """
-    is_any, codes = False, collections.Counter[str]()
+    has_pairs, codes = False, collections.Counter[str]()
     for texts in units:
         codes.update(texts.keys())
         source, target = (best_match(language, texts) for language in languages)
         if source is not None and target is not None and source != target:
-            is_any = True
+            has_pairs = True
             yield texts[source], texts[target]
-    if not is_any:
-        raise _without_pairs(place, languages, [code for code, _ in codes.most_common(20)])
-
-
-def read_xliff(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
-    """Yields the translated units of an XLIFF document, version 1.2 or 2; see `readers.PairReader`."""
-    is_any, directions = False, dict[str, None]()
-    for unit, inherited in _elements(file, place, {"trans-unit", "segment"}):
-        codes = [
-            inherited.get(old) or inherited.get(new) or language
-            for old, new, language in zip(
-                ("source-language", "target-language"), ("srcLang", "trgLang"), languages, strict=True
-            )
-        ]
-        directions[f"{codes[0]} to {codes[1]}"] = None
-        source, target = unit.find("source"), unit.find("target")
-        if source is None or target is None:
-            continue
-        state = target.get("state") or unit.get("state")
-        pair = _in_direction((_text_of(source), _text_of(target)), codes, languages)
-        if pair and all(pair) and state not in _UNTRANSLATED:
-            is_any = True
-            yield pair
-    if not is_any:
-        raise _without_pairs(place, languages, list(directions))
-
-
-def read_qt(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
-    """Yields the finished translations of a catalogue of Qt; see `readers.PairReader`."""
-    is_any, directions = False, dict[str, None]()
-    for message, inherited in _elements(file, place, {"message"}):
-        codes = [inherited.get("sourcelanguage") or "en", inherited.get("language") or languages.target]
-        directions[f"{codes[0]} to {codes[1]}"] = None
-        source, target = message.find("source"), message.find("translation")
-        if source is None or target is None or target.get("type"):  # unfinished, vanished or obsolete
-            continue
-        forms = [form for form in target if form.tag == "numerusform"]
-        text = _text_of(forms[-1] if forms else target)
-        pair = _in_direction((_text_of(source), text), codes, languages)
-        if pair and all(pair):
-            is_any = True
-            yield pair
-    if not is_any:
-        raise _without_pairs(place, languages, list(directions))
+    if not has_pairs:
+        present = ", ".join(code for code, _ in codes.most_common(_MOST_CODES)) or "no text"
+        raise InputError(
+            f"{place}: no translations between {languages.source} and {languages.target}; the file has {present}. "
+            "Select two of its languages by --source_language and --target_language"
+        )
 
 
 def read_sgm_lines(file: BinaryIO, place: str) -> Iterator[str]:
@@ -148,28 +150,12 @@ def read_sgm_lines(file: BinaryIO, place: str) -> Iterator[str]:
     except UnicodeDecodeError as error:
         line = contents.count(b"\n", 0, error.start) + 1
         raise InputError(f"{place}, line {line}: not valid UTF-8 ({error.reason})") from error
-    is_any = False
+    has_segments = False
     for match in _SEGMENT.finditer(text):
-        is_any = True
+        has_segments = True
         yield " ".join(html.unescape(match[1]).split())
-    if not is_any:
+    if not has_segments:
         raise InputError(f'{place}: expected segments such as <seg id="1">text</seg>, and there are none')
-
-
-def _in_direction(pair: Pair, codes: Collection[str], languages: Languages) -> Pair | None:
-    """Returns a pair of texts in the direction of `languages`; None if its language codes are others."""
-    matches = [best_match(language, codes) for language in languages]
-    if None in matches or matches[0] == matches[1]:
-        return None
-    return pair if matches == list(codes) else (pair[1], pair[0])
-
-
-def _without_pairs(place: str, languages: Languages, present: Collection[str]) -> InputError:
-    text = ", ".join(present) or "no text"
-    return InputError(
-        f"{place}: no translations between {languages.source} and {languages.target}; the file has {text}. Select two "
-        "of its languages by --source_language and --target_language"
-    )
 
 
 def _text_of(element: Element) -> str:
@@ -186,7 +172,7 @@ def _text_of(element: Element) -> str:
 
 
 def _elements(file: BinaryIO, place: str, names: Collection[str]) -> Iterator[_Place]:
-    """Yields all elements with some names, outermost ones only; prefixes of names are removed.
+    """Yields the outermost elements with one of the names; prefixes of names are removed.
 
     Raises:
         InputError: the document is not well-formed, declares entities, or is nested too deeply; names `place` and the
@@ -223,7 +209,7 @@ def _elements(file: BinaryIO, place: str, names: Collection[str]) -> Iterator[_P
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, data
     parser.EntityDeclHandler = refuse_entity
-    # An entity of HTML, such as &nbsp;, that the DTD may declare, which is not read.
+    # The DTD, which is not read, may declare entities of HTML such as &nbsp;.
     parser.SkippedEntityHandler = lambda name, is_parameter: None if is_parameter else data(html.unescape(f"&{name};"))
     try:
         while part := file.read(_PART_BYTES):

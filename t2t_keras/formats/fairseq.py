@@ -23,8 +23,8 @@ from t2t_keras.formats.portable_model import PortableModel, assembled, with_wide
 from t2t_keras.formats.tensor_names import Arrays
 from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary
 from t2t_keras.layers.position import sinusoids
-from t2t_keras.text.given_entries import word_model
 from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.sentencepiece_models import word_model
 
 LAYERS = huggingface.LAYERS._replace(layer="{stack}.layers.{number}.{part}", final_norm="{stack}.layer_norm.{}")
 

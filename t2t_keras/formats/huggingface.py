@@ -41,8 +41,8 @@ from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_l
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
-from t2t_keras.text.given_entries import without_symbols
 from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.sentencepiece_models import without_symbols
 from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 

@@ -78,9 +78,9 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
         InputError: a setting has the wrong type; names the file, the setting and the value.
     """
     path = folder / "generation_config.json"
-    own = read_json(path) if path.exists() else {}
+    file_settings = read_json(path) if path.exists() else {}
     path = path if path.exists() else folder / "config.json"
-    generation = {**settings, **own}
+    generation = {**settings, **file_settings}
     exponent = 0.0
     if generation.get("length_penalty", 1.0) is not None:
         exponent = float(number_setting(path, generation, "length_penalty", 1.0))
@@ -97,21 +97,23 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
         **normalization(exponent),
         **(limits if 0 < limit < MAX_POSITIONS - 1 else {}),
     )
-    omissions = [f"{name}={_short(value)}" for name, value in values.items() if _is_lost(name, value, settings, own)]
+    omissions = [
+        f"{name}={_short(value)}" for name, value in values.items() if _is_lost(name, value, settings, file_settings)
+    ]
     if limit >= MAX_POSITIONS:
         omissions += [f"{name}={values[name]}" for name in ("max_new_tokens", "max_length") if name in values][:1]
     notes = (f"{path.name} says {', '.join(omissions)}, which is not converted",) if omissions else ()
     return decode, penalty_notes(exponent) + notes
 
 
-def _is_lost(name: str, value: Any, settings: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+def _is_lost(name: str, value: Any, settings: Mapping[str, Any], file_settings: Mapping[str, Any]) -> bool:
     """Returns whether a setting changes outputs but is not converted.
 
     Args:
         name: name of the setting.
         value: its value, not None.
         settings: the contents of config.json.
-        own: the contents of generation_config.json, where each unknown setting may change outputs.
+        file_settings: the contents of generation_config.json, where each unknown setting may change outputs.
     """
     if name in ("bad_words_ids", "suppress_tokens"):  # no search of this project writes padding
         return any(word not in (settings["pad_token_id"], [settings["pad_token_id"]]) for word in _entries(value))
@@ -119,7 +121,7 @@ def _is_lost(name: str, value: Any, settings: Mapping[str, Any], own: Mapping[st
         return _entries(value) != _entries(settings.get(_TOKENS[name]))
     if name in _UNSUPPORTED:
         return value not in _UNSUPPORTED[name]
-    return name in own and name not in (*_CONVERTED, *_OF_SAMPLING, *_WITHOUT_EFFECT)
+    return name in file_settings and name not in (*_CONVERTED, *_OF_SAMPLING, *_WITHOUT_EFFECT)
 
 
 def _entries(value: Any) -> list[Any]:

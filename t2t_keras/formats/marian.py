@@ -32,7 +32,7 @@ from t2t_keras.formats.portable_model import PortableModel, assembled, normaliza
 from t2t_keras.formats.tensor_names import Arrays, LayerNames
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, mapped_vocabulary
 from t2t_keras.symbols import UNK_ID
-from t2t_keras.text.given_entries import parsed
+from t2t_keras.text.sentencepiece_models import parsed
 
 _SETTINGS = "special:model.yml"
 _NORMS = {"post": ("ln_{}", "ffn_ffn_ln_{}"), "pre": ("ln_{}_pre", "ffn_ffn_ln_{}_pre")}

@@ -144,11 +144,11 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
     with named(path):
         Config.from_dict(model.config.to_dict())
     expected = weight_shapes(model.sizes)
-    shapes_found = {name: tuple(array.shape) for name, array in model.weights.items()}
-    for name in sorted(expected.keys() | shapes_found.keys()):
-        if shapes_found.get(name) != expected.get(name):
-            shapes = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (shapes_found, expected))
-            raise InputError(f"{path}: {name} is {shapes}")
+    shapes = {name: tuple(array.shape) for name, array in model.weights.items()}
+    for name in sorted(expected.keys() | shapes.keys()):
+        if shapes.get(name) != expected.get(name):
+            difference = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (shapes, expected))
+            raise InputError(f"{path}: {name} is {difference}")
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
             raise InputError(f"{path}: {name} has values that are infinite or NaN, so nothing can be computed")

@@ -10,7 +10,7 @@ import numpy as np
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.symbols import SPECIAL
-from t2t_keras.text.given_entries import pieces_of, tokenizer_of
+from t2t_keras.text.sentencepiece_models import pieces_of, tokenizer_of
 from t2t_keras.text.tokenizer import Tokenizer
 
 # A logit low enough for a probability of 0 in float32, but not so low that label smoothing gives a huge loss.

@@ -7,6 +7,7 @@ from typing import Any
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.language_codes import Languages
 from t2t_keras.text.protection.preparation import Preparation
 from t2t_keras.text.protection.spans import NOTHING, SpanFinder
 from t2t_keras.text.text_tokenizer import TextTokenizer
@@ -44,7 +45,7 @@ def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig
 
     return Preparation(
         finder,
-        data.source_language,
+        Languages(data.source_language, data.target_language),
         num_tokens if config.case == "fallback" else None,
         lowercases=data.lowercases_sources,
         splits=config.split == "sentences",

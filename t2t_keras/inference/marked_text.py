@@ -60,11 +60,6 @@ def aligned(
     return AlignedText(translation, tuple(text_links))
 
 
-def unchanged(text: str) -> AlignedText:
-    """Returns a text that stands in for its missing translation, with each character linked to itself."""
-    return AlignedText(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
-
-
 def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int] | None]]:
     """Returns the span of characters, (start, end), of each piece of each part of a text.
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.marked_text import aligned, unchanged
+from t2t_keras.inference.marked_text import aligned
 from t2t_keras.inference.request import Ids, Request
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.placing import AlignedText
@@ -89,7 +89,7 @@ class ProtectedLines:
         for row in plain_rows:
             texts[row] = self._aligned(lines[row], best[row], [next(links) for _ in best[row].source_ids])
         return [
-            (each, text if each.exists else unchanged(line))
+            (each, text if each.exists else AlignedText.unchanged(line))
             for line, each, text in zip(lines, best, texts, strict=True)
         ]
 

@@ -7,7 +7,7 @@ from typing import cast, get_args
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.marked_text import aligned, unchanged
+from t2t_keras.inference.marked_text import aligned
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.pieces import END
@@ -58,7 +58,7 @@ def aligned_output(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
         [piece.decode() for piece in outputs[f"{side}_pieces"][0] if piece] for side in ("source", "target")
     )
     if not target:
-        return unchanged(text)
+        return AlignedText.unchanged(text)
     sources, targets = _parts(source), _parts(target)
     if len(sources) != len(targets):  # the output of a part was cut at the length limit, so its end is unknown
         sources, targets = [slice(0, len(source))], [slice(0, len(target))]

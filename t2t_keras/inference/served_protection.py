@@ -13,7 +13,6 @@ from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.export_contract import ALIGN, LOWEST, NBEST, SERVING_DEFAULT, SIGNATURES
 from t2t_keras.inference.line_preparation import for_server, preparation
-from t2t_keras.inference.marked_text import unchanged
 from t2t_keras.inference.served_markup import aligned_output
 from t2t_keras.inference.translation import combinations
 from t2t_keras.runs.run import Run
@@ -209,7 +208,7 @@ class ProtectedTexts:
         for row, (text, prepared) in enumerate(zip(self._texts, self._prepared, strict=True)):
             sentences, score = self._hypotheses[row][0]
             read = prepared or Prepared(text, text, (), (), (), ())
-            results.append(unchanged(text) if score <= LOWEST else read.aligned(sentences))
+            results.append(AlignedText.unchanged(text) if score <= LOWEST else read.aligned(sentences))
         return results
 
     @property

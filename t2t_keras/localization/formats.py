@@ -18,7 +18,7 @@ from t2t_keras.localization.qt_units import qt_units
 from t2t_keras.localization.subtitle_units import srt_units, vtt_units
 from t2t_keras.localization.tmx_units import tmx_units
 from t2t_keras.localization.unit_text import UnitText, spelled
-from t2t_keras.localization.units import Edit, Options, Unit, edited, line_at
+from t2t_keras.localization.units import Edit, Options, Unit, edited
 from t2t_keras.localization.xliff_units import xliff_units
 from t2t_keras.localization.yaml_units import yaml_units
 from t2t_keras.text.markup.documents import MarkedDocument
@@ -30,10 +30,6 @@ _XML_ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["
 def _xml_encoding(content: bytes) -> str | None:
     match = _XML_ENCODING.match(content)
     return match[1].decode() if match else None
-
-
-def _utf_8(content: bytes) -> str | None:
-    return None
 
 
 def _properties_encoding(content: bytes) -> str:
@@ -55,32 +51,27 @@ class Format(NamedTuple):
     """
 
     units: Callable[[str, Options], list[Unit]]
-    encoding: Callable[[bytes], str | None] = _utf_8
+    encoding: Callable[[bytes], str | None] = lambda content: None
     is_xml: bool = False
 
 
 FORMATS = {
-    ".po": Format(po_units, po_charset),
-    ".pot": Format(po_units, po_charset),
-    ".xliff": Format(xliff_units, _xml_encoding, is_xml=True),
-    ".xlf": Format(xliff_units, _xml_encoding, is_xml=True),
+    **dict.fromkeys((".po", ".pot"), Format(po_units, po_charset)),
+    **dict.fromkeys((".xliff", ".xlf"), Format(xliff_units, _xml_encoding, is_xml=True)),
     ".tmx": Format(tmx_units, _xml_encoding, is_xml=True),
     ".ts": Format(qt_units, _xml_encoding, is_xml=True),
     ".srt": Format(srt_units),
     ".vtt": Format(vtt_units),
     ".csv": Format(csv_units),
     ".tsv": Format(tsv_units),
-    ".json": Format(json_units),
-    ".arb": Format(json_units),
-    ".yaml": Format(yaml_units),
-    ".yml": Format(yaml_units),
+    **dict.fromkeys((".json", ".arb"), Format(json_units)),
+    **dict.fromkeys((".yaml", ".yml"), Format(yaml_units)),
     ".properties": Format(property_units, _properties_encoding),
     ".strings": Format(apple_units),
-    ".md": Format(markdown_units),
-    ".markdown": Format(markdown_units),
+    **dict.fromkeys((".md", ".markdown"), Format(markdown_units)),
 }
 
-# Files that are not lines of text either, with the way to translate them.
+# Suffixes of files that are neither translators' files nor lines of text, with advice.
 _REFUSED = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "give --markup=html"),
     ".xml": "give --markup=xml",
@@ -149,14 +140,10 @@ class TranslatableFile:
         ]
         self.documents: list[MarkedDocument] = []
         self.lines: list[int] = []
-        line, place = 1, 0
+        newlines = [match.start() for match in re.finditer("\n", text)]
         for unit, unit_text in self.pending:
-            if unit.start >= place:
-                line, place = line + text.count("\n", place, unit.start), unit.start
-            else:
-                line = line_at(text, unit.start)
             self.documents += unit_text.documents
-            self.lines += [line] * len(unit_text.documents)
+            self.lines += [bisect.bisect_left(newlines, unit.start) + 1] * len(unit_text.documents)
 
     def filled(self, results: Sequence[str | None]) -> bytes:
         """Returns the file with translations; everything else is unchanged.
@@ -171,10 +158,11 @@ class TranslatableFile:
         newline = "\r\n" if "\r\n" in self._text else "\r" if "\r" in self._text else "\n"
         edits: list[Edit] = []
         for unit, unit_text in self.pending:
-            found = [result for result in itertools.islice(remaining, len(unit_text.documents)) if result is not None]
-            if len(found) < len(unit_text.documents):
+            documents = list(itertools.islice(remaining, len(unit_text.documents)))
+            translated = [document for document in documents if document is not None]
+            if len(translated) < len(documents):
                 continue
-            translation = unit_text.filled(found)
+            translation = unit_text.filled(translated)
             if not (unit.replaces and translation == spelled(unit)):
                 edits += unit.edits(translation)
         edits = [

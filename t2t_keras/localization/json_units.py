@@ -4,7 +4,8 @@ import json
 import re
 
 from t2t_keras.errors import InputError
-from t2t_keras.localization.units import Options, Style, Unit, replacement, text_part
+from t2t_keras.localization.units import Options, Unit, replacement, text_part
+from t2t_keras.text.repair import surrogates_joined
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
 
@@ -43,18 +44,12 @@ def json_units(text: str, options: Options) -> list[Unit]:
                 start, end = token.start() + 1, token.end() - 1
                 units.append(
                     Unit(
-                        text_part(_surrogates_joined(json.loads(token[0]))),
+                        text_part(surrogates_joined(json.loads(token[0]))),
                         start,
                         replacement(start, end),
                         replaces=True,
                         note=keys[-1],
-                        style=Style(),
                         escape=lambda part: json.dumps(part, ensure_ascii=is_ascii)[1:-1],
                     )
                 )
     return units
-
-
-def _surrogates_joined(text: str) -> str:
-    """Replaces half a surrogate pair, which a JSON file may contain, by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -5,19 +5,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from t2t_keras.errors import optional_module
+from t2t_keras.localization.unit_text import BLOCKS
 from t2t_keras.localization.units import Edit, Options, Style, Unit
 from t2t_keras.text.markup.reading import Part
 
 MISSING = "the package markdown-it-py is missing: pip install '.[localization]'"
 _FRONT_MATTER = re.compile(r"(?s)\A(---|\+\+\+)[ \t]*\n.*?\n\1[ \t]*(?:\n|\Z)")
 _STYLE = Style(joins="all")
-# What extensions keep: the box of a task, the reference of a footnote, formulas.
+# Markup of extensions that stays unchanged: the box of a task, the reference of a footnote, formulas.
 _EXTENSION = re.compile(r"\[\^[^\]\s]+\]:?|\$\$.+?\$\$|\$(?=\S)[^$\n]*[^$\s]\$(?!\d)")
 _TASK = re.compile(r"\[[ xX]\] ")
 _SPECIAL = "*_`[]<>~"
 # The beginning of a line that would begin a list, a heading or another block.
 _BLOCK_START = re.compile(
-    r"(>|[-+](?=\s|$)|#(?=#{0,5}(?:\s|$))|=(?==*\s*$)|-(?=-*\s*$)|~(?=~~)|:(?=::))|(\d{1,9})([.)](?=\s|$))"
+    r"(>|[-+*](?=\s|$)|#(?=#{0,5}(?:\s|$))|=(?==*\s*$)|-(?=-*\s*$)|\*(?=\*{2,}\s*$)|_(?=_{2,}\s*$)|`(?=``[^`]*$)|~(?=~~)"
+    r"|:(?=::))|(\d{1,9})([.)](?=\s|$))"
+)
+# A line break that is not a hard one, before HTML that would begin a block at the beginning of a line.
+_BEFORE_HTML_BLOCK = re.compile(
+    rf"(?<!  )(?<!\\)\n\s*(?=<(?:[!?]|/?(?:script|style|textarea|{'|'.join(sorted(BLOCKS))})\b))", re.IGNORECASE
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 _WITHOUT_END = ("img", "wbr", "input", "br", "hr")
@@ -61,16 +67,16 @@ def markdown_units(text: str, options: Options) -> list[Unit]:
 def _lines(text: str, content: str, bounds: _Lines, in_table: bool) -> list[tuple[int, int]]:
     """Returns the start and end in the file of each line of a block, without the markup of the block around it.
 
-    The blanks at the end of a line belong to it, because they may be a line break.
+    The blanks at the end of a line belong to it, because they may be a line break, except in the last line.
     """
-    lines = []
-    for line, (start, end) in zip(content.split("\n"), bounds, strict=True):
+    lines, rows = [], content.split("\n")
+    for number, (line, (start, end)) in enumerate(zip(rows, bounds, strict=True), start=1):
         spelling = line.strip().replace("|", "\\|") if in_table else line.strip()
         place = text.find(spelling, start, end)
         if place < 0:
             raise _Unaligned
         last = place + len(spelling)
-        blanks = 0 if in_table else len(text[last:end]) - len(text[last:end].lstrip(" \t"))
+        blanks = len(text[last:end]) - len(text[last:end].lstrip(" \t")) if number < len(rows) else 0
         lines.append((place, last + blanks))
     return lines
 
@@ -82,7 +88,8 @@ def _unit(text: str, parts: tuple[Part, ...], lines: _Lines, in_table: bool) -> 
     def edits(translation: str) -> list[Edit]:
         if in_table:
             return [Edit(*lines[0], re.sub(r"\s*\n\s*", " ", translation).replace("|", "\\|"))]
-        first, *rest = [row if number == 0 else row.lstrip() for number, row in enumerate(translation.split("\n"))]
+        text_lines = _BEFORE_HTML_BLOCK.sub(" ", translation).split("\n")
+        first, *rest = [row if number == 0 else row.lstrip() for number, row in enumerate(text_lines)]
         is_first_like_block = _BLOCK_START.match(text, *lines[0])
         rows = [first if is_first_like_block else _not_a_block(first), *map(_not_a_block, rest)]
         if len(rows) < len(lines):

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from t2t_keras.text.markup.placeholders import AFTER_PERCENT
+
 # An argument without a number: %s, %5.2f, {}, {:>8}. After a digit, "%" is a percent sign.
-ARGUMENT = re.compile(
-    r"(?<![%\d])%(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
-    r"|(?<![{$#%])\{(?:![rsa])?(?::[^{}]*)?\}"
-)
+ARGUMENT = re.compile(rf"(?<![%\d])%{AFTER_PERCENT}|(?<![{{$#%])\{{(?:![rsa])?(?::[^{{}}]*)?\}}")
 _PRINTF = re.compile(r"(?<![%\d])%(?=[-+#0\d.*hlLqjzt]*[diouxXeEfFgGcrsaAp@])")
 _BRACES = re.compile(r"(?<![{$#%])\{(?=[:!}])")
 

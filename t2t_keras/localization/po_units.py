@@ -1,9 +1,8 @@
 """gettext catalogues (.po and .pot): translations are marked as fuzzy."""
 
 import dataclasses
-import gettext
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from t2t_keras.localization.message_arguments import ARGUMENT
 from t2t_keras.localization.units import (
@@ -16,18 +15,17 @@ from t2t_keras.localization.units import (
     with_backslashes,
     without_backslashes,
 )
+from t2t_keras.text.plural_forms import NUMBERS, PluralRule, plural_rule
 
 _LINE = re.compile(
     r"(?P<comment>#.*)|(?P<keyword>msgctxt|msgid_plural|msgid|msgstr)(?:\[(?P<form>\d+)\])?\s*(?P<string>\".*\")|"
     r"(?P<more>\".*\")|"
 )
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHARSET = re.compile(rb"Content-Type:[^\n]*charset=([\w.:-]+)")
 _NUMBERS_ARGUMENTS = re.compile(r"\b(?:c|objc|php|java-printf|perl|gcc-internal|qt|kde|lua)-format")
 _PLACEHOLDER = re.compile(rf"%\d|%\(\w+\)|\{{[^{{}}]*\}}|{ARGUMENT.pattern}")
 _WIDTH = 79  # of gettext's lines
-_MAX_NUMBER = 200  # plural rules are periodic in 100
 
 
 @dataclasses.dataclass
@@ -55,27 +53,6 @@ class _Entry:
         return "".join(comment for _, comment in self.comments if comment.startswith("#,"))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plurals:
-    """Number of plural forms, and the function from a number to its form; None if the header does not define it."""
-
-    num_forms: int
-    form: Callable[[int], int] | None
-
-    def is_singular(self, form: int, singular: str, plural: str) -> bool:
-        """Returns whether a form is the translation of the singular.
-
-        If the form also applies to other numbers than 1, the singular must have the placeholders of the plural.
-        """
-        if self.form is None or self.num_forms == 1:
-            return form == 0 and self.num_forms != 1
-        if self.form(1) != form:
-            return False
-        others = any(self.form(number) == form for number in range(_MAX_NUMBER) if number != 1)
-        placeholders = [_PLACEHOLDER.findall(text) for text in (singular, plural)]
-        return not others or placeholders[0] == placeholders[1]
-
-
 def po_charset(content: bytes) -> str | None:
     """Returns the character encoding that the header of a catalogue names, or None."""
     match = _CHARSET.search(content)
@@ -91,7 +68,7 @@ def po_units(text: str, options: Options) -> list[Unit]:
     """
     entries = _entries(text)
     header = next((each.strings["msgstr"].text for each in entries if _is_header(each)), "")
-    plurals = _plurals(header)
+    rule = plural_rule(header)
     marker = re.search(r"(?m)^X-Accelerator-Marker:\s*(\S)", header)
     is_wrapped = not any(len(line) > _WIDTH + 1 for line in text.split("\n") if line.startswith(('"', "msg")))
     units = []
@@ -104,10 +81,10 @@ def po_units(text: str, options: Options) -> list[Unit]:
         )
         if "msgid_plural" in entry.strings:
             singular, plural = (entry.strings[keyword].text for keyword in ("msgid", "msgid_plural"))
-            present = sum(keyword.startswith("msgstr") for keyword in entry.strings)
-            known = plurals or _Plurals(present, None)
-            for form in range(known.num_forms):
-                source = singular if known.is_singular(form, singular, plural) else plural
+            num_forms = rule.num_forms if rule else sum(keyword.startswith("msgstr") for keyword in entry.strings)
+            for form in range(num_forms):
+                is_singular = num_forms > 1 and _is_singular(form, rule, singular, plural)
+                source = singular if is_singular else plural
                 units.append(_unit(entry, f"msgstr[{form}]", source, style, is_wrapped))
         else:
             units.append(_unit(entry, "msgstr", entry.strings["msgid"].text, style, is_wrapped))
@@ -118,12 +95,17 @@ def _is_header(entry: _Entry) -> bool:
     return not entry.strings["msgid"].text and "msgctxt" not in entry.strings and "msgstr" in entry.strings
 
 
-def _plurals(header: str) -> _Plurals | None:
-    match = _PLURAL_FORMS.search(header)
-    try:
-        return _Plurals(int(match[1]), gettext.c2py(match[2].strip())) if match else None
-    except ValueError:
-        return None
+def _is_singular(form: int, rule: PluralRule | None, singular: str, plural: str) -> bool:
+    """Returns whether one of several plural forms is the translation of the singular.
+
+    If the form also applies to other numbers than 1, the singular must have the placeholders of the plural.
+    """
+    if rule is None:
+        return form == 0
+    if rule.form(1) != form:
+        return False
+    others = any(rule.form(number) == form for number in NUMBERS if number != 1)
+    return not others or _PLACEHOLDER.findall(singular) == _PLACEHOLDER.findall(plural)
 
 
 def _entries(text: str) -> list[_Entry]:
@@ -143,7 +125,9 @@ def _entries(text: str) -> list[_Entry]:
         quoted = _STRING.fullmatch(match["string"] or match["more"] or '""')
         if not quoted or (match["more"] and not string):
             raise faulty(text, place, f"not a quoted string after a keyword: {stripped[:40]!r}")
-        if match["comment"]:
+        if stripped.startswith("#~"):
+            entries[-1].comments.clear()  # those of an obsolete entry
+        elif match["comment"]:
             entries[-1].comments.append((place, stripped))
         elif match["keyword"]:
             string = _String(place, end, without_backslashes(quoted[1]))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from t2t_keras.localization.units import Joins
 
 _SHORTEST_WRAPPED = 40  # characters of a line that may continue in the next one
-_BREAK = re.compile(r"[ \t]*\n\s*")
+_BREAK = re.compile(r"(?<![ \t])[ \t]*\n\s*")
 _NEXT_SPEAKER = re.compile(r"[-–—♪#>]")
 # A stand-in of `unit_text`.
 _TAG = re.compile(r"</?\w+ [\U00100000-\U0010fffd]>")
@@ -27,7 +27,7 @@ class Break(NamedTuple):
 
 def breaks(text: str, joins: Joins) -> list[Break]:
     """Returns the line breaks of a text; see `Style.joins`."""
-    found, line_start = [], 0
+    result, line_start = [], 0
     for match in _BREAK.finditer(text):
         before = _TAG.sub("", text[line_start : match.start()]).strip()
         after = _TAG.sub("", text[match.end() : match.end() + _SHORTEST_WRAPPED]).lstrip()
@@ -36,9 +36,9 @@ def breaks(text: str, joins: Joins) -> list[Break]:
             is_within = is_within and not _NEXT_SPEAKER.match(after)
         elif is_within:
             is_within = len(before) >= _SHORTEST_WRAPPED and after[0].islower() and before[-1] not in ".!?:;…"
-        found.append(Break(*match.span(), is_within))
+        result.append(Break(*match.span(), is_within))
         line_start = match.end()
-    return found
+    return result
 
 
 def joined_lines(text: str) -> str:

@@ -9,16 +9,15 @@ _STYLE = Style(joins="all", line_limit=42)
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}"
 _TIMING = re.compile(rf"(?m)^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\n]*(?:\n|\Z)")
 _ANY_TIMING = re.compile(r"(?m)^[ \t]*\d[\d:.,]*[ \t]*-->[^\n]*")
-# The end of the text before the next timing, or before the end of the file. In .srt, the number of the next cue comes
-# first, and text may contain blank lines. In .vtt, text ends at a blank line.
-_SRT_END = re.compile(r"\s*(?:(?:\A|\n)[ \t]*\d+[ \t]*\n)?\Z")
-_LAST_SRT_END = re.compile(r"\s*\Z")
-_VTT_END = re.compile(r"(?:\A|\n)[ \t]*\n|\s*\Z")
+# In .srt, the number of the next cue comes before its timing, and text may contain blank lines. In .vtt, text ends at a
+# blank line.
+_NEXT_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d+[ \t]*\n\Z")
+_BLANK_LINE = re.compile(r"(?:\A|\n)[ \t]*\n")
 
 
 def srt_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of SubRip subtitles."""
-    return _units(text, _SRT_END, _LAST_SRT_END)
+    return _units(text, _NEXT_NUMBER)
 
 
 def vtt_units(text: str, options: Options) -> list[Unit]:
@@ -29,11 +28,11 @@ def vtt_units(text: str, options: Options) -> list[Unit]:
     """
     if not re.match(r"WEBVTT(?:[ \t\n]|\Z)", text):
         raise faulty(text, 0, "a .vtt file must begin with WEBVTT")
-    return _units(text, _VTT_END, _VTT_END)
+    return _units(text, _BLANK_LINE)
 
 
-def _units(text: str, end: re.Pattern[str], last_end: re.Pattern[str]) -> list[Unit]:
-    """Returns the cues of a file; `end` matches after the text of a cue, and `last_end` after that of the last one."""
+def _units(text: str, end: re.Pattern[str]) -> list[Unit]:
+    """Returns the cues of a file; `end` matches after the text of a cue."""
     timings = {match.start(): match for match in _TIMING.finditer(text)}
     for match in _ANY_TIMING.finditer(text):
         if match.start() not in timings:
@@ -41,10 +40,11 @@ def _units(text: str, end: re.Pattern[str], last_end: re.Pattern[str]) -> list[U
     units = []
     for timing, following in itertools.pairwise([*timings.values(), None]):
         assert timing
-        start, limit = timing.end(), following.start() if following else len(text)
-        after = (end if following else last_end).search(text[start:limit])
-        cue = text[start:limit][: after.start() if after else None]
-        if cue.strip():
+        start = timing.end()
+        cue = text[start : following.start() if following else len(text)]
+        after = end.search(cue) if following or end is _BLANK_LINE else None
+        cue = cue[: after.start() if after else None].rstrip()
+        if cue:
             edits = replacement(start, start + len(cue))
             units.append(Unit(text_part(cue), start, edits, replaces=True, style=_STYLE))
     return units

@@ -12,8 +12,8 @@ _MARK = ("creationtool", "t2t_keras")
 def tmx_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of a TMX file, each a `tu` with a variant in the source language.
 
-    Variants are found by `options.source_language`, or if there are none, by the `srclang` of the header. A language
-    also matches its regional variants.
+    The source language is `options.source_language` or, if no unit has it, the `srclang` of the header. A language also
+    matches its regional variants.
 
     Raises:
         InputError: the file is not well-formed, or no unit has the source language; names the languages of the file.
@@ -23,9 +23,9 @@ def tmx_units(text: str, options: Options) -> list[Unit]:
     units = list(root.all("tu"))
     wanted = [options.source_language, header.attributes.get("srclang", "") if header else ""]
     for language in wanted:
-        found = [(unit, source) for unit in units if (source := _variant(unit, language))]
-        if found:
-            return [_unit(text, unit, source, options) for unit, source in found]
+        pairs = [(unit, source) for unit in units if (source := _variant(unit, language))]
+        if pairs:
+            return [_unit(text, unit, source, options) for unit, source in pairs]
     if not units:
         return []
     languages = sorted({_language(variant) for unit in units for variant in unit.all("tuv")})

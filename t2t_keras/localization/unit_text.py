@@ -23,7 +23,7 @@ _SEPARATOR = "br"
 
 _HTML = re.compile(r"</?[A-Za-z][^<>]*>|<!--|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 # HTML elements that end a sentence. Any other element may stand within one, such as those of React and DocBook.
-_BLOCKS = frozenset(
+BLOCKS = frozenset(
     (
         *("address", "article", "aside", "blockquote", "body", "br", "center", "dd", "details", "dialog", "div", "dl"),
         *("dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
@@ -31,11 +31,12 @@ _BLOCKS = frozenset(
         *("tbody", "td", "tfoot", "th", "thead", "title", "tr", "ul"),
     )
 )
-# Items besides those that the reader of documents knows: numbered elements of React (<0>), times of WebVTT
+# Items besides those that the reader of documents knows: URLs, numbered elements of React (<0>), times of WebVTT
 # (<00:01.500>), arguments of Qt and KDE (%1, %L1, %n), and arguments whose order counts (%s, {}).
 _NUMBERED_TAG = re.compile(r"</?\d+>")
+_URL = r"https?://(?:(?!&(?:[lg]t|quot|nbsp);)[^\s<>\"'])*[\w/}]"
 _ITEM = re.compile(
-    rf"(?P<tag>{_NUMBERED_TAG.pattern})"
+    rf"(?P<tag>{_NUMBERED_TAG.pattern})|{_URL}"
     r"|<\d+/>|<[\d:]+\.\d+>|(?<!\d)%L?\d{1,2}(?![\d.]*[$diouxXeEfFgGcrsaAp@])|%n\b"
     rf"|{ARGUMENT.pattern}"
 )
@@ -56,7 +57,7 @@ class _Block(NamedTuple):
 
     def filled(self, result: str, line_limit: int) -> str:
         """Returns the translated piece, which is exactly the source if the model left the text unchanged."""
-        unchanged = self.document.filled([_unchanged(segment.text) for segment in self.document.segments])
+        unchanged = self.document.filled([AlignedText.unchanged(segment.text) for segment in self.document.segments])
         return self.text if result == unchanged else rewrapped(result, self.text, line_limit)
 
 
@@ -176,7 +177,7 @@ def _html(text: str) -> list[Part]:
     paired = names["start"] & names["end"]
     result = []
     for part in parts:
-        is_block = part.name in _BLOCKS
+        is_block = part.name in BLOCKS
         if part.kind in ("start", "end") and not is_block and part.name not in paired:
             part = dataclasses.replace(part, kind="whole")
         name = part.name if is_block or part.is_inline else _INLINE
@@ -209,7 +210,3 @@ def _depths(text: str) -> list[int]:
         depths.append(depth)
         depth = max(depth + {"{": 1, "}": -1}.get(character, 0), 0)
     return depths
-
-
-def _unchanged(text: str) -> AlignedText:
-    return AlignedText(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))

@@ -7,6 +7,7 @@ from typing import Literal
 
 from t2t_keras.errors import InputError
 from t2t_keras.text.markup.reading import Part
+from t2t_keras.text.repair import surrogates_joined
 
 Joins = Literal["wrapped", "all"]
 
@@ -47,7 +48,7 @@ class Unit:
         start: position of the unit in the file's text.
         edits: returns the edits that write a translation, which `escape` was applied to except for inline elements.
         target: the present translation as the file spells it; "" if there is none.
-        is_translated: whether the file has a translation that is to stay.
+        is_translated: whether the file has a translation that must stay.
         replaces: whether the translation takes the place of the source, as in a file of a single language.
         note: comments for translators.
         style: the conventions of the format.
@@ -72,7 +73,7 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Choices that readers of formats depend on.
+    """The user's choices for the formats.
 
     Attributes:
         source_language: language code of the sources.
@@ -135,8 +136,7 @@ def without_backslashes(text: str) -> str:
             return _CONTROLS.get(match[4], match[4])
         return chr(int(match[3], 8) if match[3] else int(match[1] or match[2], 16))
 
-    # Surrogate pairs become the characters that they stand for; half a pair becomes U+FFFD.
-    return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return surrogates_joined(_ESCAPE.sub(character, text))
 
 
 def with_backslashes(text: str, special: str) -> str:

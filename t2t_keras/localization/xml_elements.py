@@ -115,8 +115,8 @@ def content_parts(text: str, element: Element, codes: frozenset[str]) -> tuple[P
     place = element.inner
     for child in element.children:
         parts += _text_parts(text[place : child.start])
-        is_kept = "no" in (child.attributes.get("translate"), child.attributes.get("its:translate"))
-        if is_kept or child.name in codes or child.inner == child.inner_end:
+        is_unchanged = "no" in (child.attributes.get("translate"), child.attributes.get("its:translate"))
+        if is_unchanged or child.name in codes or child.inner == child.inner_end:
             parts.append(Part("whole", text[child.start : child.end]))
         else:
             parts.append(Part("start", text[child.start : child.inner], child.tag))
@@ -192,8 +192,9 @@ def content_edit(text: str, element: Element, content: str, name: str, value: st
 
 def indentation(text: str, place: int) -> str:
     """Returns the line break and the blanks before an element, or "" if it does not begin a line."""
-    before = text[text.rfind("\n", 0, place) + 1 : place]
-    return f"\n{before}" if not before.strip() and "\n" in text[:place] else ""
+    line_start = text.rfind("\n", 0, place) + 1
+    before = text[line_start:place]
+    return f"\n{before}" if line_start and not before.strip() else ""
 
 
 def prefix(element: Element) -> str:

@@ -12,6 +12,7 @@ from t2t_keras.localization.units import Edit, Options, Unit, text_part
 MISSING = "the package pyyaml is missing: pip install '.[localization]'"
 _STRING = "tag:yaml.org,2002:str"
 _PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)*")
+_OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")  # line breaks in YAML 1.1
 _LONGEST_LINE = 80
 
 
@@ -60,13 +61,14 @@ def _unit(yaml: Any, text: str, node: Any, is_flow: bool) -> Unit:
     }.get(node.style, lambda value: _plain(yaml, value, is_flow))
 
     def edits(translation: str) -> list[Edit]:
-        return [Edit(start, start + len(raw), spell(translation))]
+        new = _quoted(translation) if _OTHER_BREAKS.search(translation) else spell(translation)
+        return [Edit(start, start + len(raw), new)]
 
     return Unit(text_part(node.value), start, edits, replaces=True)
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return _OTHER_BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _plain(yaml: Any, value: str, is_flow: bool) -> str:

@@ -22,7 +22,7 @@ wo wol|xh xho|yi yid|yo yor|za zha|zh zho chi|zu zul
 _TWO_LETTERS = {
     three: codes[0] for codes in map(str.split, re.split("[|\n]", _THREE_LETTERS.strip())) for three in codes[1:]
 }
-# Languages without a code of two letters that files are often named for.
+# Languages without a two-letter code that often occur in file names.
 _THREE_ONLY = {
     *("arb", "arz", "ast", "awa", "bar", "bho", "ceb", "ckb", "cmn", "dsb", "fil", "fur", "gan", "gsw", "hak", "hsb"),
     *("ilo", "kab", "kmr", "lij", "lmo", "ltg", "lzh", "mai", "mni", "nds", "nan", "pap", "pes", "pbt", "prs", "sat"),
@@ -31,7 +31,7 @@ _THREE_ONLY = {
 _TWO_LETTER_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4}){0,2}")
 _THREE_LETTER_CODE = re.compile(r"([a-z]{3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 _WITH_SCRIPT = re.compile(r"[a-z]{2,3}[-_][A-Z][a-z]{3}")
-# Suffixes of file names behind that of the language.
+# Suffixes that may follow that of the language in file names.
 _OTHER_SUFFIXES = ("gz", "bz2", "xz", "zst", "txt", "sgm", "sgml")
 
 

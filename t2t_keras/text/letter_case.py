@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
+from t2t_keras.text.language_codes import base_language
 from t2t_keras.text.truecase import capital
 
 Case = Literal["capitals", "title"]
@@ -12,26 +13,30 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
 _LEAST_TITLE_LETTERS = 4
 _LEAST_TITLE_WORDS = 3
-# How many times as many tokens the unusual case takes if the model does not know it. Words in a case that a vocabulary
-# was trained on take about as many tokens as in lower case.
+# A text in a case that the model does not know has at least this many times as many tokens as its ordinary form. Words
+# in a case that the vocabulary was trained on have about as many tokens as in lower case.
 _UNKNOWN_RATIO = 1.25
 _ENGLISH_I = re.compile(r"\bi\b(?!\.)")
+# Languages that write nouns with a capital first letter, so that an ordinary text can look like a title.
+_CAPITALISED_NOUNS = ("de", "lb")
+# Languages in which "İ" is the capital of "i", and "I" that of "ı".
+_DOTTED_CAPITALS = ("az", "tr")
 
 
-def case_of(text: str) -> Case | None:
+def case_of(text: str, language: str) -> Case | None:
     """Returns "capitals" if all letters are capitals, "title" if all words but short ones begin with one, else None.
 
-    Text of one word is never a title, and a title has at least three words. Letters without case are ignored.
+    A title has at least three words, and a German text is never one. Letters without case are ignored.
     """
     words = [word for word in _WORD.findall(text) if word.lower() != word.upper()]
     letters = sum(map(len, words))
     if letters > 1 and all(word == word.upper() for word in words):
         return "capitals"
     long_words = [word for word in words if len(word) >= _LEAST_TITLE_LETTERS]
-    is_title = len(words) >= _LEAST_TITLE_WORDS and len(long_words) > 1 and _is_capitalised(words[0])
-    if is_title and all(map(_is_capitalised, long_words)) and not all(word == word.upper() for word in long_words):
-        return "title"
-    return None
+    if base_language(language) in _CAPITALISED_NOUNS or len(words) < _LEAST_TITLE_WORDS or len(long_words) < 2:
+        return None
+    is_title = all(map(_is_capitalised, [words[0], *long_words]))
+    return "title" if is_title and not all(word == word.upper() for word in long_words) else None
 
 
 def _is_capitalised(word: str) -> bool:
@@ -40,11 +45,16 @@ def _is_capitalised(word: str) -> bool:
 
 def ordinary(text: str, language: str) -> str:
     """Returns a sentence in lower case with a capital first letter; in English, "I" also stays a capital."""
-    text = text.lower()
-    if language.lower().startswith("en"):
+    base = base_language(language)
+    text = (text.replace("I", "ı").replace("İ", "i") if base in _DOTTED_CAPITALS else text).lower()
+    if base == "en":
         text = _ENGLISH_I.sub("I", text)
     first = _WORD.search(text)
-    return text if not first else text[: first.start()] + capital(text[first.start()]) + text[first.start() + 1 :]
+    return text if not first else text[: first.start()] + _capital(first[0][0], base) + text[first.start() + 1 :]
+
+
+def _capital(letter: str, language: str) -> str:
+    return "İ" if letter == "i" and language in _DOTTED_CAPITALS else capital(letter)
 
 
 def is_unfamiliar(text: str, plain: str, num_tokens: Callable[[str], int]) -> bool:
@@ -66,18 +76,25 @@ def is_unfamiliar(text: str, plain: str, num_tokens: Callable[[str], int]) -> bo
     return num_tokens(text) >= _UNKNOWN_RATIO * number
 
 
-def in_case(text: str, case: Case, source: str) -> str:
+def in_case(text: str, case: Case, source: str, language: str) -> str:
     """Returns a translation in a case of its source.
 
     In a title, short words get a capital only if all words of the source have one.
+
+    Args:
+        text: the translation.
+        case: the case.
+        source: the source in this case.
+        language: language code of the translation.
     """
+    base = base_language(language)
     if case == "capitals":
-        return text.upper()
+        return (text.replace("i", "İ") if base in _DOTTED_CAPITALS else text).upper()
     is_everywhere = all(map(_is_capitalised, _WORD.findall(source)))
 
     def spelled(match: re.Match[str]) -> str:
         word = match[0]
         is_capital = is_everywhere or len(word) >= _LEAST_TITLE_LETTERS or not match.start()
-        return capital(word[0]) + word[1:] if is_capital else word
+        return _capital(word[0], base) + word[1:] if is_capital else word
 
     return _WORD.sub(spelled, text)

@@ -22,6 +22,11 @@ def repair(text: str) -> str:
     return BREAK_RUN.sub(" ", UNPRINTABLE.sub("", text)).strip(" ")
 
 
+def surrogates_joined(text: str) -> str:
+    """Replaces surrogate pairs by the characters that they stand for, and half a pair by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def lowercased(text: str) -> str:
     """Lowercases text character by character, as graphs do; unlike `str.lower`, it does not produce a final sigma."""
     return text.replace("\u03a3", "\u03c3").lower()

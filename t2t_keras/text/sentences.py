@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from t2t_keras.text.language_codes import base_language
+from t2t_keras.text.languages import east_asian
 from t2t_keras.text.repair import UNPRINTABLE
 from t2t_keras.text.sentence_tables import OTHER_LANGUAGES, TABLES, Table
 
@@ -122,7 +123,7 @@ def blank_between(language: str) -> str:
     Args:
         language: language code of the translations.
     """
-    return "" if base_language(language) in _WITHOUT_SPACES else " "
+    return "" if east_asian(language) in _WITHOUT_SPACES else " "
 
 
 def _rules_of(table: Table) -> list[Rule]:

@@ -174,8 +174,8 @@ def _unquoted(cell: str, all_quoted: bool) -> str:
 def _delimiter(lines: Sequence[str]) -> str:
     """Returns the delimiter that divides the first rows into the same number of cells, at least two.
 
-    Of several such delimiters, the one that is followed by fewest spaces is returned, because a space follows a comma
-    in text.
+    Of several such delimiters, it is the one that is followed by the fewest spaces, because a space follows a comma in
+    text.
     """
     best, delimiter = (0, 0, 0), _DELIMITERS[0]
     for candidate in _DELIMITERS:

@@ -13,11 +13,11 @@ from pathlib import Path
 from t2t_keras.errors import InputError
 from t2t_keras.text.sentences import find_sentences
 
-# What may stand in front of the first word of a sentence. A hyphen does only with a blank behind it, unlike that of
-# "--option", and braces do not, because of placeholders like "{name}".
+# Characters that may precede the first word of a sentence. A hyphen counts only with a blank behind it, unlike that of
+# "--option". Braces do not count, because of placeholders like "{name}".
 _FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
 _WITHIN_WORD = "[^ \u00a0\u202f\u3000'\"“”„‟‚‘’«»‹›()\\[\\]{}<>/.,;:!?¿¡…‽–—•*=|、。！？，；：「」『』（）【】-]"
-# What stands in front of the first word, its first character, the rest of the word, and the rest of the text.
+# Groups: the text before the first word, its first character, the rest of the word, and the rest of the text.
 BEGINNING = f"^({_FRONT})([^ ])({_WITHIN_WORD}*)(.*)$"
 
 _BEGINNING = re.compile(BEGINNING, re.DOTALL)

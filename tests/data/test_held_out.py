@@ -74,5 +74,7 @@ def test_prepared_text_has_nothing_of_it_in_training(tmp_path):
 
 
 def test_too_few_different_sentences_are_refused():
-    with pytest.raises(InputError, match="only 1 pairs with different sentences can be held out, 4 were asked for"):
+    with pytest.raises(
+        InputError, match="only 1 pairs with different sentences can be held out, but all sets together need 4"
+    ):
         drawn(corpus([(f"source {number}", "one target") for number in range(300)]), valid=2, test=2)

@@ -136,7 +136,7 @@ def test_two_corpora_of_a_folder_are_counted_apart(tmp_path):
     first = corpus_of(train=some_pairs(200, 1), valid=some_pairs(9, 2))
     second = corpus_of(train=[(" ".join(de.split()[:2]), de) for _, de in some_pairs(90, 3)])
     config = dataclasses.replace(CONFIG, tags=("<2de>", "<more>"))
-    data = prepare(corpora.joined([first, second], config.tags), config, tmp_path, print, shard_pairs=70)
+    data = prepare(corpora.combined([first, second], config.tags), config, tmp_path, print, shard_pairs=70)
     train, cut = data.split("train"), data.part_sizes[0]
     sides = train.source_lengths, train.target_lengths
     parts = [tuple(side[rows] for side in sides) for rows in (slice(cut), slice(cut, None))]

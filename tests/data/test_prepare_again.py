@@ -169,7 +169,7 @@ def test_text_that_would_be_overwritten_is_refused_before_anything_is_written(tm
     for given in (path, tmp_path / "link", pathlib.Path("data", "..", "data", name)):
         corpus = corpora.files({"train": (given, tmp_path / "train.de")})
         if is_refused:
-            message = rf"{given}: cannot be read from there, for {tmp_path}/data gets a file of that name"
+            message = rf"{given}: the preparation would replace it, because {tmp_path}/data gets a file of that name"
             with pytest.raises(InputError, match=message):
                 prepare(corpus, CONFIG, tmp_path / "data", print)
             assert {*path.parent.iterdir()} == {path, *others}

@@ -20,7 +20,7 @@ TAGGED = dataclasses.replace(CONFIG, vocab_size=325, tags=("<2de>", ""))
 def two() -> corpora.Corpus:
     """Two corpora, of which the second repeats a held-out sentence of the first."""
     first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, HELD_OUT[0]], valid=SECOND[:5])
-    return corpora.joined([first, second], TAGGED.tags)
+    return corpora.combined([first, second], TAGGED.tags)
 
 
 def quietly(line: str) -> None:
@@ -75,12 +75,12 @@ def test_an_interruption_changes_nothing(data, tmp_path, monkeypatch):
 
 def test_corpora_are_told_apart_and_one_alone_is_itself(tmp_path):
     one = corpus_of(train=FIRST)
-    assert corpora.joined([one]) is one
-    both = corpora.joined([one, corpus_of("2", train=SECOND)])
+    assert corpora.combined([one]) is one
+    both = corpora.combined([one, corpus_of("2", train=SECOND)])
     assert both.identity == {"1_text": "1", "2_text": "2"}
     assert list(both.splits["train"]()) == [*FIRST, *SECOND]
     with pytest.raises(InputError, match=r"1 tags \('<a>'\) for 2 corpora"):
-        corpora.joined([one, one], ["<a>"])
+        corpora.combined([one, one], ["<a>"])
 
 
 @pytest.mark.parametrize("symbol", ["2de", "<2 de>", "<=2de>", "<>", "<<a>>"])

@@ -122,6 +122,7 @@ def zstandard(contents):
 CASES = {
     "tab-separated": ("a.tsv", lambda: tsv(*PAIRS)),
     "tab-separated, the lines of an old Mac": ("a.tsv", lambda: tsv(*PAIRS, end="\r")),
+    "an old Mac's lines before a line feed": ("a.tsv", lambda: tsv(*PAIRS, end="\r")[:-1] + "\n"),
     "tab-separated, Windows": ("a.tab", lambda: "\ufeff" + tsv(*PAIRS, end="\r\n")),
     "with a header": ("a.tsv", lambda: tsv(("id\ten-GB", "de"), *((f"1\t{s}", t) for s, t in PAIRS))),
     "commas": ("a.csv", lambda: "".join(f"{s},{t}\n" for s, t in PAIRS)),
@@ -192,6 +193,11 @@ def test_formats_that_name_their_languages_are_read_in_either_direction(tmp_path
     assert list(read_pairs(path, None, Languages("de", "eng_Latn"))) == [pair[::-1] for pair in PAIRS]
     with pytest.raises(InputError, match=rf"^{path}.*\b(cs|'cs')\b|en.*de"):
         list(read_pairs(path, None, Languages("en", "cs")))
+
+
+def test_an_archive_in_a_rare_language(tmp_path):
+    path = written(tmp_path, "ber-en.txt.zip", moses(names=("T.ber-en.ber", "T.ber-en.en")))
+    assert list(read_pairs(path, None, Languages("en", "ber"))) == [pair[::-1] for pair in PAIRS]
 
 
 def test_a_language_that_is_missing_is_told_with_those_that_there_are(tmp_path):
@@ -277,7 +283,7 @@ def test_test_sets_of_wmt_in_sgml_are_two_files(tmp_path):
 
 REFUSED = {
     "talk.srt": (b"1\n00:00:01,000 --> 00:00:02,000\nHello\n", "subtitles cannot be read; give text whose lines"),
-    "subtitles": (b"1\n00:00:01,000 --> 00:00:02,000\nHello\n", "subtitles cannot be read"),
+    "subtitles": (b"0 \r\n00:00:01.000 --> 00:00:02,000\nHello\n", "subtitles cannot be read"),
     "film.en": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello\n", "subtitles cannot be read"),
     "letter.docx": (zipped("word/document.xml", "<w/>"), "a document cannot be read; save its text as .txt"),
     "letter.en": (zipped("[Content_Types].xml", "<w/>"), "a document cannot be read"),
@@ -344,11 +350,20 @@ def damaged_archive():
     return bytes(contents)
 
 
+def encrypted_archive():
+    """An archive whose file is marked as encrypted, in its header and in the table of contents."""
+    contents = bytearray(zipped("a.tsv", tsv(*PAIRS)))
+    contents[6] = contents[contents.find(b"PK\x01\x02") + 8] = 1
+    return bytes(contents)
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "words"),
     [
         ("a.zip", damaged_archive(), "broken compressed file"),
         ("b.zip", moses()[:-30], "broken compressed file"),
+        ("q.zip", encrypted_archive(), "/a.tsv: cannot be unpacked: .* is encrypted"),
+        ("r.zip", zipped("b.zip", moses()), "expected one file .*; it contains b.zip"),
         ("c.parquet", b"PAR1 and no more", "cannot be read as Parquet"),
         ("d.po", b'msgid "a"\nmessage "b"\n', r"not a readable catalogue: Syntax error in po file \(line 2\)"),
         ("e.mo", b"\xde\x12\x04\x95\0\0\0", "not a readable catalogue"),
@@ -361,7 +376,7 @@ def damaged_archive():
         ("k.csv", b'a,b\nc,"d\n' + b"e,f\n" * 50_000, r"line 2: .* is a quote not closed\?"),
         ("l.tsv.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff", "broken compressed file"),
         ("o.tsv", lambda: zstandard(b"a\tb\n" * 1000)[:-3], "broken compressed file"),
-        ("m.tsv.gz", b"a\tb\n", "not a .gz file, or broken"),
+        ("m.tsv.gz", b"a\tb\n", "not a .gz file, or damaged"),
         ("n.tsv", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-9], "broken compressed file"),
     ],
 )
@@ -376,6 +391,13 @@ def test_plain_text_is_decompressed_by_its_first_bytes(tmp_path):
     for name, pack in (("a.en", gzip.compress), ("b.en", bz2.compress), ("c.en", lzma.compress), ("d.en", zstandard)):
         assert list(read_lines(written(tmp_path, name, pack(contents)))) == lines
         assert list(read_lines(written(tmp_path, f"{name}.{name}", contents))) == lines
+
+
+@pytest.mark.parametrize(
+    "text", ["PAR1 is a receptor.", f"{'x ' * 128}Mustard", "<!-- a comment --> " * 60 + "text", "<seg"]
+)
+def test_text_that_begins_like_a_file_of_a_format(tmp_path, text):
+    assert list(read_lines(written(tmp_path, "a.en", text))) == [text]
 
 
 def test_carriage_returns_end_lines_only_where_there_is_no_line_feed(tmp_path):
@@ -396,6 +418,11 @@ def test_a_catalogue_that_was_compiled(tmp_path):
     for name in ("de.mo", "catalogue"):
         assert sorted(read_pairs(path.rename(tmp_path / name), None, ENGLISH_GERMAN)) == PAIRS
         path = tmp_path / name
+
+
+def test_half_a_surrogate_pair_becomes_a_character_that_files_can_contain(tmp_path):
+    path = written(tmp_path, "a.jsonl", '{"source": "\\ud83d\\ude00", "target": "a \\ud83d"}')
+    assert list(read_pairs(path, None, ENGLISH_GERMAN)) == [("😀", "a \ufffd")]
 
 
 def test_a_new_format_is_one_entry(tmp_path, monkeypatch):
@@ -429,5 +456,5 @@ def test_corpora_of_files_select_languages_and_keep_what_they_did(tmp_path):
     assert list(corpora.files({"train": (pairs, None)}).splits["train"]()) == PAIRS
     with pytest.raises(InputError, match="talk.srt: subtitles cannot be read"):
         corpora.files({"train": (written(tmp_path, "talk.srt", "1\n"), None)})
-    tagged = corpora.joined([corpora.files({"train": (pairs, None)})] * 2, ["<a>", "<b>"])
+    tagged = corpora.combined([corpora.files({"train": (pairs, None)})] * 2, ["<a>", "<b>"])
     assert next(iter(tagged.splits["train"]())) == (f"<a> {PAIRS[0][0]}", PAIRS[0][1])

@@ -29,7 +29,7 @@ def pairs(first, last):
         words = [(index // 16**place) % 16 for place in range(4)]
         yield " ".join(ENGLISH[word] for word in words), " ".join(GERMAN[word] for word in words)
 
-def gettext(source_language, target_language, download_dir, report):
+def gettext(source_language, target_language, download_dir, report, name):
     assert (source_language, target_language) == ("en", "de")
     splits = {"train": (0, 3000), "valid": (5000, 5020), "test": (6000, 6020)}
     return corpora.Corpus({name: lambda ends=ends: pairs(*ends) for name, ends in splits.items()})

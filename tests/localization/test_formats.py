@@ -228,6 +228,32 @@ def test_all_units_are_translated_on_request(suffix):
     assert marks.get(suffix, "").replace("FERTIG", "DONE") in after
 
 
+def test_flags_of_an_obsolete_entry_do_not_count_for_the_next_one():
+    obsolete = '#, fuzzy\n#~ msgid "old"\n#~ msgstr "alt"\n\n'
+    after = translated_file(f'{obsolete}msgid "dog"\nmsgstr ""\n', ".po").decode()
+    assert after == f'{obsolete}#, fuzzy\nmsgid "dog"\nmsgstr "DOG"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("## A *dog* ##\n", "## A *DOG* ##\n"),
+        ("A dog  \nand a cat   \n", "A DOG  \nAND A CAT   \n"),
+    ],
+)
+def test_markdown_keeps_blanks_of_headings_and_of_line_breaks(before, after):
+    assert translated_file(before, ".md").decode() == after
+
+
+def test_no_line_of_a_markdown_paragraph_becomes_a_block():
+    after = translated_file("It has many\n5 * 30 dogs\n", ".md", lambda _: AlignedText("It has 5 * 30 dogs", ()))
+    assert after.decode() == "It has 5\n\\* 30 dogs\n"
+    after = translated_file(
+        "A dog\nruns <!-- c --> now\n", ".md", lambda text: AlignedText("Dog now", same(text).links[:1])
+    )
+    assert "\n<!--" not in after.decode()
+
+
 def test_a_unit_without_a_translation_stays():
     file = TranslatableFile(SAMPLES[".srt"].encode(), "in.srt", ".srt")
     results = [None if number == 0 else each.filled([same(s.text) for s in each.segments])

@@ -22,7 +22,7 @@ CUE = Style(joins="all", line_limit=42)
         ("Open file_name", "Öffne file_name", "Öffne file_name"),
         ("A && B", "B && A", "B && A"),
         ("_One or _two", "Eins oder zwei", "Eins oder zwei"),
-        ("See https://x.org?a=1&b=2", "Siehe https://x.org?a=1&b=2", "Siehe https://x.org?a=1&b=2"),
+        ("See https://x.org?a=1&b=2", "Siehe", "Siehe https://x.org?a=1&b=2"),
     ],
 )
 def test_accelerators(text, translation, expected):
@@ -64,6 +64,12 @@ def test_arguments_in_a_new_order(text, style, expected):
         ("if a < b & c > d", "IF A < B & C > D"),
         ("Now %1 & %n dogs {count}", "NOW %1 & %n DOGS {count}"),
         ("  A dog.\n\n- B\n", "  A DOG.\n\n- B\n"),
+        (
+            "See https://x.org/{id}/a%20b?c=1&d, or (http://y.org).",
+            "SEE https://x.org/{id}/a%20b?c=1&d, OR (http://y.org).",
+        ),
+        ("&lt;https://x.org&gt; <b>x</b>", "&lt;https://x.org&gt; <b>X</b>"),
+        ("https://x.org", "https://x.org"),
         ("%d", "%d"),
         ("", ""),
     ],

@@ -27,7 +27,12 @@ from t2t_keras.text.letter_case import case_of, in_case, is_unfamiliar, ordinary
     ],
 )
 def test_the_case_of_a_text(text, case):
-    assert case_of(text) == case
+    assert case_of(text, "en") == case
+
+
+def test_german_nouns_make_no_title():
+    assert case_of("Der Hund und die Katze", "de") is None
+    assert case_of("DER HUND UND DIE KATZE", "de") == "capitals"
 
 
 def test_the_ordinary_form_begins_with_a_capital():
@@ -35,13 +40,21 @@ def test_the_ordinary_form_begins_with_a_capital():
     assert ordinary("WHAT I SEE", "de") == "What i see"
     assert ordinary("ÄPFEL", "de") == "Äpfel"
     assert ordinary("123", "en") == "123"
+    assert ordinary("İKİ KIŞ", "tr") == "İki kış"
 
 
 def test_a_translation_is_returned_in_the_case():
-    assert in_case("Er ißt Straßen.", "capitals", "HE EATS ROADS.") == "ER ISST STRASSEN."
-    assert in_case("Ein Mann isst im alten Haus", "title", "A Man Eats in Old Houses") == "Ein Mann Isst im Alten Haus"
-    assert in_case("Ein Mann isst im alten Haus", "title", "A Man Eats In Old Houses") == "Ein Mann Isst Im Alten Haus"
-    assert in_case("l’homme n'est pas là", "title", "The Man Is Not There") == "L’homme N'est Pas Là"
+    assert in_case("Er ißt Straßen.", "capitals", "HE EATS ROADS.", "de") == "ER ISST STRASSEN."
+    assert (
+        in_case("Ein Mann isst im alten Haus", "title", "A Man Eats in Old Houses", "de")
+        == "Ein Mann Isst im Alten Haus"
+    )
+    assert (
+        in_case("Ein Mann isst im alten Haus", "title", "A Man Eats In Old Houses", "de")
+        == "Ein Mann Isst Im Alten Haus"
+    )
+    assert in_case("l’homme n'est pas là", "title", "The Man Is Not There", "de") == "L’homme N'est Pas Là"
+    assert in_case("iki kış", "capitals", "TWO WINTERS", "tr") == "İKİ KIŞ"
 
 
 def test_only_a_case_that_takes_more_tokens_is_unfamiliar():

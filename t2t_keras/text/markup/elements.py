@@ -117,7 +117,7 @@ class Scopes:
             return _Element(number, part, part.name, parent.translates, parent.translates_attributes)
         inherits = part.translate is None
         attributes = parent.translates_attributes if inherits else bool(part.translate)
-        content = parent.translates and not part.is_kept if inherits else bool(part.translate)
+        content = parent.translates and not part.is_unchanged if inherits else bool(part.translate)
         return _Element(number, part, part.name, content, attributes)
 
     def _push(self, element: _Element) -> None:
@@ -171,4 +171,4 @@ class Scopes:
 
 
 def _continues(part: "Part") -> bool:
-    return part.name in _FORMATTING and (part.is_kept or part.translate is not None)
+    return part.name in _FORMATTING and (part.is_unchanged or part.translate is not None)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from t2t_keras.text.markup.braces import Braces, spans
 from t2t_keras.text.markup.reading import Part
 
-_CONVERSION = r"(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
+# The rest of a conversion of printf, such as the "5.2f" of "%5.2f".
+AFTER_PERCENT = r"(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
 # After a digit, "%" is a percent sign, as in the German "10%ige". So it is before a hyphen without a width, as in the
 # Swedish "3 %-enheter".
-CONVERSION = re.compile(rf"%\(\w+\){_CONVERSION}|(?<!\d)%(?:\d+\$)?{_CONVERSION}|%%|<%[^<>]*%>")
+CONVERSION = re.compile(rf"%\(\w+\){AFTER_PERCENT}|(?<!\d)%(?:\d+\$)?{AFTER_PERCENT}|%%|<%[^<>]*%>")
 _START = re.compile("[{}'#]")
 _PREFIXES = "$%#"  # of groups in braces, as in "${name}"
 _TAG = "\ud801"  # stands for a part other than text; a lone surrogate, which no valid text contains

@@ -4,6 +4,7 @@ import bisect
 import collections
 import dataclasses
 import html
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ import numpy as np
 from t2t_keras.text.markup.placeholders import placeholder_spans
 from t2t_keras.text.markup.segments import Mark, Segment
 from t2t_keras.text.words import is_of_word, units
+
+Link = tuple[int, int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +30,12 @@ class AlignedText:
     """
 
     text: str
-    links: tuple[tuple[int, int, int, int], ...]
+    links: tuple[Link, ...]
+
+    @classmethod
+    def unchanged(cls, text: str) -> "AlignedText":
+        """Returns a text in place of its translation, with each character linked to itself."""
+        return cls(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +84,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
 
 
 def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
-    """Returns what stands between two units of the translation, or beside it, where a unit is None.
+    """Returns the blanks and markup between two units of the translation, or at one of its ends if a unit is None.
 
     Args:
         segment: the source.
@@ -95,7 +103,7 @@ def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], rig
 
 
 def _same_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str | None:
-    """Returns what stands between the same units in the source; None if that differs; arguments as in `_gap`."""
+    """Returns the gap between the same units in the source; None if its markup differs; arguments as in `_gap`."""
     number = left.source + 1 if left else 0
     if number != (right.source if right else len(segment.units)) or (left or right) is None:
         return None
@@ -143,7 +151,7 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
         for span in units(text)
         if not any(True for _ in _overlaps(invented, *span)) and not _is_invented(text[slice(*span)], segment)
     ]
-    sources = _sources(segment, translation, targets)
+    sources = aligned_sources(translation.links, targets, [(unit.start, unit.end) for unit in segment.units])
     unchanged = _unchanged_words(segment, [text[slice(*span)] for span in targets], sources)
     words = [unit.word for unit in segment.units]
     target_units = []
@@ -166,11 +174,18 @@ def _is_invented(text: str, segment: Segment) -> bool:
     return text in ("{", "}", *(["#"] if segment.is_message else [])) and text not in segment.text
 
 
-def _sources(segment: Segment, translation: AlignedText, targets: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns the index of the source unit with which each range of a translation is aligned, or -1."""
-    sources = [(unit.start, unit.end) for unit in segment.units]
+def aligned_sources(
+    links: Sequence[Link], targets: Sequence[tuple[int, int]], sources: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Returns the index of the source range with which each range of a translation is aligned, or -1.
+
+    Args:
+        links: links of the translation, as in `AlignedText`.
+        targets: disjoint ranges (start, end) of the translation in order.
+        sources: disjoint ranges of the source in order.
+    """
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
-    for target_start, target_end, source_start, source_end in translation.links:
+    for target_start, target_end, source_start, source_end in links:
         for number, target_overlap in _overlaps(targets, target_start, target_end):
             for source, source_overlap in _overlaps(sources, source_start, source_end):
                 weights[number][source] += target_overlap * source_overlap
@@ -272,15 +287,15 @@ def _places(
     Elements get disjoint ranges, and those with the most words in the source are placed first.
     """
     mark_places: dict[int, _Place] = {}
-    is_free = [True] * len(target_units)
+    range_units = _RangeUnits(target_units, target)
     elements = [number for number, mark in enumerate(marks) if mark.closing and mark.end > mark.start]
     for number in sorted(elements, key=lambda number: marks[number].start - marks[number].end):
         mark = marks[number]
         is_all = (mark.start, mark.end) == source and target[0] < target[1]
-        start, end = target if is_all else _span(mark, target_units, target, is_free)
+        start, end = target if is_all else range_units.span(mark)
         if start < end:
             mark_places[number] = _Place(mark, start, end)
-            is_free[start:end] = [False] * (end - start)
+            range_units.take(start, end)
     is_allowed = np.ones(target[1] - target[0] + 1, bool)
     for each in mark_places.values():
         is_allowed[each.start + 1 - target[0] : each.end - target[0]] = False
@@ -295,28 +310,48 @@ def _places(
     return [mark_places[number] for number in range(len(marks))]
 
 
-def _span(
-    mark: Mark, target_units: Sequence[_Unit], target: tuple[int, int], is_free: Sequence[bool]
-) -> tuple[int, int]:
-    """Returns the range of free units that fits an element best; (0, 0) if no free unit comes from the element.
+class _RangeUnits:
+    """The units of a range of the translation, which elements take.
 
-    In this range, the sum of weights is largest: units from the element have the weight 1, other units -1, and
-    punctuation half of that. It is found in one pass (Kadane's algorithm).
+    Args:
+        target_units: the units of the translation.
+        target: the range.
     """
-    best, span = 0.0, (0, 0)
-    total, start = 0.0, target[0]
-    for place in range(*target):
-        if not is_free[place] or total < 0:
-            total, start = 0.0, place
-        if not is_free[place]:
-            start = place + 1
-            continue
-        unit = target_units[place]
-        weight = 1.0 if is_of_word(unit.text[0]) else 0.5
-        total += weight if mark.start <= unit.source < mark.end else -weight
-        if total > best:
-            best, span = total, (start, place + 1)
-    return span
+
+    def __init__(self, target_units: Sequence[_Unit], target: tuple[int, int]) -> None:
+        self._first = target[0]
+        range_units = target_units[slice(*target)]
+        weights = (1.0 if is_of_word(unit.text[0]) else 0.5 for unit in range_units)
+        self._totals = list(itertools.accumulate(weights, initial=0.0))  # of the units before each unit
+        self._by_source = sorted((unit.source, number) for number, unit in enumerate(range_units))
+        self._taken: list[tuple[int, int]] = []
+
+    def take(self, start: int, end: int) -> None:
+        """Takes the units from `start` to `end` for an element."""
+        bisect.insort(self._taken, (start - self._first, end - self._first))
+
+    def span(self, mark: Mark) -> tuple[int, int]:
+        """Returns the range of free units that fits an element best; (0, 0) if no free unit comes from the element.
+
+        In this range, the sum of weights is largest: units from the element have the weight 1, other units -1, and
+        punctuation half of that. It is computed by Kadane's algorithm, which needs to visit only the units from the
+        element, because a document may have thousands of elements.
+        """
+        bounds = (bisect.bisect_left(self._by_source, (source, -1)) for source in (mark.start, mark.end))
+        best, span = 0.0, (0, 0)
+        total, start, last, last_taken = 0.0, 0, -1, -1
+        for number in sorted(number for _, number in self._by_source[slice(*bounds)]):
+            num_taken = bisect.bisect_left(self._taken, (number + 1, 0))  # ranges that begin before the next unit
+            if num_taken and number < self._taken[num_taken - 1][1]:
+                continue
+            total -= self._totals[number] - self._totals[last + 1]
+            if num_taken != last_taken or total < 0:
+                total, start = 0.0, number
+            total += self._totals[number + 1] - self._totals[number]
+            last, last_taken = number, num_taken
+            if total > best:
+                best, span = total, (self._first + start, self._first + number + 1)
+        return span
 
 
 def _point(mark: Mark, unit_sources: np.ndarray, source: tuple[int, int], positions: np.ndarray) -> int:

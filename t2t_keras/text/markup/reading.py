@@ -21,7 +21,7 @@ class Part:
         raw: characters of the piece.
         name: name of the element, for a tag.
         is_inline: whether the piece may stand within a sentence.
-        is_kept: whether the content of the element stays unchanged unless `translate` is true, for a start tag.
+        is_unchanged: whether the content of the element stays unchanged unless `translate` is true, for a start tag.
         translate: whether the tag's attributes ask for translation of the element; None if they do not say.
         joins: whether the piece may stand within a word, as a comment may; for "whole".
         line: line of the document in which the piece begins, from 1.
@@ -31,7 +31,7 @@ class Part:
     raw: str
     name: str = ""
     is_inline: bool = True
-    is_kept: bool = False
+    is_unchanged: bool = False
     translate: bool | None = None
     joins: bool = False
     line: int = 1
@@ -52,8 +52,13 @@ class _HtmlReader(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.begun: list[tuple[int, Part]] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", document))]
-        self.feed(document)
+        # No tag is complete after the last ">". The parser would look for the end of each, in quadratic time. Entities
+        # belong to the text around them, and the parser would take all markup after one like "&#a" for text.
+        end = document.rfind(">") + 1
+        self.feed(document[:end].replace("&", "_"))
         self.close()
+        if end < len(document):
+            self.begun.append((end, Part("text", "")))
 
     def _add(self, part: Part) -> None:
         line, column = self.getpos()
@@ -78,11 +83,6 @@ class _HtmlReader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._add(Part("text", ""))
-
-    def handle_entityref(self, name: str) -> None:
-        self._add(Part("text", ""))
-
-    handle_charref = handle_entityref
 
     def handle_comment(self, data: str) -> None:
         self._add(Part("whole", "", joins=True))

@@ -255,7 +255,13 @@ def _split_run(run: Sequence[Part]) -> list[list[Part]]:
     separators = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
     separators |= _menu_links(run, partners)
     # An element must not extend over a cut, so its tags become cuts too.
-    while crossings := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in separators)}:
+    while True:
+        cuts = sorted(separators)
+        crossings = [
+            pair for pair in partners.items() if bisect.bisect_left(cuts, pair[1]) > bisect.bisect(cuts, pair[0])
+        ]
+        if not crossings:
+            break
         for first, last in crossings:
             del partners[first]
             separators |= {first, last}

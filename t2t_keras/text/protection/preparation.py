@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from t2t_keras.text import sentences as splitting
+from t2t_keras.text.language_codes import Languages
 from t2t_keras.text.letter_case import Case, case_of, in_case, is_unfamiliar, ordinary
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.protection.removal import (
@@ -30,10 +31,12 @@ class SentenceCase(NamedTuple):
     Attributes:
         case: the case; None if it is not unusual or if the model knows it.
         source: the sentence in that case.
+        language: language code of the translation.
     """
 
     case: Case | None
     source: str
+    language: str
 
 
 class Prepared(NamedTuple):
@@ -43,7 +46,7 @@ class Prepared(NamedTuple):
         source: the line, without invisible characters.
         text: the text to translate; "" if nothing remains to translate.
         removed: the spans that were removed.
-        kept: the spans that remain in the text.
+        remaining: the spans that remain in the text.
         unknown: the spans with characters that the model does not know.
         cases: the case of each sentence of the text; empty if no case is unusual.
     """
@@ -51,13 +54,13 @@ class Prepared(NamedTuple):
     source: str
     text: str
     removed: tuple[Removed, ...]
-    kept: tuple[str, ...]
+    remaining: tuple[str, ...]
     unknown: tuple[str, ...]
     cases: tuple[SentenceCase, ...]
 
     def is_met(self, translation: str) -> bool:
         """Returns whether a translation of the text repeats each span that remains in it exactly once."""
-        return repeats(translation, self.kept)
+        return repeats(translation, self.remaining)
 
     def finished(self, sentences: Sequence[Sentence], intact: Sequence[str] = (), prefix: str = "") -> Restored:
         """Returns the translation of the line.
@@ -72,12 +75,10 @@ class Prepared(NamedTuple):
         invented = [span for span in spans if not any(span in phrase for phrase in intact)]
         removed = [each for each in self.removed if not any(each.text in phrase for phrase in intact)]
         results = []
-        cases = itertools.chain(self.cases, itertools.repeat(SentenceCase(None, "")))
-        for sentence, (case, source) in zip(sentences, cases, strict=False):
+        for sentence, case in itertools.zip_longest(sentences, self.cases[: len(sentences)]):
             translation = without_spans(sentence.translation, invented)
-            translation = _cased(translation, case, source) if case else translation
-            results.append(sentence._replace(translation=translation))
-        return restored(removed, results, (*intact, *self.kept), len(prefix))
+            results.append(sentence._replace(translation=_cased(translation, case) if case else translation))
+        return restored(removed, results, (*intact, *self.remaining), len(prefix))
 
     def aligned(self, sentences: Sequence[Sentence]) -> AlignedText:
         """Returns the translation of the line with its links to the line; see `finished`."""
@@ -102,7 +103,7 @@ class Preparation:
 
     Args:
         finder: finds protected spans.
-        language: language code of the lines.
+        languages: the languages of the lines and of their translations.
         num_tokens: returns the number of tokens of a text of the source; None to keep unusual case.
         lowercases: whether the model reads lowercased text, so that it knows no case.
         splits: whether lines are translated sentence by sentence.
@@ -112,7 +113,7 @@ class Preparation:
     def __init__(
         self,
         finder: SpanFinder,
-        language: str,
+        languages: Languages,
         num_tokens: Callable[[str], int] | None = None,
         *,
         lowercases: bool = False,
@@ -120,7 +121,7 @@ class Preparation:
         symbols: Collection[str] = (),
     ) -> None:
         self._head = re.compile(f"(?:{'|'.join(map(re.escape, sorted(symbols)))})\\s*") if symbols else None
-        self._finder, self._language = finder, language
+        self._finder, self._languages = finder, languages
         self._num_tokens, self._lowercases, self._splits = num_tokens, lowercases, splits
 
     def __call__(self, line: str, *, keeps_spans: bool = True, keeps_case: bool = False) -> Prepared | None:
@@ -149,11 +150,11 @@ class Preparation:
         if not spans and plain == source:
             return None
         unknown = tuple(source[span.start : span.end] for span in spans if span.is_unknown)
-        kept = tuple(source[span.start : span.end] for span in spans if not span.is_removed)
+        remaining = tuple(source[span.start : span.end] for span in spans if not span.is_removed)
         if not any(map(str.isalnum, plain[len(self.head(plain)) :])):
             whole = source[len(self.head(source)) :]
             return Prepared(source, "", (Removed(whole, 0, 0, "", ""),) if whole else (), (), unknown, ())
-        return Prepared(source, plain, tuple(removed), kept, unknown, tuple(cases))
+        return Prepared(source, plain, tuple(removed), remaining, unknown, tuple(cases))
 
     def head(self, text: str) -> str:
         """Returns the symbol at the beginning of a text and the white space after it; "" if there is none."""
@@ -162,14 +163,15 @@ class Preparation:
 
     def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
         """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""
-        found = [splitting.Sentence("", text)]
-        if self._splits:
-            found = splitting.find_sentences(text, self._language)
-        results, result = [], ""
-        for sentence in found:
+        source, target = self._languages
+        head = self.head(text)
+        rest = text[len(head) :]
+        sentences = splitting.find_sentences(rest, source) if self._splits else [splitting.Sentence("", rest)]
+        results, result = [], head
+        for sentence in sentences:
             case = self._case_of(sentence.text)
-            plain = ordinary(sentence.text, self._language) if case else sentence.text
-            results.append(SentenceCase(case, sentence.text))
+            plain = ordinary(sentence.text, source) if case else sentence.text
+            results.append(SentenceCase(case, sentence.text, target))
             result += sentence.before + plain
         if any(each.case for each in results):
             cases += results
@@ -177,10 +179,10 @@ class Preparation:
 
     def _case_of(self, sentence: str) -> Case | None:
         """Returns the case of a sentence if the model does not know it."""
-        case = case_of(sentence)
+        case = case_of(sentence, self._languages.source)
         if not case or self._lowercases or not self._num_tokens:
             return case
-        plain = ordinary(sentence, self._language)
+        plain = ordinary(sentence, self._languages.source)
         return case if is_unfamiliar(sentence, plain, self._num_tokens) else None
 
 
@@ -209,9 +211,11 @@ def _outside(all_units: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, i
     return result
 
 
-def _cased(translation: AlignedText, case: Case, source: str) -> AlignedText:
-    """Returns a translation in a case; letters whose capital is several characters move the links after them."""
-    text = in_case(translation.text, case, source)
+def _cased(translation: AlignedText, case: SentenceCase) -> AlignedText:
+    """Returns a translation in the case of its source; capitals of several characters move the links after them."""
+    if case.case is None:
+        return translation
+    text = in_case(translation.text, case.case, case.source, case.language)
     if len(text) == len(translation.text):
         return AlignedText(text, translation.links)
     places = [0, *itertools.accumulate(len(character.upper()) for character in translation.text)]

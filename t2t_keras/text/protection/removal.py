@@ -6,10 +6,10 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.markup.placing import AlignedText, aligned_sources
 from t2t_keras.text.protection.spans import Span, SpanFinder
 from t2t_keras.text.words import is_apart, is_of_word, units
 
@@ -277,29 +277,14 @@ def _final_marks(text: str) -> int:
 def source_units(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list[int]:
     """Returns the index of the source unit that each unit of a translated sentence is aligned with, or -1."""
     # The links refer to the repaired sentence, which has the same units.
-    sources = units(" ".join(sentence.source.split()))
-    weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
-    for start, end, source_start, source_end in sentence.translation.links:
-        for number, overlap in _overlaps(targets, start, end):
-            for source, source_overlap in _overlaps(sources, source_start, source_end):
-                weights[number][source] += overlap * source_overlap
-    return [max(each.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))[0] for each in weights]
-
-
-def _overlaps(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields the index of each place that overlaps a range, and the number of common characters."""
-    for number in range(bisect.bisect_right(places, start, key=lambda place: place[1]), len(places)):
-        first, last = places[number]
-        if first >= end:
-            return
-        yield number, min(end, last) - max(start, first)
+    return aligned_sources(sentence.translation.links, targets, units(" ".join(sentence.source.split())))
 
 
 def _merged(text: str, phrases: Sequence[str]) -> list[tuple[int, int]]:
     """Returns the ranges of a text that phrases occupy, in order; overlapping ones are joined."""
-    found = sorted(m.span() for phrase in set(phrases) if phrase for m in re.finditer(re.escape(phrase), text))
+    matches = (match for phrase in set(phrases) if phrase for match in re.finditer(re.escape(phrase), text))
     ranges: list[tuple[int, int]] = []
-    for start, end in found:
+    for start, end in sorted(match.span() for match in matches):
         if ranges and start < ranges[-1][1]:
             ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
         else:

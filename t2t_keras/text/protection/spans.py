@@ -60,7 +60,7 @@ _FILE = (
     rf"|(?<![\w/.@+~-])(?:{_NAME}/)*[\w@+~-][\w.@+~-]{{0,255}}(?<=\.)(?:{_EXTENSION})(?![\w/-])"
 )
 
-# What each kind protects. The trailing punctuation of these matches is not part of them.
+# The pattern of each kind. Trailing punctuation is not part of a span.
 KINDS = {"urls": _URL, "emails": _EMAIL, "numbers": _NUMBER, "files": _FILE}
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
@@ -70,7 +70,7 @@ _TRAILING = ".,;:!?'’…"
 _MODIFIERS = "\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\u20e3"
 _JOINER = "\u200d"
 _REGIONAL = "[\U0001f1e6-\U0001f1ff]"
-# A run of the same mark, or of marks of questions and exclamations, which derails a model that never read one.
+# A run of the same mark, or of question and exclamation marks, which a model that never read one translates wrongly.
 _RUN = r"[?!]{3,}|([^\w\s]|_)\1{3,}"
 # Words and the marks that join them, with at least one word.
 _JOINED = re.compile(r"[.:@/#&+~%=?-]*\w[\w.:@/#&+~%=?-]*")

@@ -289,7 +289,9 @@ def test_tatoeba_split_stays_when_sentences_are_added():
 
 def test_a_broken_tatoeba_archive_is_named(tmp_path):
     write_lines(tmp_path / "tatoeba/de-en.txt.zip", ["no archive"])
-    with pytest.raises(InputError, match=r"de-en.txt.zip: broken \(.*\); delete the file to download it again"):
+    with pytest.raises(
+        InputError, match=r"de-en.txt.zip: broken compressed file: .*; delete the file to download it again"
+    ):
         corpora.tatoeba_pairs("en", "de", tmp_path)
 
 

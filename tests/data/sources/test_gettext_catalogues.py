@@ -5,6 +5,7 @@ import pytest
 
 from t2t_keras.data.sources.gettext_catalogues import read_catalogue, read_wheel
 from t2t_keras.errors import InputError
+from t2t_keras.text.language_codes import Languages
 
 
 def entry(source, target, **more):
@@ -24,7 +25,8 @@ def pairs_of(tmp_path):
         path = tmp_path / f"messages.{kind}"
         po = catalogue(*entries, **more)
         po.save(str(path)) if kind == "po" else po.save_as_mofile(str(path))
-        return list(read_catalogue(path))
+        with open(path, "rb") as file:
+            return list(read_catalogue(file, str(path), Languages("en", "de")))
 
     return read
 
@@ -177,5 +179,5 @@ def test_a_broken_wheel_or_catalogue_is_named(tmp_path):
         read_wheel(path, "de")
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("de/LC_MESSAGES/a.mo", b"no catalogue")
-    with pytest.raises(InputError, match="some-1-py3-none-any.whl: not a wheel with readable catalogues"):
+    with pytest.raises(InputError, match="some-1-py3-none-any.whl/de/LC_MESSAGES/a.mo: not a readable catalogue"):
         read_wheel(path, "de")

@@ -237,7 +237,10 @@ def test_an_elements_range_is_the_best_of_all(units_, first, data):
 
     spans = [(a, b) for a in range(len(own)) for b in range(a + 1, len(own) + 1) if all(is_free[a:b])]
     best = max(spans, key=total, default=(0, 0))  # the first of the best
-    assert placing._span(mark, own, (0, len(own)), is_free) == (best if total(best) > 0 else (0, 0))
+    range_units = placing._RangeUnits(own, (0, len(own)))
+    for place in (place for place, free in enumerate(is_free) if not free):
+        range_units.take(place, place + 1)
+    assert range_units.span(mark) == (best if total(best) > 0 else (0, 0))
 
 
 def segment_of(text: str) -> Segment:
@@ -264,7 +267,7 @@ def test_units_are_linked_as_by_the_whole_sum(source, text, data):
     ranges = [st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted) for _ in range(2)]
     links = data.draw(st.lists(st.tuples(*ranges).map(lambda pair: (*pair[0], *pair[1])), max_size=6))
     translation = AlignedText(text, tuple(links))
-    sources = placing._sources(segment_of(source), translation, units(text))
+    sources = placing.aligned_sources(translation.links, units(text), units(source))
     assert sources == list(slowly_linked(source, translation))
 
 

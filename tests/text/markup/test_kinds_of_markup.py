@@ -44,6 +44,7 @@ ALIKE = [  # documents and the texts of their segments
     ("5&nbsp;km caf&eacute; cafe&#769; &lt;x&gt;", ["5 km café cafe\u0301 <x>"]),
     ("R&D AT&ampT &eacute; &copy 2020", ["R&D AT&ampT é 2020"]),
     ("a&#32;dog&Tab;and&#10;cat", ["a dog and cat"]),
+    ("<p>C&#D <b>dog</b> and &#x</p><p>cat <b", ["C&#D dog and &#x", "cat <b"]),
     ("👨\u200d👩\u200d👧 family &#x1F1E9;", ["👨\u200d👩\u200d👧 family"]),
     # What is not translated.
     ('<p class="notranslate">A</p><p class="a notranslate b">B</p><p class=notranslated>C</p>', ["C"]),

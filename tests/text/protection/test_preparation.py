@@ -4,6 +4,7 @@ import string
 
 import pytest
 
+from t2t_keras.text.language_codes import Languages
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.protection.preparation import Preparation
 from t2t_keras.text.protection.removal import Sentence
@@ -20,13 +21,12 @@ def num_tokens(text: str) -> int:
 
 
 def preparation(*protect: str, **options) -> Preparation:
-    return Preparation(SpanFinder(protect, KNOWN), "en", **options)
+    return Preparation(SpanFinder(protect, KNOWN), Languages("en", "de"), **options)
 
 
 def copied(text: str) -> list[Sentence]:
     return [
-        Sentence(before, sentence, AlignedText(sentence, tuple((n, n + 1, n, n + 1) for n in range(len(sentence)))))
-        for before, sentence in find_sentences(text, "en")
+        Sentence(before, sentence, AlignedText.unchanged(sentence)) for before, sentence in find_sentences(text, "en")
     ]
 
 
@@ -37,11 +37,11 @@ def test_a_line_that_is_read_as_it_is_needs_no_preparation():
 def test_spans_stay_at_first_if_the_model_knows_their_characters():
     prepare = preparation("urls")
     prepared = prepare("See https://x.org 😊 now")
-    assert prepared.text == "See https://x.org now" and prepared.kept == ("https://x.org",)
+    assert prepared.text == "See https://x.org now" and prepared.remaining == ("https://x.org",)
     assert prepared.unknown == ("😊",)
     assert prepared.is_met("Da https://x.org") and not prepared.is_met("Da x.org")
     retry = prepare("See https://x.org 😊 now", keeps_spans=False)
-    assert retry.text == "See now" and retry.kept == ()
+    assert retry.text == "See now" and retry.remaining == ()
     assert retry.finished(copied("See now")).text == "See https://x.org 😊 now"
 
 
@@ -64,7 +64,7 @@ def test_each_sentence_has_its_case():
 
 def test_spans_keep_their_case_in_a_line_of_capitals():
     prepared = preparation("urls", num_tokens=num_tokens)("SEE HTTPS://X.ORG/A FOR MANY DETAILS.")
-    assert prepared.text == "See for many details." and prepared.kept == ()
+    assert prepared.text == "See for many details." and prepared.remaining == ()
     assert prepared.finished(copied(prepared.text)).text == "SEE HTTPS://X.ORG/A FOR MANY DETAILS."
 
 
@@ -93,5 +93,7 @@ def test_capitals_of_two_letters_move_the_links():
 def test_a_symbol_in_front_is_not_text():
     prepare = preparation(symbols=["<2de>", "<2fr>"])
     assert prepare.head("<2fr>  A man") == "<2fr>  " and prepare.head("A <2fr> man") == ""
+    prepared = preparation(num_tokens=num_tokens, symbols=["<2de>"])("<2de> A MAN EATS.  THE DOG.")
+    assert prepared.text == "<2de> A man eats.  The dog." and [each.case for each in prepared.cases] == ["capitals"] * 2
     prepared = prepare("<2de> 😊!!")
     assert prepared.text == "" and prepared.finished([]).text == "😊!!"

@@ -29,8 +29,7 @@ def without(text: str) -> tuple[str, list[Removed]]:
 def copied(text: str) -> list[Sentence]:
     """The sentences of a text, translated into themselves."""
     return [
-        Sentence(before, sentence, AlignedText(sentence, tuple((n, n + 1, n, n + 1) for n in range(len(sentence)))))
-        for before, sentence in find_sentences(text, "en")
+        Sentence(before, sentence, AlignedText.unchanged(sentence)) for before, sentence in find_sentences(text, "en")
     ]
 
 

@@ -1,4 +1,4 @@
-"""Builds tokenizers with given entries and ids, which split text as a given SentencePiece model does."""
+"""Reads and edits SentencePiece models, and builds tokenizers that split text as a model does, but with other ids."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
