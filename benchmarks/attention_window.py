@@ -1,10 +1,10 @@
-"""What a window saves: self-attention by its length, and a search's step by its position, with a window and without.
+"""Measures the time that a window saves: in self-attention by length, and in a search step by position.
 
     python -m benchmarks.attention_window [--window=16] [--lengths=256,512,1024,2048,4096]
 
-The first table is of a layer's forward and backward pass over one sequence: over all positions, within the window as a
-mask over all positions, and within the window in blocks. The second is of one more token for every hypothesis of a
-model of the sizes of `tiny`. Ways and positions take turns, and figures are medians.
+The first table has the forward and backward pass of a layer over one sequence: over all positions, within the window as
+a mask over all positions, and within the window in blocks. The second table has one search step of a model with the
+sizes of `tiny`. The methods take turns. All figures are medians.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
-from benchmarks.turns import all_at_least_one
+from benchmarks.turns import number
 from t2t_keras.layers import MultiHeadAttention
 from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.machine.processor import processor
@@ -24,10 +24,11 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.hoisting import HoistedWeights
 from t2t_keras.search.state import cache_shapes
 from t2t_keras.studies.layer_costs import exponent
+from t2t_keras.values import PositiveInt
 
 
 def passes(attend: Callable, weights: Sequence[tf.Variable], d_model: int, jit_compile: bool) -> Callable:
-    """A compiled function of a sequence, [1, length, d_model], that computes the gradient of self-attention."""
+    """Returns a compiled function that computes the gradient of self-attention for a sequence, [1, length, d_model]."""
 
     @tf.function(input_signature=[tf.TensorSpec([1, None, d_model])], jit_compile=jit_compile)
     def gradients(x: tf.Tensor) -> list[tf.Tensor]:
@@ -40,7 +41,7 @@ def passes(attend: Callable, weights: Sequence[tf.Variable], d_model: int, jit_c
 
 
 def _masked(layer: MultiHeadAttention) -> Callable:
-    """The layer with its window as a mask, which it is while weights are collected."""
+    """Returns the layer's call with its window as a mask, which the layer uses while weights are collected."""
 
     def attend(query: tf.Tensor, memory: tf.Tensor) -> tf.Tensor:
         with AttentionWeights():
@@ -50,7 +51,7 @@ def _masked(layer: MultiHeadAttention) -> Callable:
 
 
 def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str, list[float]]:
-    """The median seconds of a forward and a backward pass at each length, by the way of attending."""
+    """Returns the median seconds of a forward and backward pass at each length, by method."""
     sizes = (flags.num_heads, flags.d_model // flags.num_heads)
     full = MultiHeadAttention(*sizes, name="full")
     windowed = MultiHeadAttention(*sizes, window=(flags.window, flags.window), name="windowed")
@@ -69,20 +70,17 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(flags.turns + 1):
             for name, run in ways.items():
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 run(x)[0].numpy()
-                if turn:  # the first one compiles
-                    seconds[name].append(time.perf_counter() - begun)
+                if turn:  # the first turn compiles
+                    seconds[name].append(time.perf_counter() - started)
         for name, values in seconds.items():
             medians[name].append(statistics.median(values))
     return medians
 
 
 def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[list[float]]:
-    """The median seconds of a step around each position, of a search with so many hypotheses of one sentence.
-
-    Of a model that looks at all positions first, then of one with the window.
-    """
+    """Returns the median seconds of a search step around each position, without and then with the window."""
     searches = []
     for window in (None, flags.window):
         model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
@@ -96,27 +94,35 @@ def seconds_of_steps(flags: argparse.Namespace, positions: list[int]) -> list[li
     for _ in range(flags.turns):
         for cache, step, seconds in searches:
             for position in range(max(positions) + around):
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 logits, cache = step(token_ids, cache)
                 logits.numpy()
                 for near in positions:
                     if abs(position - near) < around:
-                        seconds[near].append(time.perf_counter() - begun)
+                        seconds[near].append(time.perf_counter() - started)
     return [[statistics.median(values) for values in seconds.values()] for _, _, seconds in searches]
 
 
 def main() -> None:
     """Prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--window", type=int, default=16, help="positions on either side")
+    parser.add_argument("--window", type=number(), default=16, help="positions on either side")
     parser.add_argument(
-        "--lengths", type=all_at_least_one, default=[256, 512, 1024, 2048, 4096], help="of the sequences"
+        "--lengths",
+        type=number(tuple[PositiveInt, ...]),
+        default=[256, 512, 1024, 2048, 4096],
+        help="lengths of the sequences, separated by commas",
     )
-    parser.add_argument("--positions", type=all_at_least_one, default=[64, 128, 256, 512, 1024], help="of the steps")
-    parser.add_argument("--d_model", type=int, default=128)
-    parser.add_argument("--num_heads", type=int, default=4)
-    parser.add_argument("--beam_size", type=int, default=4)
-    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument(
+        "--positions",
+        type=number(tuple[PositiveInt, ...]),
+        default=[64, 128, 256, 512, 1024],
+        help="positions of the steps, separated by commas",
+    )
+    parser.add_argument("--d_model", type=number(), default=128)
+    parser.add_argument("--num_heads", type=number(), default=4)
+    parser.add_argument("--beam_size", type=number(), default=4)
+    parser.add_argument("--turns", type=number(), default=9)
     parser.add_argument("--jit_compile", action="store_true", help="compile the layers with XLA")
     flags = parser.parse_args()
     gpus = len(tf.config.list_physical_devices("GPU"))

@@ -1,10 +1,9 @@
-"""How long training stands still when it saves: in the foreground, and with a thread that writes.
+"""Measures how long training pauses for a checkpoint that is written in the foreground or in the background.
 
     python -m benchmarks.checkpoint_stall [--preset=base] [--tokens=512] [--rounds=3] [--directory=.]
 
-Steps of a small batch run one after another; after some of them all of the
-state is saved. What is printed is the time from the end of one step to the end
-of the next with a save in between, less that of the steps far from any save.
+The program trains on a small batch and saves the complete state between some steps. The printed pause is the time
+between the ends of two steps with a save between them, minus the usual time of a step.
 """
 
 import argparse
@@ -20,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.turns import number
 from t2t_keras.models import presets
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
@@ -32,12 +32,12 @@ _STEPS_AFTER_A_SAVE = 12
 
 
 def main() -> None:
-    """Measures both ways in turn and prints a table."""
+    """Measures both methods in turn and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="base")
-    parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", default=".", help="where checkpoints are written for the time being")
+    parser.add_argument("--tokens", type=number(), default=512)
+    parser.add_argument("--rounds", type=number(), default=3)
+    parser.add_argument("--directory", default=".", help="folder for temporary checkpoints")
     args = parser.parse_args()
     training, batches = _training(args.preset, args.tokens)
     training.run(batches, 2)
@@ -59,11 +59,11 @@ def main() -> None:
         saved = checkpoints.latest(directory)
         assert saved
         size = sum(path.stat().st_size for path in saved.path.iterdir())
-    print(f"{args.preset}, {args.tokens} tokens a step of {usual:.2f} s, checkpoints of {size / 2**20:.0f} MiB")
+    print(f"{args.preset}, {args.tokens} tokens per step of {usual:.2f} s, checkpoints of {size / 2**20:.0f} MiB")
     for name in ways:
         print(
-            f"saving {name}: training stands still for {statistics.median(stalls[name]):.2f} s, and the "
-            f"{_STEPS_AFTER_A_SAVE - 1} steps after it take {statistics.median(others[name]):.2f} s longer in all"
+            f"saving {name}: training pauses for {statistics.median(stalls[name]):.2f} s, and the "
+            f"{_STEPS_AFTER_A_SAVE - 1} steps after it take {statistics.median(others[name]):.2f} s longer in total"
         )
 
 
@@ -79,7 +79,7 @@ def _training(preset: str, tokens: int) -> tuple[TrainingStep, Iterator[dict[str
 
 
 def _gaps(training: TrainingStep, batches: Iterator, save: Callable[[], None]) -> list[float]:
-    """Seconds from one step's end to the next one's, of which the first has a save before it."""
+    """Returns the seconds between the ends of consecutive steps; a checkpoint is saved before the first of them."""
     gaps = []
     training.run(batches, 1)
     end = time.monotonic()

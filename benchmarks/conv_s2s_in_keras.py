@@ -1,4 +1,4 @@
-"""The network of `conv_s2s` in plain keras.layers, as an engine of `train_step.py` trains it."""
+"""The network of `conv_s2s` in plain keras.layers, which an engine of `train_step.py` trains."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from keras import layers, ops
 
 
 def normalised(base: type) -> type:
-    """A layer of Keras's whose kernel is a direction and a length."""
+    """Returns a Keras layer with weight normalisation: its kernel is a direction times a length."""
 
     class Normalised(base):
         def build(self, input_shape: tuple) -> None:
@@ -32,16 +32,16 @@ ROOT_HALF = 0.5**0.5
 
 
 def blocks(text: str) -> list[tuple[int, int]]:
-    """Widths and kernel sizes of a setting such as 4x256x3,2x512x1."""
-    found = []
+    """Returns the widths and kernel sizes of a setting such as 4x256x3,2x512x1."""
+    sizes = []
     for part in text.split(","):
         number, width, kernel_size = map(int, part.split("x"))
-        found += [(width, kernel_size)] * number
-    return found
+        sizes += [(width, kernel_size)] * number
+    return sizes
 
 
 class Stack(layers.Layer):
-    """The encoder's or the decoder's blocks between two linear layers."""
+    """The blocks of the encoder or the decoder, between two linear layers."""
 
     def __init__(self, settings: str, d_model: int, d_out: int, rate: float, attends: bool) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Stack(layers.Layer):
         self.attentions = [layers.Attention() for _ in sizes] if attends else []
 
     def call(self, embedded: Any, mask: Any, keys: Any = None, values: Any = None) -> Any:
-        """The mask is that of the source, bool [batch, source_len]."""
+        """Computes the outputs; `mask` is the mask of the source, bool [batch, source_len]."""
         x = self.first(embedded)
         for number, convolution in enumerate(self.convolutions):
             projection = self.projections[number]
@@ -78,7 +78,7 @@ class Stack(layers.Layer):
 
 
 class Network(keras.Model):
-    """Logits of (source, shifted target), int [batch, length] each."""
+    """Computes logits from (source, shifted target), int [batch, length] each."""
 
     def __init__(self, sizes: dict) -> None:
         super().__init__()

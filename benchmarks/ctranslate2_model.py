@@ -1,11 +1,10 @@
-"""Writes a model of this project as a directory that CTranslate2 loads, with names in place of pieces.
+"""Writes a model of this project as a directory that CTranslate2 loads, with made-up names of the pieces.
 
     python -m benchmarks.ctranslate2_model WEIGHTS.npz MODEL.json DIRECTORY
 
-The weights are arrays under the names of `t2t_keras.models.weights.weight_names`, with the
-position tables "source_positions/table" and "target_positions/table" whether
-learned or not; MODEL.json holds the fields of `t2t_keras.config.TransformerConfig`. Needs NumPy and
-CTranslate2, and neither Keras nor TensorFlow.
+The weights are arrays by the names of `t2t_keras.models.weights.weight_names`. They include the position tables
+"source_positions/table" and "target_positions/table", whether learned or not. MODEL.json has the fields of
+`t2t_keras.config.TransformerConfig`. The program needs NumPy and CTranslate2, but neither Keras nor TensorFlow.
 """
 
 import json
@@ -20,12 +19,12 @@ from t2t_keras.symbols import SPECIAL
 
 
 def vocabulary(size: int) -> list[str]:
-    """A name for each id: the sentences that are measured come as ids, but CTranslate2 takes names."""
+    """Returns a name for each id, because CTranslate2 takes names, and the sentences are given as ids."""
     return [*SPECIAL, *map(str, range(len(SPECIAL), size))][:size]
 
 
 def main() -> None:
-    """Converts."""
+    """Converts the model."""
     weights_path, model_path, directory = sys.argv[1:]
     model = TransformerConfig(**json.loads(pathlib.Path(model_path).read_text()))
     names = vocabulary(model.vocab_size)

@@ -1,15 +1,14 @@
-"""Decoding speed: ours against other engines with the same weights, turn by turn.
+"""Compares the decoding speed of this project with that of other engines with the same weights, turn by turn.
 
     python -m benchmarks.decode --data_dir=data/multi30k --model_dir=runs/multi30k
     python -m benchmarks.decode --data_dir=data/multi30k --preset=tiny
 
-Sentences of the test split, sorted by length, in batches. A trained model's outputs first end where
-the model ends them, and what is measured begins and ends with texts. Then, or alone with random
-weights, all have as many tokens as asked for, the end symbol barred, and what is measured begins and
-ends with token ids. Every number is the range of several runs, each with processes of its own. Before
-anything is timed each engine must translate and score a few sentences as ours does. An engine whose
-packages are missing is left out with a note; `--python marian=PATH` runs one with another
-environment's interpreter.
+All engines translate sentences of the test split in batches sorted by length. With a trained model, outputs first end
+where the model ends them, and the measurement includes the conversion from and to text. Then, and with random weights,
+all outputs have a fixed number of tokens, the end symbol is excluded, and only the search on token ids is measured.
+Every number is the range of several runs, each of which starts new processes. Before the measurement, each engine must
+translate and score a few sentences like this project. An engine with missing packages is skipped with a note.
+`--python marian=PATH` runs an engine with the interpreter of a different environment.
 """
 
 import argparse
@@ -28,30 +27,31 @@ import numpy as np
 from benchmarks.decode_engines import ENGINES, WITH_MKL
 from benchmarks.decode_report import Numbers, agreement, alone, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences, vocabularies
-from benchmarks.turns import Worker, all_at_least_one, at_least_one, take_turns
+from benchmarks.turns import Worker, number, take_turns
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.machine.processor import processor
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.values import PositiveInt
 
-# Those whose weights are rounded need not find the same.
+# Engines with rounded weights may have different outputs.
 ROUNDED = ("ours_bfloat16", "ours_ctranslate2_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")
-# On processors that are not Intel's, CTranslate2 uses the faster library for products only where it is told to.
+# On processors of other makers than Intel, CTranslate2 uses the faster library for products only on request.
 MKL_ENGINES = tuple(f"{name}{WITH_MKL}" for name in ENGINES if name.startswith("ctranslate2"))
 NATURAL, GIVEN = "natural", "given"
-# Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
+# Limit of a natural output: more than any sentence needs, because not all engines count the end symbol.
 MAX_FREE_TOKENS = 200
-_LARGEST_SCORE_ERROR = 1e-4  # of a log-probability; rounding in float32 makes some 5e-6
-_LEAST_SAME = 0.9  # of greedy outputs: two tokens equally likely to a rounding error may come out either way
+_LARGEST_SCORE_ERROR = 1e-4  # of a log-probability; rounding in float32 causes about 5e-6
+_LEAST_SAME = 0.9  # of greedy outputs; rounding decides between equally likely tokens
 
 
 class Bench:
-    """What all workers share: the task, the weights, and how each is started.
+    """The task and the weights that all workers share, and the commands that start the workers.
 
     Args:
-        folder: for files.
-        interpreters: of engines that have one of their own.
-        task: as the workers get it, but for the size of the beam.
-        weights: name -> array.
+        folder: folder for files.
+        interpreters: Python interpreters by engine, for engines with a separate environment.
+        task: the task of the workers, without the beam size.
+        weights: arrays by name.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Bench:
         np.savez(self._weights_path, **weights)
 
     def convert(self, engine: str) -> str:
-        """Writes what a CTranslate2 engine loads, unless it is there; returns what was wrong."""
+        """Converts the model for CTranslate2 engines, unless this is done; returns an error message or ''."""
         if not engine.startswith("ctranslate2") or os.path.exists(self._converted):
             return ""
         model_path = self._written("model.json", self._task["model"])
@@ -74,7 +74,7 @@ class Bench:
         return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
     def start(self, engine: str, role: str, **changes: Any) -> Worker:
-        """A worker of an engine with a changed task; see `decode_engines`."""
+        """Starts a worker of an engine with a changed task; see `decode_engines`."""
         task_path = self._written(f"{engine}_{role}.json", {**self._task, **changes})
         command = [self._interpreter(engine), "-m", "benchmarks.decode_engines"]
         command += [engine, task_path, self._weights_path, role]
@@ -82,7 +82,7 @@ class Bench:
         return Worker(engine, command, os.path.join(self._folder, f"{engine}.log"), variables)
 
     def ask(self, engine: str, role: str, **changes: Any) -> dict[str, Any]:
-        """What a worker says of itself once it is ready; {"failure": why} if it did not get that far."""
+        """Starts a worker and returns its report, or {"failure": reason} if it does not become ready."""
         worker = self.start(engine, role, **changes)
         worker.close()
         return worker.about or {"failure": worker.failure}
@@ -99,7 +99,7 @@ class Bench:
 
 
 def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
-    """The engines that there are, once each has shown that it has our model."""
+    """Returns the engines that can run, after checking that each computes our model."""
     reference, found = None, []
     for engine in ("ours", *(name for name in engines if name != "ours")):
         failure = bench.convert(engine)
@@ -107,7 +107,7 @@ def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
         if "failure" in about:
             if engine == "ours":
                 raise RuntimeError(f"ours does not run: {about['failure']}")
-            print(f"{engine} is left out: {about['failure']}", file=sys.stderr)
+            print(f"{engine} is skipped: {about['failure']}", file=sys.stderr)
             continue
         reference = reference or about
         same = sum(map(list.__eq__, about["outputs"], reference["outputs"]))
@@ -127,14 +127,14 @@ def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
 
 
 def largest_difference(left: list[list[float]], right: list[list[float]]) -> float:
-    """Over all tokens of all sentences; of different numbers of tokens it is infinite."""
+    """Returns the largest difference over all tokens of all sentences; infinite for different numbers of tokens."""
     if [len(row) for row in left] != [len(row) for row in right]:
         return float("inf")
     return max(abs(a - b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
 
 
 def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int, tries: int) -> dict[str, Numbers]:
-    """What each engine did in its turns."""
+    """Returns the numbers of each engine."""
     workers = [bench.start(engine, "turns", beam_size=beam_size) for engine in engines]
     for worker in workers:
         if worker.failure:
@@ -147,7 +147,7 @@ def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int, t
 
 
 def explain(bench: Bench, sources: list[list[int]], beam_size: int, numbers: dict[str, Numbers]) -> None:
-    """Prints which of two different outputs our model holds for likelier, for each other engine."""
+    """Prints, for each other engine, which of two different outputs is likelier according to our model."""
     own = numbers["ours"].outputs
     for name, theirs in numbers.items():
         rows = [row for row, (a, b) in enumerate(zip(own, theirs.outputs, strict=True)) if a != b]
@@ -160,7 +160,7 @@ def explain(bench: Bench, sources: list[list[int]], beam_size: int, numbers: dic
 
 
 def main() -> None:
-    """Proves, measures, prints."""
+    """Checks the engines, measures them and prints the results."""
     flags = parser().parse_args()
     data = PreparedData.open(flags.data_dir)
     sentences = pick_sentences(data, flags)
@@ -190,7 +190,7 @@ def main() -> None:
 def compare(
     bench: Bench, flags: argparse.Namespace, sources: list[list[int]], output_tokens: int | None
 ) -> dict[int, dict[str, list[dict[str, Any]]]]:
-    """Proves the engines, measures and prints; what each engine did in each run, by size of the beam."""
+    """Checks the engines, measures them and prints tables; returns the numbers of all runs by beam size."""
     results = {}
     engines = proven(bench, flags.engines)
     for beam_size in flags.beam_sizes:
@@ -207,12 +207,12 @@ def compare(
 
 
 def default_engines(processor: str) -> list[str]:
-    """All that a processor, by its name, may have use for."""
+    """Returns the engines that are useful on a processor, given its name."""
     return [*ENGINES, *([] if "Intel" in processor else MKL_ENGINES)]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags."""
+    """Returns the parser of the flags."""
 
     def names(text: str) -> list[str]:
         found = text.split(",")
@@ -226,40 +226,53 @@ def parser() -> argparse.ArgumentParser:
         if not equals:
             raise argparse.ArgumentTypeError(f"expected ENGINE=interpreter, got {text!r}")
         if shutil.which(path) is None:
-            raise argparse.ArgumentTypeError(f"there is no program {path}")
+            raise argparse.ArgumentTypeError(f"{path}: no such program")
         return engine, path
 
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data) with a test split")
     model = flags.add_mutually_exclusive_group(required=True)
-    model.add_argument("--model_dir", help="a run, whose weights all engines get")
-    model.add_argument("--preset", help="sizes; the weights are random")
-    flags.add_argument("--checkpoint", help="of --model_dir, as launch.translate takes it")
-    flags.add_argument("--seed", type=int, default=1, help="of random weights")
-    flags.add_argument("--sentences", type=at_least_one, default=200, help="how many, from the test split's first on")
-    flags.add_argument("--batch_sentences", type=at_least_one, default=32)
-    flags.add_argument("--output_tokens", type=at_least_one, default=30, help="of every output")
+    model.add_argument("--model_dir", help="a run, whose weights all engines use")
+    model.add_argument("--preset", help="sizes of a model with random weights")
+    flags.add_argument("--checkpoint", help="checkpoint of --model_dir, as in launch.translate")
+    flags.add_argument("--seed", type=int, default=1, help="seed of random weights")
+    flags.add_argument(
+        "--sentences", type=number(), default=200, help="number of sentences, from the start of the test split"
+    )
+    flags.add_argument("--batch_sentences", type=number(), default=32)
+    flags.add_argument("--output_tokens", type=number(), default=30, help="fixed number of tokens of an output")
     flags.add_argument(
         "--endings",
         action="append",
         choices=[NATURAL, GIVEN],
-        help="how outputs end: where the model ends them, or after --output_tokens; default: both, the first for runs",
+        help="natural: where the model ends outputs; given: after --output_tokens; default: both, given for presets",
     )
-    flags.add_argument("--runs", type=at_least_one, default=3, help="each of --rounds turns; ranges are over these")
-    flags.add_argument("--beam_sizes", type=all_at_least_one, default=[1, 4], help="by commas")
-    flags.add_argument("--rounds", type=at_least_one, default=5)
-    flags.add_argument("--tries", type=at_least_one, default=4, help="of a turn, until the machine is quiet")
-    flags.add_argument("--latency_sentences", type=at_least_one, default=20, help="translated one by one, a turn")
-    flags.add_argument("--latency_words", type=at_least_one, default=13, help="words of those, as near as there are")
+    flags.add_argument("--runs", type=number(), default=3, help="number of runs, over which ranges are printed")
+    flags.add_argument(
+        "--beam_sizes", type=number(tuple[PositiveInt, ...]), default=[1, 4], help="beam sizes, separated by commas"
+    )
+    flags.add_argument("--rounds", type=number(), default=5)
+    flags.add_argument(
+        "--tries", type=number(), default=4, help="maximum number of tries of a turn, until the machine is quiet"
+    )
+    flags.add_argument(
+        "--latency_sentences",
+        type=number(),
+        default=20,
+        help="number of sentences that are translated one by one in a turn",
+    )
+    flags.add_argument(
+        "--latency_words", type=number(), default=13, help="approximate number of words of these sentences"
+    )
     flags.add_argument(
         "--engines",
         type=names,
         default=default_engines(processor()),
-        help=f"which of {', '.join(ENGINES)}, by commas; a CTranslate2 engine's name with {WITH_MKL}: CT2_USE_MKL=1",
+        help=f"engines, separated by commas: {', '.join(ENGINES)}; a name with {WITH_MKL} sets CT2_USE_MKL=1",
     )
-    about_python = "ENGINE=interpreter; ctranslate2=... is for all that begin so"
+    about_python = "ENGINE=interpreter; ctranslate2=... applies to all engines whose names begin with it"
     flags.add_argument("--python", action="append", type=interpreter, default=[], help=about_python)
-    flags.add_argument("--output", help="also write the numbers to this JSON file")
+    flags.add_argument("--output", help="JSON file for the numbers")
     return flags
 
 

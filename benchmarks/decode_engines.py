@@ -1,11 +1,11 @@
-"""The engines of `decode.py`: one way of translating token ids each, in a process of its own.
+"""The engines of `decode.py`, each of which translates token ids in a separate process.
 
     python -m benchmarks.decode_engines ENGINE TASK.json WEIGHTS.npz ROLE
 
-The role "turns" translates all sentences whenever it is told to; "proof" answers with what
-it made of a few sentences and what it thinks of given translations; "score" with the latter alone.
-No engine writes padding, and CTranslate2's model gives it no probability. Random weights give it as much as any other
-token. So scores leave it out everywhere: the other tokens have probability 1 together.
+The role "turns" translates all sentences on each request; "proof" returns translations of a few sentences and scores of
+given translations; "score" returns only these scores. No engine writes padding, and CTranslate2's model gives it no
+probability, although random weights would. All scores therefore exclude padding: the probabilities of the other tokens
+sum to 1.
 """
 
 import dataclasses
@@ -30,19 +30,19 @@ Ids = list[list[int]]
 
 PAD_ID, EOS_ID = 0, 1
 NEVER = -1e9  # a logit
-WITH_MKL = "_mkl"  # ends the name of a CTranslate2 engine whose process has the variable CT2_USE_MKL
+WITH_MKL = "_mkl"  # suffix of a CTranslate2 engine whose process has the variable CT2_USE_MKL
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """What an engine can do.
+    """The functions of an engine.
 
     Attributes:
-        translate: source ids to output ids without the end symbol; sources end with it.
-        score: sources and targets, both with end symbols, to each target token's log-probability among all tokens
-            but padding.
-        versions: the packages that do the work.
-        translate_texts: texts to texts, where the engine has a way of its own; else `Pieces.around` makes it.
+        translate: turns source ids, which end with the end symbol, into output ids without it.
+        score: returns the log-probability of each target token among all tokens except padding; sources and targets
+            have end symbols.
+        versions: versions of the packages.
+        translate_texts: turns texts into texts; None means that `Pieces.around` wraps `translate`.
     """
 
     translate: Callable[[Ids], Ids]
@@ -52,7 +52,7 @@ class Engine:
 
 
 class Pieces:
-    """Texts as ids of the vocabularies in two files, and back; `sides` are the paths of sources' and of targets'."""
+    """Converts texts to ids and back; `sides` are the paths of the source and the target vocabulary."""
 
     def __init__(self, sides: list[str]) -> None:
         import sentencepiece
@@ -60,11 +60,11 @@ class Pieces:
         self._source, self._target = (sentencepiece.SentencePieceProcessor(model_file=path) for path in sides)
 
     def around(self, translate: Callable[[Ids], Ids]) -> Callable[[list[str]], list[str]]:
-        """An engine of ids as one of texts."""
+        """Returns a function from texts to texts for an engine of ids."""
         return lambda texts: self._target.decode(translate([[*ids, EOS_ID] for ids in self._source.encode(texts)]))
 
     def outputs(self, texts: list[str]) -> Ids:
-        """The ids of outputs."""
+        """Returns the ids of output texts."""
         return self._target.encode(texts)
 
 
@@ -111,12 +111,12 @@ def _ours(
     token_log_probs = token_log_probs_function(scoring)
 
     def search(batch: Ids) -> Ids:
-        found = searcher(padded(batch), only_best=True, scored=False)
-        return [without_end(ids) for ids in found.token_ids[:, 0].numpy().tolist()]
+        result = searcher(padded(batch), only_best=True, scored=False)
+        return [without_end(ids) for ids in result.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:
-        found = side_by_side(search, batches(sources, task["batch_sentences"]))
-        return [ids for batch in found for ids in batch]
+        result = side_by_side(search, batches(sources, task["batch_sentences"]))
+        return [ids for batch in result for ids in batch]
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
         rows = token_log_probs(padded(sources), padded(targets)).numpy().tolist()
@@ -131,7 +131,7 @@ def _ours(
 
 
 def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The weights less the position tables that this project computes, or cut as long as it learned them."""
+    """Returns the weights without computed position tables, and with learned ones in their original length."""
     learned = model["position_encoding"] == "learned"
     return {
         name: array[: model["max_positions"]] if "_positions/" in name else array
@@ -143,7 +143,7 @@ def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[s
 def _ctranslate2(
     task: dict[str, Any], weights: dict[str, np.ndarray], compute_type: str = "float32", one_worker: bool = False
 ) -> Engine:
-    """CTranslate2, with a worker of one thread a core, or one worker with all cores."""
+    """CTranslate2 with one worker of one thread per core, or with one worker that uses all cores."""
     import ctranslate2
 
     from benchmarks.ctranslate2_model import vocabulary
@@ -167,7 +167,7 @@ def _ctranslate2(
             named([without_end(source) for source in sources]),
             beam_size=task["beam_size"],
             length_penalty=0.0,
-            # As many tokens a batch as ours, which is faster than as many sentences where these are not equally long.
+            # Batches of equal numbers of tokens, as ours, are faster than batches of equal numbers of sentences.
             max_batch_size=task["batch_sentences"] * max(map(len, task["sources"])),
             batch_type="tokens",
             min_decoding_length=task["output_tokens"] or 0,
@@ -184,7 +184,7 @@ def _ctranslate2(
 
 
 def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """Hugging Face's Marian on PyTorch, or its sibling with norms first; see `transformers_model`."""
+    """Hugging Face's Marian on PyTorch, or M2M100 for models with pre-norm; see `transformers_model`."""
     import torch
     import transformers
 
@@ -199,7 +199,7 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
 
     @torch.inference_mode()
     def translate(sources: Ids) -> Ids:
-        found = []
+        result = []
         for batch in batches(sources, task["batch_sentences"]):
             ids = tensor(batch)
             outputs = model.generate(
@@ -212,8 +212,8 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
                 max_new_tokens=task["output_tokens"] or task["max_tokens"],
                 suppress_tokens=[PAD_ID],
             )
-            found += [without_end(row[1:]) for row in outputs.tolist()]
-        return found
+            result += [without_end(row[1:]) for row in outputs.tolist()]
+        return result
 
     @torch.inference_mode()
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
@@ -221,18 +221,18 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
         shifted = torch.nn.functional.pad(wanted, (1, 0))[:, :-1]
         logits = model(input_ids=ids, attention_mask=(ids != 0).long(), decoder_input_ids=shifted).logits
         logits[:, :, PAD_ID] = NEVER
-        found = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
-        return [row[: len(target)] for row, target in zip(found, targets, strict=True)]
+        result = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
+        return [row[: len(target)] for row, target in zip(result, targets, strict=True)]
 
     return Engine(translate, score, f"torch {torch.__version__}, transformers {transformers.__version__}")
 
 
 ENGINES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Engine]] = {
-    "ours": _ours,  # the search of `Translator.translate`, from as many threads as it uses
+    "ours": _ours,  # the search of `Translator.translate`, with the same number of threads
     "ours_bfloat16": functools.partial(_ours, bfloat16=True),  # scores of given translations are in float32
     "ours_ctranslate2": functools.partial(_ours, compute_type="float32"),  # `--engine=ctranslate2`
     "ours_ctranslate2_int8": functools.partial(_ours, compute_type="int8"),
-    "ctranslate2_float32": _ctranslate2,  # the fastest it is here
+    "ctranslate2_float32": _ctranslate2,  # the fastest choice here
     "ctranslate2_int8": functools.partial(_ctranslate2, compute_type="int8"),
     "ctranslate2_one_worker": functools.partial(_ctranslate2, one_worker=True),  # can be better for one sentence
     "ctranslate2_int8_one_worker": functools.partial(_ctranslate2, compute_type="int8", one_worker=True),
@@ -241,38 +241,38 @@ ENGINES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Engine]] = 
 
 
 def batches(rows: Ids, size: int) -> list[Ids]:
-    """Rows in groups of a size, in order."""
+    """Yields the rows in groups of a size, in order."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def without_end(ids: list[int]) -> list[int]:
-    """What stands before the end symbol, or before the padding that follows an output without one."""
+    """Returns the ids before the end symbol, or before the padding of an output without one."""
     return ids[: next((place for place, token in enumerate(ids) if token in (EOS_ID, PAD_ID)), len(ids))]
 
 
 def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
-    """All sentences in batches, then short ones each on its own; seconds are those of the batches.
+    """Translates all sentences in batches, and then short ones one by one; "seconds" are those of the batches.
 
-    Where outputs end by themselves, what is measured begins and ends with texts, else with ids.
+    The measurement includes the conversion from and to text if outputs end naturally.
     """
     translate: Callable[[Any], Any] = engine.translate
     sources, alone, pieces = task["sources"], task["short_sources"], None
     if task["output_tokens"] is None:
         sources, alone, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
         translate = engine.translate_texts or pieces.around(engine.translate)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     outputs = translate(sources)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     latencies = []
     for source in alone:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         translate([source])
-        latencies.append(time.perf_counter() - begun)
+        latencies.append(time.perf_counter() - started)
     return {"seconds": seconds, "latencies": latencies, "outputs": pieces.outputs(outputs) if pieces else outputs}
 
 
 def main() -> None:
-    """Plays one role of one engine."""
+    """Runs one role of one engine."""
     name, task_path, weights_path, role = sys.argv[1:]
     with open(task_path) as file:
         task = json.load(file)

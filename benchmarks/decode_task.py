@@ -1,4 +1,4 @@
-"""What `decode.py` has translated, and with which weights."""
+"""The sentences and the weights of `decode.py`."""
 
 import argparse
 import dataclasses
@@ -16,7 +16,7 @@ PROOF_SENTENCES = 16
 
 
 def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, list]:
-    """The sentences of the test split that are translated, scored, and translated one by one, as ids and as texts."""
+    """Returns the sentences to translate, to score, and to translate one by one, as ids and as texts."""
     corpus, (texts, _) = data.split("test"), data.text("test")
     if len(texts) != len(corpus):
         raise InputError(f"the test split has {len(texts)} lines of text, but {len(corpus)} encoded sentences")
@@ -38,25 +38,25 @@ def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, l
 
 
 def vocabularies(data: PreparedData) -> list[str]:
-    """The files of the vocabularies of sources and of targets."""
+    """Returns the files of the source and the target vocabulary."""
     _, own, *_ = vocabulary_files(data.vocab_path)
     return [str(path) for path in (own if own.exists() else data.vocab_path, data.vocab_path)]
 
 
 def longest_first(lengths: Sequence[int] | np.ndarray, count: int) -> list[int]:
-    """The first `count` rows, longest first; equally long ones in their order."""
+    """Returns the first `count` rows, longest first; rows of equal length keep their order."""
     return sorted(range(min(count, len(lengths))), key=lambda row: -lengths[row])
 
 
 def of_about(words: int, word_counts: Sequence[int], count: int) -> list[int]:
-    """The `count` rows whose numbers of words are nearest to `words`."""
+    """Returns the `count` rows whose numbers of words are nearest to `words`."""
     return sorted(range(len(word_counts)), key=lambda row: abs(word_counts[row] - words))[:count]
 
 
 def model_and_weights(
     flags: argparse.Namespace, vocab_size: int, rows: int
 ) -> tuple[TransformerConfig, dict[str, np.ndarray]]:
-    """The model of a run, or of a preset's sizes with random weights; with tables of `rows` positions."""
+    """Returns the model of a run, or a preset's model with random weights; position tables have `rows` rows."""
     from t2t_keras.formats.ctranslate2 import with_positions
     from t2t_keras.models.transformer import Transformer
     from t2t_keras.models.weights import weight_names
@@ -65,7 +65,7 @@ def model_and_weights(
     if flags.model_dir:
         model, config, _ = load_model(flags.model_dir, flags.checkpoint)
         if not isinstance(config.model, TransformerConfig):
-            raise InputError(f"{flags.model_dir} is no Transformer")
+            raise InputError(f"{flags.model_dir} is not a Transformer")
         sizes = config.model
         if sizes.vocab_size != vocab_size:
             raise InputError(f"{flags.model_dir} has a vocabulary of {sizes.vocab_size}, the data of {vocab_size}")
@@ -80,14 +80,14 @@ def model_and_weights(
 
 
 def random_weights(like: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Weights of the same names and shapes, drawn as for training, but with no bias 0 and no scale 1."""
+    """Returns random weights as for training, except that biases are not 0 and scales not 1."""
     rng = np.random.default_rng(seed)
-    found = {}
+    weights = {}
     for name, array in like.items():
         if array.ndim == 1:
-            found[name] = 0.05 * rng.standard_normal(array.shape) + name.endswith("scale")
+            weights[name] = 0.05 * rng.standard_normal(array.shape) + name.endswith("scale")
         elif name.endswith("table"):
-            found[name] = array.shape[1] ** -0.5 * rng.standard_normal(array.shape)
+            weights[name] = array.shape[1] ** -0.5 * rng.standard_normal(array.shape)
         else:
-            found[name] = (2 / sum(array.shape)) ** 0.5 * rng.standard_normal(array.shape)
-    return {name: array.astype(np.float32) for name, array in found.items()}
+            weights[name] = (2 / sum(array.shape)) ** 0.5 * rng.standard_normal(array.shape)
+    return {name: array.astype(np.float32) for name, array in weights.items()}

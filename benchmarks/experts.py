@@ -1,11 +1,11 @@
-"""What experts cost: time of one layer and of a training step, by the number of experts and by experts a token.
+"""Measures the cost of experts: the time of a layer and of a training step, by the numbers of experts.
 
     python -m benchmarks.experts
     python -m benchmarks.experts --num_experts=8,32,128 --experts_per_token=2 --d_expert=512 --tokens=8192
 
-Both are forward and backward passes, in turns with a feed-forward network of the same computation for
-`--experts_per_token`'s first number. Beside each time stand the operations that the settings count, as ratios to that
-network's: time that grows with the number of experts and operations that do not are what the experts cost.
+Both times are of forward and backward passes. They take turns with a feed-forward network that computes as much as the
+first number of `--experts_per_token`. The table also has the counted operations as ratios to those of this network. The
+overhead of experts is time that grows with their number although the operations do not.
 """
 
 import argparse
@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from benchmarks.transformer_preset import transformer_preset
-from benchmarks.turns import Worker, serve, take_turns
+from benchmarks.turns import Worker, number, serve, take_turns
 from t2t_keras.config import TransformerConfig
 from t2t_keras.machine.processor import processor
 
@@ -32,7 +32,7 @@ _LAYER_RUNS = 20
 
 
 def model_config(preset: str, num_experts: int, experts_per_token: int, d_expert: int) -> TransformerConfig:
-    """A preset with experts, or with a feed-forward network of as much computation as a token's experts."""
+    """Returns a preset with experts, or with a feed-forward network that computes as much as the experts of a token."""
     sizes: dict[str, Any] = {"num_experts": num_experts, "d_ff": experts_per_token * d_expert}
     if num_experts:
         sizes |= {"experts_per_token": experts_per_token, "d_expert": d_expert}
@@ -40,13 +40,13 @@ def model_config(preset: str, num_experts: int, experts_per_token: int, d_expert
 
 
 def layer_flops(config: TransformerConfig) -> int:
-    """Operations of one layer's matrices on a token, forward and backward."""
+    """Returns the operations of one layer's matrices per token, forward and backward."""
     width = config.experts_per_token * config.expert_width() + config.num_experts if config.num_experts else config.d_ff
     return 6 * 2 * config.d_model * width
 
 
 def worker(sizes: dict[str, Any]) -> None:
-    """Times one configuration in a process of its own."""
+    """Times one configuration in a separate process."""
     config = model_config(sizes["preset"], sizes["num_experts"], sizes["experts_per_token"], sizes["d_expert"])
     layer, steps = _layer(config, sizes["tokens"]), _steps(config, sizes["tokens"], sizes["steps"])
 
@@ -59,15 +59,15 @@ def worker(sizes: dict[str, Any]) -> None:
 
 
 def _seconds(run: Callable[[], Any], times: int) -> float:
-    """Of one run."""
-    begun = time.perf_counter()
+    """Returns the seconds of one run."""
+    started = time.perf_counter()
     for _ in range(times):
         run()
-    return (time.perf_counter() - begun) / times
+    return (time.perf_counter() - started) / times
 
 
 def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
-    """A pass forward and backward over rows without padding, as training runs it."""
+    """Returns a forward and backward pass of a layer over rows without padding, as in training."""
     import tensorflow as tf
 
     from t2t_keras.layers.collectors import AuxiliaryLosses
@@ -92,7 +92,7 @@ def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
 
 
 def _steps(config: TransformerConfig, tokens: int, steps: int) -> Callable[[], Any]:
-    """Some steps of this project's trainer."""
+    """Returns a function that runs some steps of this project's trainer."""
     import tensorflow as tf
 
     from t2t_keras.config import TrainConfig
@@ -112,15 +112,23 @@ def _steps(config: TransformerConfig, tokens: int, steps: int) -> Callable[[], A
 
 
 def main() -> None:
-    """Runs each configuration, prints the tables."""
+    """Runs each configuration and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="tiny", help="sizes beside the experts; a Transformer's")
-    parser.add_argument("--num_experts", default="4,8,16,32,64", help="by commas; k is the first experts_per_token")
-    parser.add_argument("--experts_per_token", default="2,1,4,8", help="by commas; of the last but one num_experts")
-    parser.add_argument("--d_expert", type=int, default=128)
-    parser.add_argument("--tokens", type=int, default=4096, help="of each side of a batch")
-    parser.add_argument("--steps", type=int, default=2, help="training steps a turn")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--preset", default="tiny", help="a preset of the Transformer, for the other sizes")
+    parser.add_argument(
+        "--num_experts",
+        default="4,8,16,32,64",
+        help="numbers of experts, separated by commas; k means the first of --experts_per_token",
+    )
+    parser.add_argument(
+        "--experts_per_token",
+        default="2,1,4,8",
+        help="experts of a token, separated by commas, for the last but one of --num_experts",
+    )
+    parser.add_argument("--d_expert", type=number(), default=128)
+    parser.add_argument("--tokens", type=number(), default=4096, help="tokens per side of a batch")
+    parser.add_argument("--steps", type=number(), default=2, help="training steps per turn")
+    parser.add_argument("--rounds", type=number(), default=5)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.worker:
@@ -136,7 +144,7 @@ def main() -> None:
 
 
 def compare(configurations: list[dict[str, Any]], rounds: int) -> None:
-    """Times configurations turn by turn, and prints a table of them beside the first."""
+    """Times configurations turn by turn, and prints them with ratios to the first."""
     with tempfile.TemporaryDirectory() as folder:
         workers = []
         for number, sizes in enumerate(configurations):

@@ -1,10 +1,10 @@
-"""An export against the translator it was made of: the same answers, its size, its times.
+"""Compares an export with the translator from which it was made: outputs, size and times.
 
     python -m benchmarks.export --model_dir=runs/mine --text=test.en [--lines=1000]
 
-The run is exported with float32 and with bfloat16 weights. All lines are translated by `Translator`, and by each
-export the two ways that the tests do it: by TensorFlow 1's loader in a process without Keras, and, where there is a C
-compiler, by a program in C. Then each export takes single sentences in turn.
+The run is exported with weights in float32 and in bfloat16. `Translator` and each export translate all lines; the
+exports do so through TensorFlow 1's loader in a process without Keras and, if there is a C compiler, through a program
+in C. Then the exports translate single sentences in turn.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
+from benchmarks.turns import number
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.streams import share_out_cores
 from tests.export import c_program
@@ -35,12 +36,12 @@ Answers = list[tuple[str, float]]
 
 
 def main() -> None:
-    """Exports, compares, measures and prints."""
+    """Exports the run, compares outputs, measures times and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_dir", required=True)
-    parser.add_argument("--text", required=True, help="a file with a source sentence a line")
-    parser.add_argument("--lines", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=100, help="single sentences for the latency")
+    parser.add_argument("--text", required=True, help="a file with one source sentence per line")
+    parser.add_argument("--lines", type=number(), default=1000)
+    parser.add_argument("--rounds", type=number(), default=100, help="number of single sentences for the latency")
     args = parser.parse_args()
     share_out_cores()
     lines = pathlib.Path(args.text).read_text(encoding="utf-8").splitlines()[: args.lines]
@@ -48,11 +49,11 @@ def main() -> None:
         versions = {
             name: _export(args.model_dir, pathlib.Path(folder) / name, name) for name in ("float32", "bfloat16")
         }
-        print(f"\n| weights, way | of {len(lines):,} lines the same text | largest difference of a score |")
+        print(f"\n| weights, way | equal of {len(lines):,} lines | largest difference of a score |")
         print("|---|---|---|")
         program = c_program.compiled(pathlib.Path(folder))
         for name, version in versions.items():
-            # What is stored in bfloat16 is compared with a translator of the same, rounded weights.
+            # An export in bfloat16 is compared with a translator with the same rounded weights.
             translator = Translator.load(args.model_dir if name == "float32" else version)
             expected = [(found.text, found.score) for found in translator.translate(lines)]
             _print_agreement(f"{name}, TensorFlow 1's loader", expected, _by_v1_loader(version, lines))
@@ -64,7 +65,7 @@ def main() -> None:
 
 
 def _export(model_dir: str, export_dir: pathlib.Path, storage: str) -> pathlib.Path:
-    """The version's directory, as the program writes it; its words are printed."""
+    """Runs launch.export, prints its output, and returns the directory of the version."""
     command = [sys.executable, "-m", "launch.export", f"--model_dir={os.path.abspath(model_dir)}"]
     command += [f"--export_dir={export_dir}", f"--weights={storage}"]
     start = time.perf_counter()
@@ -78,7 +79,7 @@ def _export(model_dir: str, export_dir: pathlib.Path, storage: str) -> pathlib.P
     )
     print(
         f"{storage}: {time.perf_counter() - start:.0f} s with the start of Python, {weights / 1e6:.2f} MB of weights, "
-        f"{all_of_it / 1e6:.2f} MB in all"
+        f"{all_of_it / 1e6:.2f} MB in total"
     )
     return version
 
@@ -114,7 +115,7 @@ def _print_agreement(way: str, expected: Answers, found: Answers) -> None:
 
 
 def _print_times(versions: dict[str, pathlib.Path], sentences: list[str]) -> None:
-    """Of loading, and of single sentences: both exports in turn."""
+    """Prints the times of loading and of single sentences for both exports, in turn."""
     functions, seconds = {}, {}
     for name, version in versions.items():
         start = time.perf_counter()

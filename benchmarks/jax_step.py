@@ -1,12 +1,12 @@
-"""Training speed of Keras on JAX: our step against a plain PyTorch Transformer with torch.compile, turn by turn.
+"""Compares the training speed of Keras on JAX with that of a plain PyTorch Transformer with torch.compile.
 
     python -m benchmarks.jax_step --preset=base --tokens_per_batch=25000 --dtype=bfloat16
     python -m benchmarks.jax_step --preset=tiny --tokens_per_batch=2048 --vocab_size=4000 --dtype=float32
 
-Each engine runs in a process of its own, on the first device that it finds, on one batch of random tokens without
-padding. `products` is the matrix products of a step and nothing else, by JAX: what it would take if all the rest were
-free. The share of the peak is that of the device's data sheet, for bfloat16 and dense matrices. An engine whose
-packages are missing is left out with a note. Needs no TensorFlow.
+Each engine runs in a separate process on the first device that it finds, with one batch of random tokens without
+padding. The engines take turns. `products` computes only the matrix products of a step, with JAX, which is a lower
+bound of the time. The share of the peak refers to the data sheet of the device, for bfloat16 and dense matrices. An
+engine with missing packages is skipped with a note. The program does not need TensorFlow.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.transformer_preset import plain_sizes, transformer_preset
-from benchmarks.turns import Worker, serve, take_turns
+from benchmarks.turns import Worker, number, serve, take_turns
 from t2t_keras.machine.processor import processor
 
 ENGINES = ("ours", "torch", "products")
 SMOOTHING = 0.1
-# Else the first that uses JAX would take three quarters of the device's memory.
+# Otherwise, the first process that uses JAX would allocate three quarters of the device's memory.
 SHARING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-# Operations a second in bfloat16, from data sheets, by a pattern in the name that the device gives itself.
+# Operations per second in bfloat16 from data sheets, by a pattern in the name of the device.
 PEAKS = {
     r"H100 80GB HBM3|H200": 989e12,
     r"H100 PCIe": 756e12,
@@ -40,7 +40,7 @@ PEAKS = {
 
 
 def products_of(sizes: dict) -> list[tuple[int, int, int, int]]:
-    """The products of a forward pass: how many, rows, inner width, columns; a backward pass has each of them twice."""
+    """Returns the products of a forward pass: number, rows, inner width, columns; a backward pass has each twice."""
     d, ff, layers, heads = (sizes[key] for key in ("d_model", "d_ff", "num_layers", "num_heads"))
     rows, length = sizes["rows"], sizes["length"]
     tokens = rows * length
@@ -53,12 +53,12 @@ def products_of(sizes: dict) -> list[tuple[int, int, int, int]]:
 
 
 def operations(sizes: dict) -> float:
-    """Multiplications and additions of a step's products, forward and backward."""
+    """Returns the multiplications and additions in the products of a step, forward and backward."""
     return 3.0 * sum(2.0 * count * rows * inner * columns for count, rows, inner, columns in products_of(sizes))
 
 
 def random_batch(sizes: dict) -> dict[str, np.ndarray]:
-    """Sources and targets, int32 [rows, length] each, without padding."""
+    """Returns random sources and targets, int32 [rows, length] each, without padding."""
     rng = np.random.default_rng(1)
     shape = sizes["rows"], sizes["length"]
     return {side: rng.integers(3, sizes["vocab_size"], shape).astype(np.int32) for side in ("source", "target")}
@@ -92,12 +92,12 @@ def ours(sizes: dict) -> tuple[Callable[[], dict], int, str]:
 
 
 def torch(sizes: dict) -> tuple[Callable[[], dict], int, str]:
-    """torch.nn.Transformer between a tied embedding, compiled, with a fused Adam."""
+    """torch.nn.Transformer with a tied embedding, compiled, with a fused Adam."""
     import torch
     from torch import nn
     from torch.nn import functional
 
-    torch.set_float32_matmul_precision("high")  # on NVIDIA's GPUs TF32, which is JAX's own choice for float32
+    torch.set_float32_matmul_precision("high")  # TF32 on NVIDIA GPUs, JAX's default for float32
     device = "cuda" if torch.cuda.is_available() else "cpu"
     d_model, length = sizes["d_model"], sizes["length"]
     angles = np.arange(length)[:, None] / 1e4 ** (np.arange(0, d_model, 2)[None] / d_model)
@@ -120,7 +120,7 @@ def torch(sizes: dict) -> tuple[Callable[[], dict], int, str]:
                 batch_first=True,
                 **layers,
             )
-            for module in self.layers.modules():  # the paper's base model has dropout after each sublayer alone
+            for module in self.layers.modules():  # the paper's base model has dropout only after each sub-layer
                 if isinstance(module, nn.MultiheadAttention):
                     module.dropout = 0.0
                 elif isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
@@ -155,14 +155,14 @@ def torch(sizes: dict) -> tuple[Callable[[], dict], int, str]:
 
 
 def products(sizes: dict) -> tuple[Callable[[], dict], int, str]:
-    """The matrix products of the steps alone, by JAX, those of one kind in one loop."""
+    """Only the matrix products of the steps, with JAX; those of one kind in one loop."""
     import jax
     from jax import numpy as jnp
 
     dtype = sizes["dtype"]
 
     def one_kind(count: int, rows: int, inner: int, columns: int) -> Callable[[], jax.Array]:
-        batch = count if rows * inner * columns < 2**20 else 1  # small ones are computed side by side, as in attention
+        batch = count if rows * inner * columns < 2**20 else 1  # small products are batched, as in attention
         keys = jax.random.split(jax.random.key(1), 3)
         x, kernel, upstream = (
             jax.random.normal(key, (batch, *shape), dtype)
@@ -172,9 +172,9 @@ def products(sizes: dict) -> tuple[Callable[[], dict], int, str]:
         @jax.jit
         def all_products(x: jax.Array, kernel: jax.Array, upstream: jax.Array) -> jax.Array:
             def three(_: int, total: jax.Array) -> jax.Array:
-                moved = x + total.astype(dtype)  # else the compiler would compute them once
-                found = (moved @ kernel, (upstream + total.astype(dtype)) @ kernel.mT, moved.mT @ upstream)
-                return sum((jnp.float32(product[0, 0, 0]) for product in found), jnp.float32(0)) * 1e-9
+                moved = x + total.astype(dtype)  # otherwise the compiler would compute them once
+                results = (moved @ kernel, (upstream + total.astype(dtype)) @ kernel.mT, moved.mT @ upstream)
+                return sum((jnp.float32(product[0, 0, 0]) for product in results), jnp.float32(0)) * 1e-9
 
             return jax.lax.fori_loop(0, count // batch, three, jnp.float32(0))
 
@@ -191,7 +191,7 @@ def products(sizes: dict) -> tuple[Callable[[], dict], int, str]:
 
 
 def main() -> None:
-    """Runs the engines and prints the table; with ENGINE and SIZES as arguments, runs one until its input ends."""
+    """Runs the engines and prints the table; with the arguments ENGINE and SIZES, runs one engine as a worker."""
     if len(sys.argv) == 3 and sys.argv[1] in ENGINES:
         sizes = json.loads(sys.argv[2])
         work, parameters, device = {"ours": ours, "torch": torch, "products": products}[sys.argv[1]](sizes)
@@ -200,13 +200,13 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="base", help="sizes")
-    parser.add_argument("--vocab_size", type=int, default=37000)
-    parser.add_argument("--tokens_per_batch", type=int, default=25000)
-    parser.add_argument("--length", type=int, default=32, help="tokens of each source and target")
+    parser.add_argument("--vocab_size", type=number(), default=37000)
+    parser.add_argument("--tokens_per_batch", type=number(), default=25000)
+    parser.add_argument("--length", type=number(), default=32, help="tokens per source and target")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
-    parser.add_argument("--steps", type=int, default=10, help="a turn")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
+    parser.add_argument("--steps", type=number(), default=10, help="steps per turn")
+    parser.add_argument("--rounds", type=number(), default=5)
+    parser.add_argument("--engines", default=",".join(ENGINES), help="engines, separated by commas")
     flags = parser.parse_args()
     model = transformer_preset(flags.preset)
     sizes = {**plain_sizes(model), "dropout_rate": model.dropout_rate}
@@ -219,7 +219,7 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.jax_step", engine, json.dumps(sizes)]
             worker = Worker(engine, command, os.path.join(folder, f"{engine}.log"), SHARING)
             if worker.failure:
-                print(f"{engine} is left out: {worker.failure}", file=sys.stderr)
+                print(f"{engine} is skipped: {worker.failure}", file=sys.stderr)
             else:
                 workers.append(worker)
         take_turns(workers, flags.rounds)

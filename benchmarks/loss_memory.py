@@ -1,9 +1,9 @@
-"""Peak memory of a training step against the vocabulary's size.
+"""Measures the peak memory of a training step by vocabulary size.
 
     python -m benchmarks.loss_memory [--tokens=4096] [--vocab_sizes=8000,37000]
 
-Each size runs in a process of its own. What is printed is the rise of the peak
-over an idle process with TensorFlow in it, less the weights and the optimizer.
+Each size runs in a separate process. The program prints the increase of the peak memory over an idle process with
+TensorFlow, minus the weights and the optimizer's state.
 """
 
 import argparse
@@ -13,11 +13,13 @@ import resource
 import subprocess
 import sys
 
+from benchmarks.turns import number
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str, float]:
-    """Runs three steps of `tokens` target tokens; mebibytes."""
+    """Runs three steps of `tokens` target tokens, and returns the peak memory in mebibytes."""
     import numpy as np
     import tensorflow as tf
 
@@ -30,13 +32,13 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     shape = (tokens // length, length)
     batch = {side: rng.integers(3, vocab_size, shape).astype(np.int32) for side in ("source", "target")}
     strategy = make_strategy("cpu")
-    tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # whatever the libraries take when first used
+    tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # memory that libraries allocate on first use
     idle = _peak_mib()
     model = Transformer.from_preset(preset, vocab_size=vocab_size)
     step = TrainingStep(model, TrainConfig(), strategy)
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     step.run(distributed(strategy, dataset), 3)
-    state = 4 * 4 * model.count_params() / 2**20  # weights, two moments, and the model's own copy
+    state = 4 * 4 * model.count_params() / 2**20  # weights, two moments, and the copy of the model
     return {"peak": _peak_mib() - idle, "weights, optimizer and model": state, "the rest": _peak_mib() - idle - state}
 
 
@@ -48,10 +50,10 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="tiny")
-    parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--tokens", type=number(), default=4096)
+    parser.add_argument("--length", type=number(), default=32)
     parser.add_argument("--vocab_sizes", default="8000,37000")
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=number(), help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.worker:
         print(json.dumps(measure(flags.preset, flags.worker, flags.tokens, flags.length)))

@@ -1,10 +1,11 @@
-"""What preparing and planning cost, against the number of pairs: time and memory, as a table.
+"""Measures time and memory of preparing and planning by the number of pairs, and prints a table.
 
-python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic
-python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
-python -m benchmarks.plan --lengths=1000000000
+    python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic
+    python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
+    python -m benchmarks.plan --lengths=1000000000
 
-The pairs are made up, always the same ones: sentences of some ten words, long-tailed, of two languages of 30,000 words.
+The pairs are made up and always the same: sentences of about ten words with a long tail, from two languages of 30,000
+words.
 """
 
 import argparse
@@ -24,6 +25,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from benchmarks.turns import number
+
 _WORDS = 30_000
 _GENERATED_PAIRS = 100_000  # at a time
 _SAMPLE_SECONDS = 0.2
@@ -33,7 +36,7 @@ _REPEATED_PAIRS = 250_000  # before cleaning
 
 
 def main() -> None:
-    """Measures each size in turn, and prints a table of all that are known."""
+    """Measures each size, and prints a table of all sizes with known figures."""
     flags = _flags()
     if flags.lengths:
         print(json.dumps(_planned_lengths(flags.lengths)))
@@ -43,13 +46,13 @@ def main() -> None:
         return
     if flags.repeated is not None and flags.repeated <= _REPEATED_PAIRS:
         raise SystemExit(
-            f"--repeated={flags.repeated}: a shard has up to {_REPEATED_PAIRS} pairs, and fewer would be one shard; "
-            "ask for more of them"
+            f"--repeated={flags.repeated}: a shard has up to {_REPEATED_PAIRS} pairs; "
+            "give a larger number, for several shards"
         )
     folder = pathlib.Path(flags.folder)
     folder.mkdir(parents=True, exist_ok=True)
     if len(flags.open_files) > 1 and not flags.repeated:
-        raise SystemExit("--open_files: several limits are for --repeated alone")
+        raise SystemExit("--open_files: several limits require --repeated")
     if flags.repeated:
         print(json.dumps(_repeated(folder / "repeated", flags), indent=1))
         return
@@ -58,9 +61,11 @@ def main() -> None:
     settings = {name: getattr(flags, name) for name in ("vocab_size", "processes", "open_files")}
     for pairs in flags.pairs.split(","):
         if results.get(pairs, {}).get("flags", settings) != settings:
-            raise SystemExit(f"{results_path}: {pairs} pairs were measured with other flags: take another --folder")
+            raise SystemExit(
+                f"{results_path}: {pairs} pairs were measured with different flags; use a different --folder"
+            )
         if pairs not in results:
-            shutil.rmtree(folder / pairs, ignore_errors=True)  # of a run that was interrupted
+            shutil.rmtree(folder / pairs, ignore_errors=True)  # of an interrupted measurement
             results[pairs] = {**_measured(folder / pairs, int(pairs), flags), "flags": settings}
             results_path.write_text(json.dumps(results, indent=1))
             shutil.rmtree(folder / pairs)
@@ -68,7 +73,7 @@ def main() -> None:
 
 
 def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> dict[str, float]:
-    """All figures of one size; sizes in bytes, times in seconds."""
+    """Returns all figures of one size: sizes in bytes, times in seconds."""
     started = time.monotonic()
     _generate(folder, pairs)
     result = {"generating": time.monotonic() - started}
@@ -79,16 +84,16 @@ def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> di
 
 
 def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]:
-    """Opening, planning and the first batches of many shards, which are copies of one, under limits of open files."""
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
+    """Measures opening, planning and first batches of many copies of one shard under limits of open files."""
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted measurement
     _generate(folder, _REPEATED_PAIRS)
     prepared = _prepared(folder, flags)
     files = sorted((folder / "data").glob("train.*.npy"))
     pairs = len(np.load(folder / "data" / "train.source.offsets.npy", mmap_mode="r")) - 1
     shards = -(-flags.repeated // pairs)
-    for number in range(shards):
+    for shard in range(shards):
         for path in files:
-            shutil.copyfile(path, path.with_name(path.name.replace("train.", f"train.{number:05}-of-{shards:05}.")))
+            shutil.copyfile(path, path.with_name(path.name.replace("train.", f"train.{shard:05}-of-{shards:05}.")))
     for path in files:
         path.unlink()
     files = list((folder / "data").glob("train.*.npy"))
@@ -96,7 +101,7 @@ def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]
     result: dict[str, Any] = {"shards": shards, "disk": disk, "preparing_a_shard": prepared["preparing"]}
     for soft, most in flags.open_files:
         for path in files:
-            with open(path, "rb") as file:  # out of memory, so that opening reads it from the disk
+            with open(path, "rb") as file:  # out of the page cache, so that opening reads from the disk
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         for state in ("from disk", "from memory"):
@@ -106,7 +111,7 @@ def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]
 
 
 def _planned_apart(data_dir: pathlib.Path, soft: int, most: int) -> dict[str, float]:
-    """What `_planned` measures, in a process of its own with its soft and hard limit of open files."""
+    """Runs `_planned` in a separate process with a soft and a hard limit of open files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         soft, most = min(soft, hard), min(most, hard)
@@ -117,7 +122,7 @@ def _planned_apart(data_dir: pathlib.Path, soft: int, most: int) -> dict[str, fl
 
 
 def _generate(folder: pathlib.Path, pairs: int) -> None:
-    """Writes the files `source` and `target`."""
+    """Writes the files "source" and "target"."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(1)
     tables = [_words(generator), _words(generator)]
@@ -126,14 +131,14 @@ def _generate(folder: pathlib.Path, pairs: int) -> None:
             count = min(_GENERATED_PAIRS, pairs - begin)
             lengths = np.clip(generator.lognormal(2.2, 0.5, count), 2, 80).astype(np.int64)
             for file, table in zip((source, target), tables, strict=True):
-                words = (_WORDS * generator.random(lengths.sum()) ** 2).astype(np.int64)  # low ones are frequent
-                words[np.cumsum(lengths) - 1] += _WORDS  # those that end a line
+                words = (_WORDS * generator.random(lengths.sum()) ** 2).astype(np.int64)  # low ranks are frequent
+                words[np.cumsum(lengths) - 1] += _WORDS  # words that end a line
                 file.write(b"".join(table[words].tolist()))
                 lengths = np.maximum(1, lengths + generator.integers(-2, 3, count))
 
 
 def _words(generator: np.random.Generator) -> np.ndarray:
-    """Words with a blank behind them, then the same words with a line's end, object [2 * words]."""
+    """Returns words that end with a space, and the same words with a line end, object [2 * words]."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
     made = generator.integers(0, len(syllables), [_WORDS, 4])
     parts = generator.integers(1, 5, _WORDS)
@@ -142,7 +147,7 @@ def _words(generator: np.random.Generator) -> np.ndarray:
 
 
 def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, float]:
-    """Runs the program as a user does; the cost of each of its steps and the peak of all its processes together."""
+    """Runs launch.prepare_data; returns the cost of each step and the peak memory of all processes together."""
     command = [sys.executable, "-m", "launch.prepare_data", f"--data_dir={folder / 'data'}"]
     command += [f"--train_{side}={folder / side}" for side in ("source", "target")]
     command += [f"--vocab_size={flags.vocab_size}", f"--processes={flags.processes}"]
@@ -170,13 +175,13 @@ def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, floa
 
 
 def _used_by_children() -> float:
-    """Processor seconds of all children that have ended, and of theirs."""
+    """Returns the processor seconds of all ended child processes and of their descendants."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def _used(process: int) -> float:
-    """Processor seconds so far of a process, of its children that have ended, and of those it has."""
+    """Returns the processor seconds so far of a process and of its ended and running children."""
     try:
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -185,9 +190,9 @@ def _used(process: int) -> float:
 
 
 class _Peak:
-    """The largest resident memory of a process and its descendants together, as far as samples tell.
+    """Samples the peak resident memory of a process and its descendants together.
 
-    What processes share (libraries) is counted once for each.
+    Shared memory, such as libraries, counts once for each process.
     """
 
     def __init__(self, process: int) -> None:
@@ -196,7 +201,7 @@ class _Peak:
         self._thread.start()
 
     def result(self) -> int:
-        """Bytes; the process has ended."""
+        """Returns the peak in bytes after the process has ended."""
         self._thread.join()
         return self._largest
 
@@ -207,13 +212,13 @@ class _Peak:
 
 
 def _resident(process: int) -> int:
-    """Bytes of a process and its descendants; 0 if it has ended."""
+    """Returns the resident bytes of a process and its descendants; 0 if it has ended."""
     try:
         status = pathlib.Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0
-    own = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")]
-    return sum(own) + sum(map(_resident, _children(process)))
+    sizes = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")]
+    return sum(sizes) + sum(map(_resident, _children(process)))
 
 
 def _children(process: int) -> list[int]:
@@ -224,7 +229,7 @@ def _children(process: int) -> list[int]:
 
 
 def _planned(data_dir: str) -> dict[str, float]:
-    """In a process of its own: opening prepared data, planning an epoch, the first batch and those that follow."""
+    """Measures opening prepared data, planning an epoch, the first batch and later ones; runs in a separate process."""
     from t2t_keras.data.batching import EpochPlans, Position
     from t2t_keras.data.encoded import EncodedCorpus
     from t2t_keras.data.pipeline import training_dataset
@@ -262,7 +267,7 @@ def _planned(data_dir: str) -> dict[str, float]:
 
 
 def _planned_lengths(pairs: int) -> dict[str, float]:
-    """The first plan of so many pairs that are nothing but lengths."""
+    """Measures the first plan of pairs that have only lengths."""
     from t2t_keras.data.batching import EpochPlans
 
     generator = np.random.default_rng(1)
@@ -288,7 +293,7 @@ def _own_peak() -> int:
 
 
 def _table(results: dict[str, dict[str, float]]) -> str:
-    """Markdown."""
+    """Formats the figures as Markdown."""
     rows = {
         "text": lambda r: f"{r['text'] / 1e9:.2f} GB",
         "prepared, on disk": lambda r: f"{r['disk'] / 1e9:.2f} GB",
@@ -313,7 +318,7 @@ def _table(results: dict[str, dict[str, float]]) -> str:
 
 
 def _open_files(text: str) -> list[list[int]]:
-    """The pairs of limits that a flag gives."""
+    """Parses the pairs of limits of a flag."""
     limits = [list(map(int, pair.split(":"))) for pair in text.split(",")]
     if any(len(pair) != 2 for pair in limits):
         raise ValueError(text)
@@ -322,17 +327,21 @@ def _open_files(text: str) -> list[list[int]]:
 
 def _flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", default="100000,1000000,10000000", help="sizes, with commas between them")
-    parser.add_argument("--folder", default="synthetic", help="for files that are removed, and figures that are kept")
-    parser.add_argument("--vocab_size", type=int, default=37_000, help="entries of the vocabulary")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="of the preparation")
-    parser.add_argument("--lengths", type=int, help="only plan so many pairs, of which there is nothing but lengths")
-    parser.add_argument("--repeated", type=int, help="only open, plan and read so many pairs: copies of one shard")
+    parser.add_argument("--pairs", default="100000,1000000,10000000", help="numbers of pairs, separated by commas")
+    parser.add_argument("--folder", default="synthetic", help="folder for temporary files, and for the figures")
+    parser.add_argument("--vocab_size", type=number(), default=37_000, help="entries of the vocabulary")
+    parser.add_argument(
+        "--processes", type=number(), default=len(os.sched_getaffinity(0)), help="number of preparing processes"
+    )
+    parser.add_argument("--lengths", type=number(), help="only plan this number of pairs, from lengths without text")
+    parser.add_argument(
+        "--repeated", type=number(), help="only open, plan and read this number of pairs, in copies of one shard"
+    )
     parser.add_argument(
         "--open_files",
         type=_open_files,
         default="1024:1048576",
-        help="SOFT:HARD (ulimit -n) of whoever plans; for --repeated several",
+        help="SOFT:HARD, the limits of open files (ulimit -n) when planning; several for --repeated",
     )
     parser.add_argument("--plan", help=argparse.SUPPRESS)  # a folder of prepared data; prints figures as JSON
     return parser.parse_args()

@@ -1,10 +1,10 @@
-"""What distribution costs: one global batch on one CPU device, on several logical ones, and by several processes.
+"""Measures the cost of distribution: a global batch on one CPU device, on logical devices, and in processes.
 
     python -m benchmarks.replicas --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
 
-All share the same cores, so that a training without any cost of distribution would take as long on each. One device
-computes two halves of its batch side by side (see t2t_keras/training/devices/strategy.py), which is as much as two
-replicas can do. Each worker has its share of the cores, and they talk through sockets of this machine.
+All share the same cores, so that training would take equally long without a cost of distribution. One device computes
+two halves of its batch in parallel (see t2t_keras/training/devices/strategy.py), like two replicas. Each worker process
+has a share of the cores. Workers communicate through sockets of this machine.
 """
 
 import argparse
@@ -16,22 +16,22 @@ import sys
 import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-from benchmarks.turns import Worker, serve, take_turns
+from benchmarks.turns import Worker, number, serve, take_turns
 
-WORKERS = " workers"  # behind their number, what an engine of several processes is called
+WORKERS = " workers"  # suffix of an engine of several processes, after their number
 
 
 def main() -> None:
-    """Runs the engines turn by turn and prints the table; with --engine, is one of them."""
+    """Runs the engines turn by turn and prints the table; with --engine, runs one as a worker."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
     parser.add_argument("--preset", default="tiny", help="sizes")
-    parser.add_argument("--tokens_per_batch", type=int, default=4096, help="of the global batch")
-    parser.add_argument("--steps", type=int, default=8, help="a turn")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--replicas", default="1,2,4,8", help="numbers of logical devices, by commas")
-    parser.add_argument("--workers", default="2,3", help="numbers of processes, by commas; none if empty")
-    parser.add_argument("--output", help="also write the numbers to this JSON file")
+    parser.add_argument("--tokens_per_batch", type=number(), default=4096, help="token budget of the global batch")
+    parser.add_argument("--steps", type=number(), default=8, help="steps per turn")
+    parser.add_argument("--rounds", type=number(), default=5)
+    parser.add_argument("--replicas", default="1,2,4,8", help="numbers of logical devices, separated by commas")
+    parser.add_argument("--workers", default="2,3", help="numbers of processes, separated by commas; may be empty")
+    parser.add_argument("--output", help="JSON file for the numbers")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.engine:
@@ -70,7 +70,7 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
 
 
 def run_engine(flags: argparse.Namespace) -> None:
-    """The engine's side: so many more steps, the same ones as every other engine, whenever it is told to."""
+    """Runs one engine: a number of steps on each request, the same as those of every other engine."""
     others: list[subprocess.Popen] = []
     if flags.engine.endswith(WORKERS):
         count = int(flags.engine.removesuffix(WORKERS))
@@ -102,13 +102,13 @@ def run_engine(flags: argparse.Namespace) -> None:
 
 
 def answer(worker: subprocess.Popen) -> dict:
-    """What a worker says next."""
+    """Returns the next message of a worker."""
     assert worker.stdout
     return json.loads(worker.stdout.readline())
 
 
 def start_other_workers(count: int) -> list[subprocess.Popen]:
-    """This program once more as each worker but the first, with a cluster of all in the environment."""
+    """Starts this program as each worker but the first, with the cluster in the environment."""
     ports = []
     for _ in range(count):
         with socket.socket() as one:
@@ -125,13 +125,13 @@ def start_other_workers(count: int) -> list[subprocess.Popen]:
 
 
 def share_cores(index: int, count: int) -> None:
-    """This process stays on its share of the cores, or on one that it shares; before TensorFlow counts them."""
+    """Binds this process to its share of the cores, before TensorFlow counts them."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[index % len(cores) :: count])
 
 
 def make_work(flags: argparse.Namespace):
-    """A function that trains on the first batches of an epoch, the same each time, and says what the first loss was."""
+    """Returns a function that trains on the first batches of an epoch and returns the loss."""
     import keras
 
     from t2t_keras.config import override
@@ -157,8 +157,8 @@ def make_work(flags: argparse.Namespace):
     step = TrainingStep(model, config.train, strategy)
     replicas, mine = strategy.num_replicas_in_sync, Workers(strategy).replica_ids
 
-    # Made once: starting a pipeline takes up to two seconds, and is no part of a step. A turn that is taken again, for
-    # the machine was not quiet, has the batches of every other one.
+    # Created once, because starting a pipeline takes up to two seconds, which do not belong to a step. A repeated turn
+    # has the same batches as the others.
     dataset = training_dataset(corpus, plans, Position(), replicas, mine).take(flags.steps * len(mine))
     batches = distributed(strategy, dataset.cache().repeat())
 
@@ -166,7 +166,7 @@ def make_work(flags: argparse.Namespace):
 
     def work() -> dict:
         losses.append(float(step.run(batches, flags.steps).loss[-1]))
-        return {"loss": losses[0]}  # engines may have had different numbers of turns since
+        return {"loss": losses[0]}  # engines may have had different numbers of turns
 
     return work
 

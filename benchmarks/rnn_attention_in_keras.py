@@ -1,4 +1,4 @@
-"""The network of `rnn_attention`, connected as in GNMT, in plain keras.layers; an engine of `train_step.py`."""
+"""The network of `rnn_attention` with GNMT's connections in plain keras.layers, for an engine of `train_step.py`."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from keras import layers, ops
 
 
 class AttentionCell(layers.Layer):
-    """A cell of `keras.layers.RNN`: an LSTMCell that also reads what its last hidden state attends to.
+    """A cell of `keras.layers.RNN`: an LSTMCell that also reads the context of its last hidden state.
 
     Set `memory`, float [batch, source_len, width], and `bias` [batch, 1, source_len, 1] before a sequence. Outputs are
-    hidden states and contexts side by side.
+    concatenations of hidden states and contexts.
     """
 
     def __init__(self, units: int, d_attention: int, memory_width: int) -> None:
@@ -33,7 +33,7 @@ class AttentionCell(layers.Layer):
 
 
 class Network(keras.Model):
-    """Logits of (source, shifted target), int [batch, length] each."""
+    """Computes logits from (source, shifted target), int [batch, length] each."""
 
     def __init__(self, sizes: dict) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Network(keras.Model):
         return self.output_linear(hidden)
 
     def embedded(self, ids: Any, table: layers.Embedding) -> Any:
-        """Embeddings times sqrt(d_model), zeros for id 0."""
+        """Returns embeddings times sqrt(d_model), and zeros for id 0."""
         return table(ids) * (ops.cast(ops.not_equal(ids, 0), "float32") * table.output_dim**0.5)[..., None]
 
     def added(self, number: int, inputs: Any, outputs: Any) -> Any:

@@ -1,13 +1,12 @@
-"""The server under load and under faults: launch.serve with an export, on loopback.
+"""Measures launch.serve under load or under faults, on the loopback interface.
 
     python -m benchmarks.serving --export_dir=saved_models/mine --text=test.en
     python -m benchmarks.serving --export_dir=saved_models/mine --text=test.en --faults
 
-The load is wrk's: so many clients, each with one connection, that post a sentence, wait for its
-translation, look whether it is the one that the server gave when it was asked alone, and post the
-next. Servers of both engines take turns with one of TensorFlow's that does not merge requests into
-batches, and with CTranslate2 driven by itself, from text to text: all sentences in its own batches,
-or one after another beside the turns of a single client.
+wrk generates the load. Each client has one connection, over which it sends a sentence, waits for the translation,
+compares it with the server's answer to a single request, and sends the next sentence. Servers of both engines take
+turns with a TensorFlow server without batching, and with CTranslate2 without a server, from text to text: all sentences
+in its own batches, or one after another in turn with a single client.
 """
 
 import argparse
@@ -24,8 +23,9 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.serving_faults import print_faults
 from benchmarks.serving_process import Served, post
-from benchmarks.turns import Worker, all_at_least_one, at_least_one, busy_seconds
+from benchmarks.turns import Worker, busy_seconds, number
 from t2t_keras.machine.processor import processor
+from t2t_keras.values import PositiveInt
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LUA = os.path.join(_ROOT, "benchmarks", "serving.lua")
@@ -39,17 +39,17 @@ _SERVERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """What clients saw in one turn.
+    """The results of the clients in one turn.
 
     Attributes:
-        seconds: how long it took.
-        right: answers that were what they must be.
-        wrong: other answers.
-        broken: connections that failed.
-        p50: half of the requests took no more milliseconds.
-        p95: as p50, of 95 %.
-        p99: as p50, of 99 %.
-        foreign: share of the machine's processor time that other processes took.
+        seconds: duration.
+        right: number of correct answers.
+        wrong: number of other answers.
+        broken: number of failed connections.
+        p50: median latency in milliseconds.
+        p95: latency of the 95th percentile.
+        p99: latency of the 99th percentile.
+        foreign: share of the machine's processor time that other processes used.
     """
 
     seconds: float
@@ -63,21 +63,21 @@ class Turn:
 
 
 def write_requests(server: Served, sentences: Sequence[str], path: str) -> None:
-    """For serving.lua: each request's body, and what its answer must hold: what it held when it was sent alone."""
+    """Writes the body of each request and its expected answer, that of a single request, for serving.lua."""
     lines = []
     for sentence in sentences:
         body = json.dumps({"inputs": {"text": [sentence]}})
         status, answer = post(server.rest, body.encode())
         if status != 200:
             raise RuntimeError(f"{sentence!r} is refused: {answer}")
-        # As the server writes it, with its quotes, so that a longer translation that begins like it is another.
+        # With quotes, as the server writes it, so that a longer translation with the same beginning differs.
         lines += [body, json.dumps(answer["outputs"]["translation"][0], ensure_ascii=False)]
     with open(path, "w", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))
 
 
 def take_turn(server: Served, clients: int, seconds: int, requests_path: str) -> Turn:
-    """So many clients at once."""
+    """Runs a number of concurrent clients for one turn."""
     busy, own = busy_seconds(), server.cpu_seconds
     children = sum(os.times()[2:4])
     command = ["wrk", f"--threads={clients}", f"--connections={clients}", f"--duration={seconds}s", "--timeout=60s"]
@@ -93,14 +93,14 @@ def take_turn(server: Served, clients: int, seconds: int, requests_path: str) ->
 
 
 class Contestant:
-    """A server, and the requests with the answers that it gave to each alone.
+    """A server, and requests with its answers to each of them alone.
 
     Args:
-        name: in the table.
-        export_dir: the model's directory.
+        name: name in the table.
+        export_dir: directory of the model.
         sentences: the text.
-        folder: for files.
-        flags: of the server.
+        folder: folder for files.
+        flags: flags of the server.
     """
 
     def __init__(self, name: str, export_dir: str, sentences: Sequence[str], folder: str, *flags: str) -> None:
@@ -119,21 +119,21 @@ class Contestant:
 
 
 class Peer:
-    """CTranslate2 driven by itself, in both ways, with the settings of the export's search.
+    """CTranslate2 without a server, in batches and one by one, with the search settings of the export.
 
     Args:
-        export_dir: the model's directory, which is converted.
+        export_dir: directory of the model, which is converted.
         text_path: a file of sentences.
-        compute_type: how it multiplies.
-        seconds: of a turn.
-        folder: for files.
+        compute_type: number format of the products.
+        seconds: duration of a turn.
+        folder: folder for files.
     """
 
     def __init__(self, export_dir: str, text_path: str, compute_type: str, seconds: int, folder: str) -> None:
         model = os.path.join(folder, "converted")
         convert = ["-m", "launch.convert", "--to=ctranslate2", f"--model_dir={os.path.abspath(export_dir)}"]
         command = [sys.executable, *convert, f"--output={model}"]
-        subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)  # it says itself what is wrong
+        subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)  # the process prints the error
         newest = max((name for name in os.listdir(export_dir) if name.isdecimal()), key=int)
         with open(os.path.join(export_dir, newest, "assets.extra", "config.json"), encoding="utf-8") as file:
             decode = json.load(file)["decode"]
@@ -147,25 +147,25 @@ class Peer:
                 raise RuntimeError(f"CTranslate2 by itself does not run: {failure}")
 
     def turn(self, clients: int) -> dict[str, float]:
-        """What a turn came to: sentences one after another beside a single client, else in batches."""
+        """Runs a turn: sentences one by one for a single client, otherwise in batches."""
         worker = self._workers["alone" if clients == 1 else "batches"]
         worker.turns, worker.noisy_turns = [], []
-        worker.turn(tries=1)  # as the servers have
+        worker.turn(tries=1)  # as in the servers
         return (worker.turns or worker.noisy_turns)[-1]
 
     def close(self) -> None:
-        """Ends both processes."""
+        """Stops both processes."""
         for worker in self._workers.values():
             worker.close()
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What so many clients saw.
+    """The results for a number of clients.
 
     Attributes:
-        turns: of each server, by its name.
-        peer: the turns of CTranslate2 by itself, `per_second` and `p50` each.
+        turns: turns of each server, by name.
+        peer: turns of CTranslate2 without a server, with "per_second" and "p50".
     """
 
     turns: Mapping[str, list[Turn]]
@@ -173,7 +173,7 @@ class Load:
 
 
 def measure(contestants: Sequence[Contestant], peer: Peer, clients: int, rounds: int, seconds: int) -> Load:
-    """A short turn each that does not count, then `rounds` each, one after the other."""
+    """Runs a short warm-up turn and then `rounds` turns of each server, in turn."""
     for contestant in contestants:
         contestant.turn(clients, _WARM_UP_SECONDS)
     peer.turn(clients)
@@ -186,13 +186,13 @@ def measure(contestants: Sequence[Contestant], peer: Peer, clients: int, rounds:
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """A median and, in brackets, the range."""
+    """Formats a median and the range in brackets."""
     low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def print_load(results: Mapping[int, Load]) -> None:
-    """The table: for each number of clients medians and ranges, and the ratios to CTranslate2 of the same round."""
+    """Prints medians and ranges for each number of clients, with ratios to CTranslate2 in the same round."""
     print("| clients | what | sentences/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken |")
     print("|---|---|---|---|---|---|---|---|---|")
     for clients, load in results.items():
@@ -212,11 +212,11 @@ def print_load(results: Mapping[int, Load]) -> None:
         call = spread(peer["p50"], 1) if clients == 1 else ""
         print(f"| {clients} | CTranslate2 by itself | {spread(peer['per_second'])} | | {call} | | | | |")
     foreign = [turn.foreign for load in results.values() for turns in load.turns.values() for turn in turns]
-    print(f"\nother processes took {100 * statistics.median(foreign):.0f} % of the machine (median of the turns)")
+    print(f"\nother processes used {100 * statistics.median(foreign):.0f} % of the machine (median of the turns)")
 
 
 def main() -> None:
-    """Starts the servers, measures, prints."""
+    """Starts the servers, measures them and prints the table."""
     flags = parser().parse_args()
     with open(flags.text, encoding="utf-8") as file:
         sentences = [line.strip() for line in file if line.strip()][: flags.sentences]
@@ -250,17 +250,22 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags."""
+    """Returns the parser of the flags."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--export_dir", required=True, help="a model's directory, as launch.export writes it")
-    flags.add_argument("--text", required=True, help="a file with a source sentence a line")
-    flags.add_argument("--sentences", type=at_least_one, default=500, help="how many of them")
-    flags.add_argument("--clients", type=all_at_least_one, default=[1, 8, 64], help="at once, by commas")
-    flags.add_argument("--compute_type", default="float32", help="how CTranslate2 multiplies: float32 or int8")
-    flags.add_argument("--rounds", type=at_least_one, default=3, help="turns of each server")
-    flags.add_argument("--seconds", type=at_least_one, default=10, help="of a turn")
-    flags.add_argument("--faults", action="store_true", help="what comes of faulty requests and versions, instead")
-    flags.add_argument("--output", help="also write the numbers to this JSON file")
+    flags.add_argument("--export_dir", required=True, help="directory of an exported model")
+    flags.add_argument("--text", required=True, help="a file with one source sentence per line")
+    flags.add_argument("--sentences", type=number(), default=500, help="number of sentences")
+    flags.add_argument(
+        "--clients",
+        type=number(tuple[PositiveInt, ...]),
+        default=[1, 8, 64],
+        help="numbers of concurrent clients, separated by commas",
+    )
+    flags.add_argument("--compute_type", default="float32", help="number format of CTranslate2: float32 or int8")
+    flags.add_argument("--rounds", type=number(), default=3, help="number of turns of each server")
+    flags.add_argument("--seconds", type=number(), default=10, help="duration of a turn")
+    flags.add_argument("--faults", action="store_true", help="test faulty requests and versions instead")
+    flags.add_argument("--output", help="JSON file for the numbers")
     return flags
 
 

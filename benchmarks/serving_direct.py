@@ -1,9 +1,9 @@
-"""CTranslate2 driven by itself, from text to text: what `benchmarks.serving` compares servers with.
+"""Runs CTranslate2 without a server, from text to text, for comparison in `benchmarks.serving`.
 
     python -m benchmarks.serving_direct alone|batches MODEL TEXT COMPUTE_TYPE BEAM PENALTY SECONDS
 
-MODEL is what `launch.convert --to=ctranslate2` writes. In a turn of SECONDS (see `benchmarks.turns`)
-sentences are translated one after another, or all of them again and again in its own batches.
+MODEL is the output of `launch.convert --to=ctranslate2`. In a turn of SECONDS (see `benchmarks.turns`), sentences are
+translated one after another, or all of them repeatedly in CTranslate2's own batches.
 """
 
 import itertools
@@ -24,13 +24,13 @@ _BATCH_SENTENCES = 32
 
 
 class Direct:
-    """CTranslate2 and SentencePiece as their own documents show them, and of each sentence the best output.
+    """CTranslate2 and SentencePiece as in their documentation; returns the best output of each sentence.
 
     Args:
-        model: the directory.
-        compute_type: how CTranslate2 multiplies.
-        workers: batches that run at once, with one thread each.
-        beam_size, length_penalty: of its search.
+        model: directory of the model.
+        compute_type: number format of the products.
+        workers: number of concurrent batches, with one thread each.
+        beam_size, length_penalty: settings of the search.
     """
 
     def __init__(self, model: str, compute_type: str, workers: int, beam_size: int, length_penalty: float) -> None:
@@ -44,7 +44,7 @@ class Direct:
         self._beam_size, self._length_penalty = beam_size, length_penalty
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        """Their translations."""
+        """Returns the translations."""
         source, target = self._pieces
         results = self._translator.translate_batch(
             source.encode(list(texts), out_type=str),
@@ -56,16 +56,16 @@ class Direct:
 
 
 def for_seconds(work: Callable[[], int], seconds: float) -> dict[str, Any]:
-    """Does work again and again for a while: sentences a second, and the median of what each piece took, in ms."""
-    taken, count, begun = [], 0, time.perf_counter()
-    while (now := time.perf_counter()) - begun < seconds:
+    """Repeats work for some seconds; returns sentences per second, and the median time of a piece in ms."""
+    taken, count, started = [], 0, time.perf_counter()
+    while (now := time.perf_counter()) - started < seconds:
         count += work()
         taken.append(time.perf_counter() - now)
-    return {"per_second": count / (time.perf_counter() - begun), "p50": 1000 * statistics.median(taken)}
+    return {"per_second": count / (time.perf_counter() - started), "p50": 1000 * statistics.median(taken)}
 
 
 def main() -> None:
-    """Serves the turns."""
+    """Runs the turns."""
     role, model, text, compute_type, beam_size, length_penalty, seconds = sys.argv[1:]
     with open(text, encoding="utf-8") as file:
         sentences = [line.strip() for line in file if line.strip()]

@@ -1,4 +1,4 @@
-"""What becomes of faulty requests, versions and stops, by real requests to a real server; `serving.py --faults`."""
+"""Tests a real server with faulty requests and versions, and with a stop under load; see `serving.py --faults`."""
 
 import collections
 import concurrent.futures
@@ -23,16 +23,16 @@ _MIXED_REQUESTS = 2000
 _DISCONNECTS = 100
 _NEW_VERSION_SECONDS = 300
 _STOP_AFTER = 1.5  # seconds of load before SIGTERM
-_TAKEN = 0.2  # seconds by which a request is with the server for certain
+_TAKEN = 0.2  # seconds after which a request has certainly arrived
 
 
 def print_faults(export_dir: str, sentences: Sequence[str], folder: str) -> None:
-    """The table of all faults.
+    """Prints the table of all faults.
 
     Args:
-        export_dir: of a model; its newest version is copied, so that versions can be broken.
-        sentences: to be translated in between.
-        folder: for files.
+        export_dir: directory of a model; its newest version is copied, so that versions can be damaged.
+        sentences: sentences to translate in the meantime.
+        folder: folder for files.
     """
     copy = os.path.join(folder, "model")
     newest = max((name for name in os.listdir(export_dir) if name.isdecimal()), key=int)
@@ -53,10 +53,10 @@ def print_faults(export_dir: str, sentences: Sequence[str], folder: str) -> None
 
 
 class Alone:
-    """Requests of several signatures and what each was answered when it was the only one.
+    """Requests of several signatures, and the answers to each of them alone.
 
     Args:
-        server: asked one request after another.
+        server: the server, which gets one request after another.
         sentences: the texts.
     """
 
@@ -74,12 +74,12 @@ class Alone:
         self.answers = [ask_rest(server.rest, *request) for request in self.requests]
 
     def still_answers(self) -> bool:
-        """Whether a request has the answer that it had."""
+        """Returns whether a request still gets the same answer."""
         return same(ask_rest(self._server.rest, *self.requests[0]), self.answers[0])
 
 
 def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str, Callable[[], str]]]:
-    """Names of faults and what tries them and says how the server answered."""
+    """Yields the name of each fault with a function that causes it and returns the server's answer."""
     text = "A man is walking."
 
     def body(**content: Any) -> bytes:
@@ -133,7 +133,7 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
 def _answered(server: Served, body: bytes, path: str = "/v1/models/model:predict") -> str:
     status, answer = post(server.rest, body, path)
     message = json.dumps(answer) if status == 200 else answer["error"]
-    # A line of a table, however long the message.
+    # The message must fit into a row of the table.
     message = " ".join(message.split()).replace("|", "\\|")
     return f"{status}: {message if len(message) < 110 else message[:107] + '...'}"
 
@@ -147,7 +147,7 @@ def _answered_grpc(server: Served, inputs: dict[str, list]) -> str:
 
 
 def hung_up(server: Served, cut: bool) -> str:
-    """Connections that end before their request, or their answer, does."""
+    """Opens connections that end before the end of the request or of the answer."""
     host, port = server.rest.split(":")
     body = json.dumps({"inputs": {"text": ["A man is walking his dog in the park."] * 8}}).encode()
     head = f"POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -158,7 +158,7 @@ def hung_up(server: Served, cut: bool) -> str:
 
 
 def broken_version(server: Served, export_dir: str, version: str, files: list[str], noise: bool = False) -> str:
-    """A version that cannot be loaded appears, and goes again once the server has looked at it."""
+    """Adds a version that cannot be loaded, and removes it once the server has tried."""
     path = os.path.join(export_dir, version)
     os.makedirs(path)
     for name in files:
@@ -174,20 +174,20 @@ def broken_version(server: Served, export_dir: str, version: str, files: list[st
 
 
 class Load(Clients):
-    """Clients that send one request after another until they are told to stop, and look at every answer."""
+    """Clients that send one request after another until they are stopped, and check every answer."""
 
     def __init__(self, server: Served, alone: Alone) -> None:
         self._server, self._alone = server, alone
-        self.outcomes: list[tuple[float, float, str]] = []  # begun, ended, what came of it
+        self.outcomes: list[tuple[float, float, str]] = []  # start, end, outcome
         super().__init__(functools.partial(self._client, number) for number in range(_CLIENTS))
 
     def _client(self, number: int) -> None:
         draw = random.Random(number)
         while not self.over.is_set():
             at = draw.randrange(len(self._alone.requests))
-            begun = time.monotonic()
+            started = time.monotonic()
             outcome = self._outcome(at)
-            self.outcomes.append((begun, time.monotonic(), outcome))
+            self.outcomes.append((started, time.monotonic(), outcome))
 
     def _outcome(self, at: int) -> str:
         try:
@@ -202,23 +202,23 @@ class Load(Clients):
 
 
 def new_version(server: Served, alone: Alone, export_dir: str) -> str:
-    """The same model again under a higher number, while clients ask."""
+    """Adds the same model as a new version while clients send requests."""
     with Load(server, alone) as load:
         temporary = os.path.join(export_dir, "copying")
         shutil.copytree(os.path.join(export_dir, "1"), temporary)
         os.rename(temporary, os.path.join(export_dir, "5"))
-        begun = time.monotonic()
-        while time.monotonic() < begun + _NEW_VERSION_SECONDS and get(server.rest, "/server.json")[1]["version"] != 5:
+        started = time.monotonic()
+        while time.monotonic() < started + _NEW_VERSION_SECONDS and get(server.rest, "/server.json")[1]["version"] != 5:
             time.sleep(0.2)
-        taken = time.monotonic() - begun
+        duration = time.monotonic() - started
         served = get(server.rest, "/server.json")[1]["version"]
         time.sleep(1)
     counts = collections.Counter(outcome for _, _, outcome in load.outcomes)
-    return f"version {served} after {taken:.1f} s; of {len(load.outcomes):,} requests {_told(counts)}"
+    return f"version {served} after {duration:.1f} s; of {len(load.outcomes):,} requests {_counted(counts)}"
 
 
 def mixed(server: Served, alone: Alone, count: int) -> str:
-    """Requests of all kinds at once; each must be answered as it was when it was alone."""
+    """Sends requests of all kinds concurrently; each must get the same answer as alone."""
     draw = random.Random(1)
     order = [draw.randrange(len(alone.requests)) for _ in range(count)]
     with contextlib.ExitStack() as stack:
@@ -236,19 +236,19 @@ def mixed(server: Served, alone: Alone, count: int) -> str:
 
 
 def stopped_under_load(server: Served, alone: Alone) -> str:
-    """What came of requests that the server had when it was told to stop, and of those that came later."""
+    """Stops the server under load; returns the outcomes of earlier requests and of those in flight."""
     with Load(server, alone) as load:
         time.sleep(_STOP_AFTER)
-        told = server.tell_to_stop()
+        stopped_at = server.tell_to_stop()
         while server.alive:
             time.sleep(0.05)
-        taken = time.monotonic() - told
-    had = collections.Counter(
-        outcome for begun, ended, outcome in load.outcomes if begun < told - _TAKEN and ended > told
+        duration = time.monotonic() - stopped_at
+    in_flight = collections.Counter(
+        outcome for started, ended, outcome in load.outcomes if started < stopped_at - _TAKEN and ended > stopped_at
     )
-    before = collections.Counter(outcome for _, ended, outcome in load.outcomes if ended <= told)
-    return f"before: {_told(before)}; in flight: {_told(had)}; ended after {taken:.1f} s"
+    before = collections.Counter(outcome for _, ended, outcome in load.outcomes if ended <= stopped_at)
+    return f"before: {_counted(before)}; in flight: {_counted(in_flight)}; ended after {duration:.1f} s"
 
 
-def _told(counts: collections.Counter) -> str:
+def _counted(counts: collections.Counter) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in counts.most_common()) or "none"

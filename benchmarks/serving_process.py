@@ -1,4 +1,4 @@
-"""A server of an export in a process of its own, and requests to it."""
+"""A server of an export in a separate process, and requests to it."""
 
 import http.client
 import json
@@ -26,18 +26,18 @@ Outputs = dict[str, list]
 
 
 class Served:
-    """`python -m launch.serve` at free ports, until the block ends.
+    """A context in which `python -m launch.serve` runs at free ports.
 
     Args:
-        export_dir: the directory of a model with its versions.
-        log_path: where what it says goes.
-        flags: more of its flags.
+        export_dir: directory of a model with its versions.
+        log_path: file for the output of the server.
+        flags: additional flags of the server.
 
     Attributes:
-        rest: "host:port".
-        grpc: "host:port".
-        pid: of its process.
-        log_path: as given.
+        rest: "host:port" of the REST interface.
+        grpc: "host:port" of the gRPC interface.
+        pid: number of the process.
+        log_path: file with the output of the server.
     """
 
     def __init__(self, export_dir: str, log_path: str, *flags: str) -> None:
@@ -50,8 +50,8 @@ class Served:
         match = _READY.match(self._process.stdout.readline())
         if not match:
             self._process.wait()
-            said = pathlib.Path(log_path).read_text(encoding="utf-8").strip().splitlines() or ["no output"]
-            raise RuntimeError(f"the server does not start: {said[-1]}")  # its log may be gone with its folder
+            lines = pathlib.Path(log_path).read_text(encoding="utf-8").strip().splitlines() or ["no output"]
+            raise RuntimeError(f"the server does not start: {lines[-1]}")  # the log may be deleted with its folder
         self.rest, self.grpc = match.groups()
         self.pid, self.log_path = self._process.pid, log_path
 
@@ -63,51 +63,51 @@ class Served:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the server still runs."""
         return self._process.poll() is None
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time that it has taken."""
+        """Processor time of the server."""
         with open(f"/proc/{self._process.pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it holds, without what it shares with files."""
+        """Memory of the server, without pages of files."""
         with open(f"/proc/{self.pid}/status") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon:"))
 
     @property
     def log(self) -> str:
-        """What it has written so far."""
+        """The output so far."""
         with open(self.log_path, encoding="utf-8") as file:
             return file.read()
 
     def tell_to_stop(self) -> float:
-        """Sends SIGTERM; gives the time at which it did."""
+        """Sends SIGTERM; returns the time."""
         self._process.send_signal(signal.SIGTERM)
         return time.monotonic()
 
     def stop(self) -> int:
-        """Ends it in its own way; gives its exit status."""
+        """Stops the server by SIGTERM; returns its exit status."""
         if self.alive:
             self._process.terminate()
         return self._process.wait(timeout=60)
 
 
 class RestError(Exception):
-    """An answer other than 200: its status and its message."""
+    """An answer with a status other than 200; has the status and the message."""
 
 
 def post(address: str, body: bytes, path: str = "/v1/models/model:predict", timeout: float = 60) -> tuple[int, Any]:
-    """A request on a connection of its own: the status and the JSON of the answer."""
+    """Sends a POST request on a new connection; returns the status and the JSON of the answer."""
     return _asked(address, "POST", path, body, timeout)
 
 
 def get(address: str, path: str) -> tuple[int, Any]:
-    """As `post`, of a GET."""
+    """Like `post`, for a GET request."""
     return _asked(address, "GET", path, None, 60)
 
 
@@ -122,13 +122,13 @@ def _asked(address: str, method: str, path: str, body: bytes | None, timeout: fl
 
 
 class Clients:
-    """Clients, each in a thread, from the beginning of a `with` block to its end.
+    """A context in which clients run, each in a thread.
 
     Args:
-        works: what each client does, again and again until `over` is set.
+        works: the function of each client, which returns once `over` is set.
 
     Attributes:
-        over: set at the end of the block.
+        over: set at the end of the context.
     """
 
     def __init__(self, works: Iterable[Callable[[], None]]) -> None:
@@ -147,7 +147,7 @@ class Clients:
 
 
 def ask_rest(address: str, signature: str, inputs: dict[str, list]) -> Outputs:
-    """A signature's outputs through REST.
+    """Returns the outputs of a signature through REST.
 
     Raises:
         RestError: the server refuses.
@@ -159,7 +159,7 @@ def ask_rest(address: str, signature: str, inputs: dict[str, list]) -> Outputs:
 
 
 def ask_grpc(channel: grpc.Channel, signature: str, inputs: dict[str, list]) -> Outputs:
-    """A signature's outputs through gRPC, as REST gives them.
+    """Returns the outputs of a signature through gRPC, in the form of REST.
 
     Raises:
         grpc.RpcError: the server refuses.
@@ -167,7 +167,7 @@ def ask_grpc(channel: grpc.Channel, signature: str, inputs: dict[str, list]) -> 
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "model", signature
     for name, values in inputs.items():
-        # What `sample` takes for its seed has 64 bits, all other integers have 32.
+        # The seed of `sample` has 64 bits, all other integers have 32.
         kind = tf.int64 if name == "seed" else None
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values, kind))
     response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=60)
@@ -182,7 +182,7 @@ def _as_json(array: np.ndarray) -> list:
 
 
 def same(left: Outputs, right: Outputs) -> bool:
-    """Whether two answers are one: strings and integers exactly, other numbers within 1e-4."""
+    """Returns whether two answers are equal: strings and integers exactly, other numbers within 1e-4."""
     if left.keys() != right.keys():
         return False
     for name, value in left.items():

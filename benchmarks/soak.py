@@ -1,11 +1,11 @@
-"""A long mixed load of a server: every answer is compared, and the server's memory is watched.
+"""Loads a server with mixed requests for a long time, compares every answer, and records the server's memory.
 
     python -m benchmarks.soak --export_dir=saved_models/mine --text=test.en --minutes=60
 
-Clients ask for all signatures over REST and gRPC, some for documents with markup or for answers that grow, some read
-slowly, some hang up; answers are kept (--cache_bytes) in less memory than all would take; and every other minute the
-model comes again as a new version, and the version before is taken away. Each answer must be what another server gave
-for the request alone.
+Clients use all signatures over REST and gRPC. Some send documents with markup or request streams, some read slowly, and
+some hang up. The server caches outputs (--cache_bytes) in less memory than all outputs need. Every two minutes, the
+model is added as a new version and the version before the last is removed. Each answer must equal that of a different
+server to the single request.
 """
 
 import argparse
@@ -30,27 +30,28 @@ from typing import Any
 import grpc
 
 from benchmarks.serving_process import Clients, Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
+from benchmarks.turns import number
 
-# Of these signatures a row's outputs depend on the row alone; outputs of the others are as wide as the widest row.
+# The outputs of these signatures depend only on their row; those of the others are padded to the widest row.
 _BY_ROW = ("serving_default", "nbest", "score", "sample", "alternatives")
 _WHOLE = ("align", "attention", "tokens", "constrained")
-_MOST_LINES = {"attention": 4}  # of a request; the server refuses more of such lines
-_LARGEST = 16  # texts of a whole request
-_MOST_LETTERS = 60  # of a text that is translated with a prefix: it must be one part
+_MOST_LINES = {"attention": 4}  # per request; the server refuses more of these lines
+_LARGEST = 16  # number of texts of a whole request
+_MOST_LETTERS = 60  # in a text that is translated with a prefix, which must be one part
 _ASKERS = 5
 _CACHE_BYTES = 200_000
 _VERSION_SECONDS = 120
 _SAMPLE_SECONDS = 5
 _FIRST_MINUTES = 5
 _MOST_GROWTH = 1.1
-_UNANSWERED = ("hung up", "slow reader: gave up")  # outcomes of clients that do not wait
+_UNANSWERED = ("hung up", "slow reader: gave up")  # outcomes of clients that do not wait for an answer
 
 Request = tuple[str, dict[str, list]]
 
 
 @dataclasses.dataclass
 class Known:
-    """Requests and their outputs: of single rows by signature, of whole requests, and of documents with markup."""
+    """Requests and their expected outputs: single rows by signature, whole requests, and documents with markup."""
 
     rows: dict[str, list[tuple[dict[str, list], Outputs]]]
     whole: list[tuple[Request, Outputs]]
@@ -58,14 +59,14 @@ class Known:
 
     @classmethod
     def ask(cls, server: Served, sentences: Sequence[str], signatures: set[str]) -> "Known":
-        """Asks for one after another."""
+        """Sends all requests to a server, one after another."""
         rows: dict[str, list[tuple[dict[str, list], Outputs]]] = {}
         for name in _BY_ROW:
             if name not in signatures:
                 continue
             inputs = [_inputs(name, [sentence], at) for at, sentence in enumerate(sentences)]
             if name == "alternatives":
-                inputs = _begun(inputs, [right["translation"][0] for _, right in rows["serving_default"]])
+                inputs = _prefixed(inputs, [right["translation"][0] for _, right in rows["serving_default"]])
             if inputs:
                 rows[name] = [(some, ask_rest(server.rest, name, some)) for some in inputs]
         requests = []
@@ -81,11 +82,11 @@ class Known:
 
 
 def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
-    """What a signature takes for some texts; `at` makes a difference where there is a choice."""
+    """Returns the inputs of a signature for some texts; `at` varies optional inputs."""
     if signature in ("tokens", "constrained"):
         ids = [[10 + (at + place * row) % 250 for place in range(5 + at % 20)] for row in range(1, len(texts) + 1)]
         inputs: dict[str, list] = {"source_ids": ids, "source_length": [len(row) for row in ids]}
-        if signature == "constrained":  # one constraint, of which either token is enough
+        if signature == "constrained":  # one constraint with two alternatives
             inputs["constraints"] = [[[[10 + at % 250], [20 + at % 250]]]] * len(texts)
         return inputs
     inputs = {"text": list(texts)}
@@ -98,18 +99,18 @@ def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
     return inputs
 
 
-def _begun(inputs: Sequence[dict[str, list]], translations: Sequence[str]) -> list[dict[str, list]]:
-    """What `alternatives` takes: texts that are short enough for it, with the beginnings of their translations."""
-    begun = []
+def _prefixed(inputs: Sequence[dict[str, list]], translations: Sequence[str]) -> list[dict[str, list]]:
+    """Returns inputs of `alternatives`: short texts, with the beginnings of their translations."""
+    prefixed = []
     for at, (some, translation) in enumerate(zip(inputs, translations, strict=True)):
         words = translation.split(" ")
         if len(some["text"][0]) <= _MOST_LETTERS:
-            begun.append({**some, "prefix": [" ".join(words[: at % len(words)])]})
-    return begun
+            prefixed.append({**some, "prefix": [" ".join(words[: at % len(words)])]})
+    return prefixed
 
 
 def _marked(sentences: Sequence[str], at: int) -> dict[str, Any]:
-    """A request for documents of some sentences, whose second word stands in a tag."""
+    """Returns a request with documents, in each of which the second word of a sentence is in a tag."""
     kind = ("html", "xml", "placeholders")[at % 3]
     tag, end = ("{name}", "%s") if kind == "placeholders" else ("<b>", "</b>")
     texts = []
@@ -121,7 +122,7 @@ def _marked(sentences: Sequence[str], at: int) -> dict[str, Any]:
 
 
 def ask_marked(address: str, body: dict[str, Any]) -> Outputs:
-    """The documents that a request for some gets; a `RestError` if the server refuses."""
+    """Returns the translated documents of a request; raises a `RestError` if the server refuses it."""
     status, answer = post(address, json.dumps(body).encode())
     if status != 200:
         raise RestError(status, answer.get("error", ""))
@@ -129,15 +130,15 @@ def ask_marked(address: str, body: dict[str, Any]) -> Outputs:
 
 
 class Load(Clients):
-    """Clients, each in a thread, until the block ends.
+    """A context in which clients send requests, each in a thread.
 
     Args:
-        server: whom they ask.
-        known: what they ask for.
+        server: the server.
+        known: the requests with their expected outputs.
 
     Attributes:
-        counts: of what came of requests, by kind and outcome.
-        wrong: the first requests whose answers were others than they had to be.
+        counts: number of requests by kind and outcome.
+        wrong: descriptions of the first wrong answers.
     """
 
     def __init__(self, server: Served, known: Known) -> None:
@@ -159,7 +160,7 @@ class Load(Clients):
                     outcome = f"{error.args[0]}"
                 except grpc.RpcError as error:
                     outcome = error.code().name
-                except Exception as error:  # a client must not end in silence: a cut answer is not a right one
+                except Exception as error:  # a client must not end silently: a truncated answer is wrong
                     outcome = type(error).__name__
                 with self._lock:
                     self.counts[outcome] += 1
@@ -183,7 +184,7 @@ class Load(Clients):
         return self._compared(request, answer, right, name)
 
     def _drawn_rows(self, draw: random.Random) -> tuple[Request, Outputs]:
-        """Some rows in one request, and the outputs of each put together; a few rows are drawn more often."""
+        """Returns a request of random rows, with the expected outputs; a few rows are drawn more often."""
         signature = draw.choice(list(self._known.rows))
         pool = self._known.rows[signature]
         pool = pool[: -(-len(pool) // 10)] if draw.random() < 0.5 else pool
@@ -192,7 +193,7 @@ class Load(Clients):
         return (signature, inputs), outputs
 
     def _grown(self, draw: random.Random, channel: grpc.Channel) -> str:
-        """A text's answer as it grows; the last event is what counts."""
+        """Requests a stream, and compares its last event."""
         inputs, right = draw.choice(self._known.rows["serving_default"])
         last = {}
         for name, data in events(self._server.rest, inputs):
@@ -206,7 +207,7 @@ class Load(Clients):
         return self._compared(body, ask_marked(self._server.rest, body), right, "markup")
 
     def _read_slowly(self, draw: random.Random, channel: grpc.Channel) -> str:
-        """The largest answers, a little at a time, by clients of which some give up."""
+        """Reads large answers slowly; some clients give up."""
         large = [entry for entry in self._known.whole if entry[0][0] != "tokens"] or self._known.whole
         (signature, inputs), right = draw.choice(large)
         body = json.dumps({"signature_name": signature, "inputs": inputs}).encode()
@@ -216,11 +217,11 @@ class Load(Clients):
             connection.settimeout(60)
             connection.connect(place(self._server.rest))
             connection.sendall(head(len(body)) + body)
-            begun, parts = time.monotonic(), []
+            started, parts = time.monotonic(), []
             while part := connection.recv(4096):
                 parts.append(part)
                 time.sleep(0.05)
-                if self.over.is_set() or time.monotonic() > begun + patience:
+                if self.over.is_set() or time.monotonic() > started + patience:
                     return "slow reader: gave up"
         status, _, content = b"".join(parts).partition(b"\r\n\r\n")
         if b" 200 " not in status.split(b"\r\n")[0]:
@@ -230,7 +231,7 @@ class Load(Clients):
         return self._compared((signature, inputs), json.loads(content)["outputs"], right, "slow reader")
 
     def _hung_up(self, draw: random.Random, channel: grpc.Channel) -> str:
-        """A connection that ends before its request, its answer or its stream does."""
+        """Closes a connection before the end of the request, the answer or the stream."""
         signature = draw.choice(["serving_default", "nbest", "align"])
         texts = [draw.choice(self._known.rows["serving_default"])[0]["text"][0] for _ in range(8)]
         method = draw.choice(["predict", "stream"])
@@ -248,19 +249,19 @@ class Load(Clients):
 
 
 def place(address: str) -> tuple[str, int]:
-    """The host and the port of "host:port"."""
+    """Splits "host:port"."""
     host, _, port = address.rpartition(":")
     return host, int(port)
 
 
 def head(size: int, method: str = "predict") -> bytes:
-    """The head of a request whose body has so many bytes."""
+    """Returns the head of a request with a body of `size` bytes."""
     lines = [f"POST /v1/models/model:{method} HTTP/1.1", "Host: localhost", "Connection: close"]
     return "\r\n".join([*lines, f"Content-Length: {size}", "", ""]).encode()
 
 
 def unchunked(content: bytes) -> bytes:
-    """The body of an answer that was sent in chunks."""
+    """Joins the chunks of an answer."""
     parts = []
     while content:
         size, _, content = content.partition(b"\r\n")
@@ -270,7 +271,7 @@ def unchunked(content: bytes) -> bytes:
 
 
 def events(address: str, inputs: dict[str, list]) -> Iterator[tuple[str, dict]]:
-    """The names and the contents of the events of an answer that grows; a `RestError` if there is none."""
+    """Yields the names and contents of the events of a stream; raises a `RestError` if the server refuses it."""
     connection = http.client.HTTPConnection(address, timeout=60)
     try:
         connection.request("POST", "/v1/models/model:stream", json.dumps({"inputs": inputs}).encode())
@@ -288,13 +289,13 @@ def events(address: str, inputs: dict[str, list]) -> Iterator[tuple[str, dict]]:
 
 
 class Versions:
-    """The same model under ever higher numbers; only the newest is left."""
+    """Adds versions of the same model, and removes old ones."""
 
     def __init__(self, export_dir: str) -> None:
         self._export_dir, self.newest = export_dir, 1
 
     def next(self) -> None:
-        """Puts a new one there, and takes away the one before the last."""
+        """Adds a version, and removes the one before the last."""
         temporary = os.path.join(self._export_dir, "copying")
         shutil.copytree(os.path.join(self._export_dir, str(self.newest)), temporary, copy_function=os.link)
         os.rename(temporary, os.path.join(self._export_dir, str(self.newest + 1)))
@@ -303,31 +304,31 @@ class Versions:
 
 
 def watch(server: Served, load: Load, versions: Versions, seconds: float) -> list[tuple[float, int]]:
-    """Times since the beginning and the server's memory at them, while versions come and go."""
-    begun, samples, told = time.monotonic(), list[tuple[float, int]](), 0
-    while (passed := time.monotonic() - begun) < seconds and server.alive:
+    """Returns times and the server's memory at these times, and adds versions in the meantime."""
+    started, samples, num_reports = time.monotonic(), list[tuple[float, int]](), 0
+    while (passed := time.monotonic() - started) < seconds and server.alive:
         if passed > _VERSION_SECONDS * versions.newest - _VERSION_SECONDS / 2:
             versions.next()
         samples.append((passed, server.memory_bytes))
-        if passed >= 60 * told:
-            told += 1
+        if passed >= 60 * num_reports:
+            num_reports += 1
             print(f"{passed / 60:.0f} min: {samples[-1][1] >> 20} MiB, {dict(load.counts)}", flush=True)
         time.sleep(_SAMPLE_SECONDS)
     return samples
 
 
 def level(samples: Sequence[tuple[float, int]], end: float) -> float:
-    """The median in bytes over the time between two versions, before `end` seconds have passed."""
+    """Returns the median memory in bytes over the interval of a version that ends after `end` seconds."""
     return statistics.median(memory for passed, memory in samples if end - _VERSION_SECONDS < passed <= end)
 
 
 def main() -> int:
-    """Starts the servers, loads one of them, says what came of it."""
+    """Starts the servers, runs the load and prints the outcomes."""
     flags = parser().parse_args()
     with open(flags.text, encoding="utf-8") as file:
         sentences = [line.strip() for line in file if line.strip()][: flags.sentences]
     if len(sentences) <= _LARGEST:
-        raise SystemExit(f"{flags.text}: {len(sentences)} sentences, and more than {_LARGEST} are needed")
+        raise SystemExit(f"{flags.text}: {len(sentences)} sentences; more than {_LARGEST} are required")
     newest = max((name for name in os.listdir(flags.export_dir) if name.isdecimal()), key=int)
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "model")
@@ -335,7 +336,10 @@ def main() -> int:
         with Served(copy, os.path.join(folder, "alone.log"), "--max_batch_size=1") as server:
             metadata = get(server.rest, "/v1/models/model/metadata")[1]["metadata"]
             known = Known.ask(server, sentences, set(metadata["signature_def"]["signature_def"]))
-        print(f"{sum(map(len, known.rows.values()))} rows and {len(known.whole)} requests are known", flush=True)
+        print(
+            f"{sum(map(len, known.rows.values()))} rows and {len(known.whole)} requests have expected outputs",
+            flush=True,
+        )
         log_path = os.path.join(folder, "server.log")
         with Served(copy, log_path, f"--cache_bytes={_CACHE_BYTES}", *flags.server_flags) as server:
             versions = Versions(copy)
@@ -367,13 +371,13 @@ def _enough(text: str) -> float:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags."""
+    """Returns the parser of the flags."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--export_dir", required=True, help="a model's directory, as launch.export writes it")
-    flags.add_argument("--text", required=True, help="a file with a source sentence a line")
-    flags.add_argument("--sentences", type=int, default=300, help="how many of them")
-    flags.add_argument("--minutes", type=_enough, default=60, help="of load")
-    flags.add_argument("server_flags", nargs="*", help="more flags of the server, after --")
+    flags.add_argument("--export_dir", required=True, help="directory of an exported model")
+    flags.add_argument("--text", required=True, help="a file with one source sentence per line")
+    flags.add_argument("--sentences", type=number(), default=300, help="number of sentences")
+    flags.add_argument("--minutes", type=_enough, default=60, help="duration of the load")
+    flags.add_argument("server_flags", nargs="*", help="additional flags of the server, after --")
     return flags
 
 

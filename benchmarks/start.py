@@ -1,10 +1,10 @@
-"""How long it takes from the command to the first update: launch.train on one and on many replicas, beside Keras's fit.
+"""Measures the time from the command to the first update, of launch.train on one or more replicas and of Keras's fit.
 
     python -m benchmarks.start --data_dir=data/multi30k --preset=tiny
 
-Every start is a new process, and the engines take turns, so that all meet the same machine. `--other=FOLDER` starts
-another checkout of this project beside this one. A replica is a logical device of the CPU. The clock of launch.train
-stops when its first line of metrics is written, that of a peer when its first batch has been trained on.
+Every start is a new process, and the engines take turns on the same machine. `--other=FOLDER` also starts a different
+checkout of this project. A replica is a logical device of the CPU. The time of launch.train ends with its first line of
+metrics, and that of a peer after training on its first batch.
 """
 
 import argparse
@@ -21,12 +21,13 @@ from typing import NamedTuple, TextIO
 
 from benchmarks.train_step import sizes_of, write_batches
 from benchmarks.transformer_preset import transformer_preset
+from benchmarks.turns import number
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = ("keras_layers", "keras_hub")
 _SECONDS_BETWEEN_LOOKS = 0.02
 _LONGEST = 1800  # seconds, after which a start counts as hung
-# Looks whether a process has ended, and leaves it for `os.wait4`, which tells its processor time.
+# Checks whether a process has ended, and leaves it for `os.wait4`, which returns its processor time.
 _ENDED_OR_NOT = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
@@ -34,8 +35,8 @@ class Start(NamedTuple):
     """One start.
 
     Attributes:
-        seconds: from the command to the first update.
-        cpu_seconds: of processor time until then.
+        seconds: time from the command to the first update.
+        cpu_seconds: processor time until then.
     """
 
     seconds: float
@@ -43,13 +44,13 @@ class Start(NamedTuple):
 
 
 class Engine(NamedTuple):
-    """What is started.
+    """A program to start.
 
     Attributes:
-        name: for the table.
-        command: its arguments.
-        folder: where it runs, and what it imports from.
-        metrics: the file whose first line ends the measurement; empty for a peer, which says so itself.
+        name: name in the table.
+        command: the arguments.
+        folder: working directory, which is also the first folder for imports.
+        metrics: file whose first line ends the measurement; empty for a peer, which reports the end itself.
     """
 
     name: str
@@ -63,11 +64,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
     parser.add_argument("--preset", default="tiny", help="sizes")
-    parser.add_argument("--tokens_per_batch", type=int, default=4096, help="of the global batch")
-    parser.add_argument("--replicas", default="1,8", help="numbers of logical devices, by commas")
-    parser.add_argument("--other", default="", help="the folder of another checkout")
-    parser.add_argument("--peers", default=",".join(PEERS), help="engines of train_step.py, by commas; none if empty")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens_per_batch", type=number(), default=4096, help="token budget of the global batch")
+    parser.add_argument("--replicas", default="1,8", help="numbers of logical devices, separated by commas")
+    parser.add_argument("--other", default="", help="folder of a different checkout")
+    parser.add_argument(
+        "--peers", default=",".join(PEERS), help="engines of train_step.py, separated by commas; may be empty"
+    )
+    parser.add_argument("--rounds", type=number(), default=3)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         engines = [*ours(flags, folder), *peers(flags, folder)]
@@ -81,7 +84,7 @@ def main() -> None:
 
 
 def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
-    """launch.train of this checkout, and of the other one, on each number of replicas."""
+    """Returns launch.train of this and of the other checkout for each number of replicas."""
     for checkout, words in ((ROOT, ""), (flags.other, ", other checkout")):
         for replicas in flags.replicas.split(",") if checkout else ():
             model_dir = os.path.join(folder, f"run_{replicas}_{'other' if words else 'this'}")
@@ -95,7 +98,7 @@ def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
 
 
 def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
-    """The same network elsewhere, with one batch to train on."""
+    """Returns the same network in other libraries, with one training batch."""
     if not flags.peers:
         return
     batches, sizes = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
@@ -112,12 +115,12 @@ def start(engine: Engine, log: TextIO) -> Start:
     """Starts an engine and ends it after its first update.
 
     Raises:
-        SystemExit: it ended before, with the last line that it said.
+        SystemExit: it ended earlier; has the last line of its output.
     """
     environment = {**os.environ, "PYTHONPATH": engine.folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
     if engine.metrics and os.path.exists(engine.metrics):
         shutil.rmtree(os.path.dirname(engine.metrics))
-    begun = time.perf_counter()
+    started = time.perf_counter()
     process = subprocess.Popen(
         engine.command,
         cwd=engine.folder,
@@ -127,8 +130,8 @@ def start(engine: Engine, log: TextIO) -> Start:
         stderr=log,
         text=True,
     )
-    is_over = wait_for_metrics(process, engine.metrics, begun) if engine.metrics else train_once(process)
-    seconds = time.perf_counter() - begun
+    is_over = wait_for_metrics(process, engine.metrics, started) if engine.metrics else train_once(process)
+    seconds = time.perf_counter() - started
     process.kill()
     _, _, usage = os.wait4(process.pid, 0)
     if not is_over:
@@ -137,9 +140,9 @@ def start(engine: Engine, log: TextIO) -> Start:
     return Start(seconds, usage.ru_utime + usage.ru_stime)
 
 
-def wait_for_metrics(process: subprocess.Popen, path: str, begun: float) -> bool:
-    """Until a training has written its first line; False if it does not."""
-    while time.perf_counter() - begun < _LONGEST and os.waitid(os.P_PID, process.pid, _ENDED_OR_NOT) is None:
+def wait_for_metrics(process: subprocess.Popen, path: str, started: float) -> bool:
+    """Waits until a training has written its first line; returns False if it ends before."""
+    while time.perf_counter() - started < _LONGEST and os.waitid(os.P_PID, process.pid, _ENDED_OR_NOT) is None:
         if os.path.exists(path) and os.path.getsize(path):
             return True
         time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -147,13 +150,13 @@ def wait_for_metrics(process: subprocess.Popen, path: str, begun: float) -> bool
 
 
 def train_once(process: subprocess.Popen) -> bool:
-    """Waits until a peer has trained on its batch, before it says that it is ready; False if it does not."""
+    """Waits until a peer has trained on its batch; returns False if it ends before."""
     assert process.stdout
     return any(line.startswith('{"ready"') for line in process.stdout)
 
 
 def report(starts: dict[str, list[Start]]) -> None:
-    """Prints the table: medians, and from the least to the most."""
+    """Prints the table of medians and ranges."""
     first = statistics.median(start.seconds for start in next(iter(starts.values())))
     print("| started | seconds to the first update | of the first row | CPU seconds |")
     print("|---|---|---|---|")

@@ -1,9 +1,10 @@
-"""What a linear classifier of words and word pairs reaches on a file of labelled texts, for comparison with a model.
+"""Scores a linear classifier of words and word pairs on labelled texts, for comparison with a model.
 
     python -m benchmarks.text_classifier --train=train.tsv --valid=valid.tsv --test=test.tsv
 
-It is scikit-learn's TF-IDF with logistic regression, whose regularisation is the one of five that is best on the
-validation set. Files are as for `launch.prepare_data --task=classification`: a text, a tab, a label; also compressed.
+The classifier is scikit-learn's TF-IDF with logistic regression. The best of five regularisations is selected on the
+validation set. Files have the format of `launch.prepare_data --task=classification`: a text, a tab and a label per
+line; also compressed.
 """
 
 import argparse
@@ -13,17 +14,17 @@ import time
 from t2t_keras.data.sources.corpora_files import read_lines
 from t2t_keras.tasks.registry import task
 
-_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0)  # inverse ones, as scikit-learn counts
+_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0)  # inverse strengths, as in scikit-learn
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """The texts and their labels."""
+    """Returns the texts and their labels."""
     pairs = list(task("classification").examples(read_lines(path), path))
     return [text for text, _ in pairs], [label for _, label in pairs]
 
 
 def main() -> None:
-    """Prints accuracy and macro F1 of the test set, as JSON."""
+    """Prints the accuracy and the macro F1 of the test set as JSON."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import accuracy_score, f1_score
@@ -37,12 +38,12 @@ def main() -> None:
     start = time.perf_counter()
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     features = vectorizer.fit_transform(texts)
-    found = {}
+    by_accuracy = {}
     for strength in _STRENGTHS:
         classifier = LogisticRegression(C=strength, max_iter=1000).fit(features, labels)
-        found[accuracy_score(valid[1], classifier.predict(vectorizer.transform(valid[0])))] = strength, classifier
-    best = max(found)
-    strength, classifier = found[best]
+        by_accuracy[accuracy_score(valid[1], classifier.predict(vectorizer.transform(valid[0])))] = strength, classifier
+    best = max(by_accuracy)
+    strength, classifier = by_accuracy[best]
     predicted = classifier.predict(vectorizer.transform(test[0]))
     results = {
         "features": features.shape[1],

@@ -1,13 +1,13 @@
-"""Training speed: ours against the same network elsewhere, turn by turn, and against the rate of a large product.
+"""Compares the training speed with that of the same network in other libraries, and with a large product.
 
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=conv_tiny --tokens_per_batch=4096
     python -m benchmarks.train_step --data_dir=data/multi30k --engines=ours,ours_simcut,ours_rdrop
 
-A family other than the Transformer meets the network of benchmarks/FAMILY_in_keras.py, the same one in keras.layers.
-An engine whose packages are missing is left out with a note. `--python marian=PATH`
-runs an engine with another environment's interpreter.
+The engines take turns. A family other than the Transformer is compared with the same network in keras.layers, of
+benchmarks/FAMILY_in_keras.py. An engine with missing packages is skipped with a note. `--python marian=PATH` runs an
+engine with the interpreter of a different environment.
 """
 
 import argparse
@@ -23,12 +23,13 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.transformer_preset import plain_sizes
-from benchmarks.turns import Worker, take_turns
+from benchmarks.turns import Worker, number, take_turns
 from t2t_keras.config import ModelConfig, TransformerConfig
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.models import presets
+from t2t_keras.values import Rate
 
 BUCKETS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64)  # the longest pair of each
 ENGINES = ("ours", "ours_bfloat16", "keras_layers", "keras_layers_mapped", "matrix")  # of any family
@@ -39,10 +40,10 @@ class Batches(NamedTuple):
     """The batches that the engines train on.
 
     Attributes:
-        num_batches: in a turn.
-        vocab_size: of both sides.
-        source_tokens: of all batches together, without padding.
-        target_tokens: likewise.
+        num_batches: number of batches per turn.
+        vocab_size: vocabulary size of both sides.
+        source_tokens: number of source tokens in all batches, without padding.
+        target_tokens: number of target tokens in all batches, without padding.
         fill: share of the targets that is not padding.
         length: mean length of a target.
     """
@@ -62,7 +63,7 @@ def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: in
     make = planned_batches if batching == "planned" else bucketed_batches
     batches = list(itertools.islice(make(corpus, tokens_per_batch), count))
     if len(batches) < count:
-        raise SystemExit(f"an epoch has {len(batches)} batches of {tokens_per_batch} tokens, and {count} are asked for")
+        raise SystemExit(f"an epoch has {len(batches)} batches of {tokens_per_batch} tokens; --batches={count} is more")
     sides = zip(("source", "target"), zip(*batches, strict=True), strict=True)
     np.savez(path, **{f"{side}_{i}": array for side, arrays in sides for i, array in enumerate(arrays)})
     source_tokens, target_tokens = (sum(int((pair[side] != 0).sum()) for pair in batches) for side in (0, 1))
@@ -72,7 +73,7 @@ def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: in
 
 
 def planned_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As this project's trainer makes them: filled as far as sentences of similar lengths allow."""
+    """Yields batches as this project's trainer makes them, from sentences of similar lengths."""
     plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, seed=1, epoch=0)
     for i in range(plan.num_batches):
         _, source_len, target_len = plan.shape(i)
@@ -80,7 +81,7 @@ def planned_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[tu
 
 
 def bucketed_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As users of tf.data make them: pairs of one bucket of lengths, both sides padded to the bucket's end."""
+    """Yields batches as tf.data users make them: pairs of one length bucket, padded to the end of the bucket."""
     import tensorflow as tf
 
     lengths = np.maximum(corpus.source_lengths, corpus.target_lengths)
@@ -102,18 +103,23 @@ def bucketed_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[t
 
 
 def main() -> None:
-    """Makes the batches, runs the engines, prints the table."""
+    """Creates the batches, runs the engines and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
     parser.add_argument("--preset", default="tiny", help="sizes")
-    parser.add_argument("--batching", choices=("planned", "bucketed"), default="planned", help="who makes the batches")
-    parser.add_argument("--tokens_per_batch", type=int, default=4096)
-    parser.add_argument("--batches", type=int, default=8, help="batches a turn")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dropout_rate", type=float, default=0.1)
-    parser.add_argument("--engines", help="which, by commas; default: all that have the preset's family")
+    parser.add_argument(
+        "--batching",
+        choices=("planned", "bucketed"),
+        default="planned",
+        help="how batches are formed: planned, as in this project, or bucketed, as in tf.data",
+    )
+    parser.add_argument("--tokens_per_batch", type=number(), default=4096)
+    parser.add_argument("--batches", type=number(), default=8, help="batches per turn")
+    parser.add_argument("--rounds", type=number(), default=5)
+    parser.add_argument("--dropout_rate", type=number(Rate), default=0.1)
+    parser.add_argument("--engines", help="engines, separated by commas; default: all with the preset's family")
     parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter")
-    parser.add_argument("--output", help="also write the numbers to this JSON file")
+    parser.add_argument("--output", help="JSON file for the numbers")
     flags = parser.parse_args()
     model = presets.preset(flags.preset).model
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +140,7 @@ def main() -> None:
             command += [engine, batches, sizes_path]
             worker = Worker(engine, command, os.path.join(folder, f"{engine}.log"))
             if worker.failure:
-                print(f"{engine} is left out: {worker.failure}", file=sys.stderr)
+                print(f"{engine} is skipped: {worker.failure}", file=sys.stderr)
             else:
                 workers.append(worker)
         take_turns(workers, flags.rounds)
@@ -144,7 +150,7 @@ def main() -> None:
 
 
 def sizes_of(model: ModelConfig, vocab_size: int, dropout_rate: float) -> dict:
-    """What the engines make of a preset: all its settings, or the sizes that all engines of the Transformer know."""
+    """Returns all settings of a preset, or for a Transformer the sizes that all engines know."""
     changes = {"family": model.family, "vocab_size": vocab_size, "dropout_rate": dropout_rate}
     if not isinstance(model, TransformerConfig):
         return {**dataclasses.asdict(model), **changes}

@@ -1,4 +1,4 @@
-"""The engines of `train_step.py`: one training step each on the same batches, in a process of its own.
+"""The engines of `train_step.py`, each of which trains on the same batches in a separate process.
 
 python -m benchmarks.train_step_engines ENGINE BATCHES.npz SIZES.json
 """
@@ -32,7 +32,7 @@ def shifted(target: np.ndarray) -> np.ndarray:
 
 
 def ours(batches: list, sizes: dict, dtype_policy: str = "float32", **settings: Any) -> tuple:
-    """t2t_keras: its trainer's step; `settings` are fields of `TrainConfig`."""
+    """The training step of t2t_keras; `settings` are fields of `TrainConfig`."""
     from t2t_keras.config import TrainConfig
     from t2t_keras.config.model_config import model_config_class
     from t2t_keras.data.pipeline import dataset_of
@@ -58,26 +58,25 @@ def ours(batches: list, sizes: dict, dtype_policy: str = "float32", **settings: 
 
 
 def ours_bfloat16(batches: list, sizes: dict) -> tuple:
-    """The same with `train.mixed_bfloat16`."""
+    """Like `ours`, with `train.mixed_bfloat16`."""
     return ours(batches, sizes, "mixed_bfloat16")
 
 
 def ours_simcut(batches: list, sizes: dict) -> tuple:
-    """The same with a second prediction of each target, some of whose tokens are hidden."""
+    """Like `ours`, with a second prediction of each target, for which some tokens are hidden."""
     return ours(batches, sizes, consistency="simcut")
 
 
 def ours_rdrop(batches: list, sizes: dict) -> tuple:
-    """The same with a second prediction of each target."""
+    """Like `ours`, with a second prediction of each target."""
     return ours(batches, sizes, consistency="rdrop")
 
 
 def _keras_fit(model, batches: list, *, mapped: bool) -> tuple:
-    """`compile` and `fit` of a Keras model that takes (source, shifted target) and gives logits.
+    """Trains a Keras model from (source, shifted target) to logits with `compile` and `fit`.
 
-    Users of Keras feed such batches by a generator, whose kernel makes TensorFlow allocate memory more slowly on Python
-    3.11 and later (see `t2t_keras.data.pipeline.dataset_of`). With `mapped`, the dataset of the same batches does not
-    use that kernel.
+    Keras users feed such batches with a generator, whose kernel slows down TensorFlow's memory allocation on Python
+    3.11 and later (see `t2t_keras.data.pipeline.dataset_of`). With `mapped`, the dataset does not use this kernel.
     """
     import keras
     import tensorflow as tf
@@ -132,7 +131,7 @@ def keras_layers_mapped(batches: list, sizes: dict) -> tuple:
 
 
 def _transformer_in_keras(sizes: dict):
-    """Its projection is tied to the embedding."""
+    """Returns a Transformer in keras.layers whose projection is tied to the embedding."""
     import keras
     from keras import layers, ops
 
@@ -184,7 +183,7 @@ def _transformer_in_keras(sizes: dict):
 
 
 def keras_hub(batches: list, sizes: dict, *, mapped: bool = False) -> tuple:
-    """The same network in keras_hub's layers, trained with fit; their attention drops probabilities too."""
+    """The same network in keras_hub's layers, trained with fit; it also has attention dropout."""
     import keras
     from keras import ops
     from keras_hub import layers as hub
@@ -261,7 +260,7 @@ def marian(batches: list, sizes: dict) -> tuple:
         for source, inputs, target in tensors:
             optimizer.zero_grad(set_to_none=True)
             mask = (source != 0).long()
-            # Else each layer would copy its keys and values, as for a search.
+            # Otherwise each layer would copy its keys and values, as for a search.
             logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
             loss = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=SMOOTHING
@@ -274,18 +273,18 @@ def marian(batches: list, sizes: dict) -> tuple:
 
 
 def matrix(batches: list, sizes: dict) -> tuple:
-    """No network, but a large float32 product of matrices: the rate that bounds all of them."""
+    """A large float32 matrix product, whose rate is an upper bound, instead of a network."""
     import tensorflow as tf
 
     rows, count = 2048, 20
     factors = tf.random.normal([2, rows, rows])
 
     def work() -> dict:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(count):
             product = tf.matmul(factors[0], factors[1])
         last = float(product[0, 0].numpy())
-        return {"last": last, "flops_per_second": 2 * rows**3 * count / (time.perf_counter() - begun)}
+        return {"last": last, "flops_per_second": 2 * rows**3 * count / (time.perf_counter() - started)}
 
     return work, 0
 
@@ -310,7 +309,7 @@ ENGINES = {
 
 
 def main() -> None:
-    """Runs one engine until its input ends."""
+    """Runs one engine as a worker."""
     engine, batches_path, sizes_path = sys.argv[1:]
     batches = read_batches(batches_path)
     with open(sizes_path) as file:

@@ -1,4 +1,4 @@
-"""The settings of a preset, for benchmarks that know the Transformer alone."""
+"""Reads the settings of a preset, for benchmarks that support only the Transformer."""
 
 import dataclasses
 
@@ -6,23 +6,23 @@ from t2t_keras.config import TransformerConfig
 
 
 def transformer_preset(name: str) -> TransformerConfig:
-    """The settings of the preset's model; ends the program where it is of another family."""
-    from t2t_keras.models import presets  # Keras: the engines choose its backend before they import it
+    """Returns the model settings of a preset; raises SystemExit for a different family."""
+    from t2t_keras.models import presets  # imports Keras, whose backend the engines choose first
 
     model = presets.preset(name).model
     if not isinstance(model, TransformerConfig):
-        raise SystemExit(f"--preset={name} is no Transformer")
+        raise SystemExit(f"--preset={name} is not a Transformer")
     return model
 
 
 def plain_sizes(model: TransformerConfig) -> dict[str, int]:
-    """The sizes that the networks of other libraries are made with; ends the program where they are not all."""
+    """Returns the sizes for the networks of other libraries; raises SystemExit for settings that they lack."""
     sizes = {name: getattr(model, name) for name in ("d_model", "d_ff", "num_heads")}
     num_layers = model.num_encoder_layers
     plain = TransformerConfig(**sizes, num_encoder_layers=num_layers, num_decoder_layers=num_layers)
-    same = ("vocab_size", "dropout_rate", "norm_position")  # where the norm is, it takes as long
+    same = ("vocab_size", "dropout_rate", "norm_position")  # its position does not change the time
     plain = dataclasses.replace(plain, **{name: getattr(model, name) for name in same})
     others = [name for name, value in dataclasses.asdict(plain).items() if getattr(model, name) != value]
     if others:
-        raise SystemExit(f"the engines of this benchmark have no {', '.join(others)}, which the preset sets")
+        raise SystemExit(f"the engines of this benchmark do not support {', '.join(others)}, which the preset sets")
     return {**sizes, "num_layers": num_layers}

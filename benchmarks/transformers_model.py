@@ -1,7 +1,7 @@
-"""A model of this project as one of Hugging Face's on PyTorch: Marian, or M2M100 where norms come first.
+"""Converts a model of this project to Hugging Face's Marian or, with pre-norm, M2M100, on PyTorch.
 
-Marian is the paper's network; M2M100 is the same with the norms inside the residual
-connections and one more at each end. Both get this project's weights, positions and epsilon.
+Marian is the paper's network. M2M100 is the same network with norms inside the residual connections and an additional
+norm at the end of each stack. Both get this project's weights, positions and epsilon.
 """
 
 from collections.abc import Mapping
@@ -18,28 +18,28 @@ _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output":
 
 
 class Positions(torch.nn.Module):
-    """A table of positions that counts from 0, whatever the first token."""
+    """A table of positions that counts from 0, whatever the first token is."""
 
     def __init__(self, table: np.ndarray) -> None:
         super().__init__()
         self.table = torch.nn.Buffer(torch.from_numpy(np.array(table)))
 
     def forward(self, shape_or_ids: Any, *rest: Any, **named: Any) -> torch.Tensor:
-        """Marian calls it with (shape, past), M2M100 with (ids, embeddings, past); without a past that is 0."""
+        """Returns positions; Marian passes (shape, past), and M2M100 (ids, embeddings, past)."""
         _, length = shape_or_ids if isinstance(shape_or_ids, tuple) else shape_or_ids.shape[:2]
         past = named.get("past_key_values_length", rest[-1] if rest and isinstance(rest[-1], int) else 0)
         return self.table[past : past + length]
 
 
 def from_weights(weights: Arrays, model: Mapping[str, Any]) -> transformers.PreTrainedModel:
-    """The model, ready to generate.
+    """Returns the model, ready to generate.
 
     Args:
-        weights: as `benchmarks.ctranslate2_model` takes them.
+        weights: weights as in `benchmarks.ctranslate2_model`.
         model: fields of `t2t_keras.config.TransformerConfig`.
 
     Raises:
-        ValueError: a network that neither is.
+        ValueError: neither model has this network.
     """
     d_head = model["d_model"] // model["num_heads"]
     if not model["use_attention_bias"] or {model["d_key"] or d_head, model["d_value"] or d_head} != {d_head}:
@@ -79,7 +79,7 @@ def _fill(network: torch.nn.Module, weights: Arrays, model: Mapping[str, Any]) -
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = model["layer_norm_epsilon"]
     target = weights["target_embedding/table"]
-    # Padding embeds to zero but has a row in the projection, so that those two are not one matrix here.
+    # The embedding of padding is zero, but the projection has a row for it, so the two matrices are separate here.
     network.lm_head.weight = torch.nn.Parameter(torch.from_numpy(weights.get("output_embedding/table", target).copy()))
     for stack, side in (("encoder", "source"), ("decoder", "target")):
         part = getattr(network.model, stack)

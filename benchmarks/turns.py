@@ -1,7 +1,7 @@
-"""Engines in processes of their own, run turn by turn, so that all meet the same machine.
+"""Runs engines in separate processes, which take turns on the same machine.
 
-A worker calls `serve`; a driver makes a `Worker` an engine and calls `take_turns`.
-A turn counts only while other processes leave the machine alone.
+A worker calls `serve`. A driver creates a `Worker` for each engine and calls `take_turns`. A turn counts only if other
+processes use little of the machine.
 """
 
 import argparse
@@ -15,21 +15,24 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from t2t_keras.errors import InputError
+from t2t_keras.values import PositiveInt, parsed
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FOREIGN_LIMIT = 0.05  # of the machine's processor time
 _TRIES = 4
 
 
 def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
-    """The worker's side: says what it is, then does `work` whenever it is told to, until its input ends."""
+    """Reports `about`, and then calls `work` on each request until the input ends; called by a worker."""
     print(json.dumps({"ready": about}), flush=True)
     for line in sys.stdin:
         if line.strip() != "go":
             break
-        begun, cpu, faults = time.perf_counter(), time.process_time(), _page_faults()
+        started, cpu, faults = time.perf_counter(), time.process_time(), _page_faults()
         result = work()
         numbers = {
-            "seconds": time.perf_counter() - begun,
+            "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - cpu,
             "page_faults": _page_faults() - faults,
             "peak_gib": _peak_gib(),
@@ -38,7 +41,7 @@ def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
 
 
 class Worker:
-    """The driver's side of one engine."""
+    """The process of an engine, as the driver sees it."""
 
     def __init__(
         self, name: str, command: list[str], log_path: str, variables: Mapping[str, str] | None = None
@@ -46,10 +49,10 @@ class Worker:
         """Starts the engine and waits until it is ready; `failure` is the end of its log if it is not.
 
         Args:
-            name: of the engine.
-            command: that starts it.
-            log_path: for its standard error.
-            variables: of its environment, beside those of this process.
+            name: name of the engine.
+            command: command that starts it.
+            log_path: file for its standard error.
+            variables: environment variables in addition to those of this process.
         """
         self.name, self._log_path = name, log_path
         self.turns: list[dict[str, Any]] = []
@@ -71,15 +74,15 @@ class Worker:
             self.failure = self._last_words()
 
     def turn(self, tries: int = _TRIES) -> None:
-        """Has the work done once, or until the machine was quiet, so many times at most."""
+        """Requests the work, and repeats it until the machine was quiet, at most `tries` times."""
         for _ in range(tries):
-            before, begun = busy_seconds(), time.perf_counter()
+            before, started = busy_seconds(), time.perf_counter()
             self._orders.write("go\n")
             self._orders.flush()
             done = (self._answer() or {}).get("done")
             if done is None:
                 raise RuntimeError(f"{self.name} died: {self._last_words()}")
-            wall = time.perf_counter() - begun
+            wall = time.perf_counter() - started
             foreign = (busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
             if foreign < _FOREIGN_LIMIT:
                 self.turns.append(done)
@@ -87,7 +90,7 @@ class Worker:
             self.noisy_turns.append(done)
 
     def median(self, key: str) -> float:
-        """Of the quiet turns, or of the noisy ones if there was no quiet one."""
+        """Returns the median over the quiet turns, or over all turns if there is none."""
         return statistics.median(turn[key] for turn in self.turns or self.noisy_turns)
 
     def close(self) -> None:
@@ -107,9 +110,9 @@ class Worker:
 
 
 def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
-    """One warm-up round, then `rounds` that count, with so many tries at most to find the machine quiet.
+    """Runs a warm-up round and then `rounds` rounds, in which each worker has at most `tries` tries of a turn.
 
-    Each round begins with the next worker, so that none always follows the same one.
+    Each round begins with the next worker, so that no worker always follows the same one.
     """
     for round_number in range(rounds + 1):
         first = round_number % len(workers)
@@ -121,30 +124,30 @@ def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
 
 
 def _page_faults() -> int:
-    """Pages that this process has had mapped without reading a file."""
+    """Returns the number of pages that were mapped without reading a file."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _peak_gib() -> float:
-    """This program's largest resident memory; `ru_maxrss` would begin with that of the process that started it."""
+    """Returns the peak resident memory of this process; `ru_maxrss` would include that of its parent."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 2**20
 
 
 def busy_seconds() -> float:
-    """Processor time that the machine has spent on anything."""
+    """Returns the processor time of all processes of the machine."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq, *_ = (int(field) for field in file.readline().split()[1:])
     return (user + nice + system + irq + softirq) / _TICKS
 
 
-def at_least_one(text: str) -> int:
-    """The number that a flag of a benchmark gives."""
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-    return int(text)
+def number(annotation: Any = PositiveInt) -> Callable[[str], Any]:
+    """Returns the `type` of an argparse flag: a number such as `PositiveInt`, or a tuple of numbers."""
 
+    def parse(text: str) -> Any:
+        try:
+            return parsed("the value", annotation, text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-def all_at_least_one(text: str) -> list[int]:
-    """The numbers that a flag gives, by commas."""
-    return [at_least_one(number) for number in text.split(",")]
+    return parse

@@ -6,15 +6,14 @@ Layers and heads are counted from 1, as in the paper.
 
 Examples:
     python -m launch.attention --model_dir=runs/mine --source="A dog runs." --output=pictures
-    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --target="Ein Hund rennt." \
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --target="Ein Hund rennt." \\
         --kind=cross --layer=3 --head=mean --style=maps --output=words.png
-    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --kind=encoder --layer=3 --head=1,2 \
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --kind=encoder --layer=3 --head=1,2 \\
         --query=dog --output=dog.svg
 """
 
 import os
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,9 +22,11 @@ from absl import flags
 
 from t2t_keras.errors import InputError
 from t2t_keras.text.pieces import places_of, readable
+from t2t_keras.values import PositiveInt
 
 from . import program
 from .flag_groups import decoding_flags
+from .flag_types import ANY, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,16 +45,15 @@ _FORMATS = ("png", "svg")
 
 _SOURCE = flags.DEFINE_string("source", None, "The text of a sentence.", required=True)
 _TARGET = flags.DEFINE_string("target", None, "A translation of the sentence; default: the model's translation.")
-_OUTPUT = flags.DEFINE_string("output", None, "A folder; or, for one picture, a .png or .svg file.", required=True)
+_OUTPUT = DEFINE_path("output", None, "A folder; or, for one picture, a .png or .svg file.", ANY, required=True)
 _KIND = flags.DEFINE_multi_enum("kind", [], _KINDS, "The kind of attention; default: all kinds of the model.")
-_LAYER = flags.DEFINE_integer("layer", None, "A layer, from 1; default: all layers in maps, the last but one in lines.")
+_LAYER = DEFINE_number("layer", None, "A layer, from 1; default: all in maps, the last but one in lines.", PositiveInt)
 _HEAD = flags.DEFINE_list("head", [], "Heads, from 1, separated by commas, or mean; default: all.")
 _QUERY = flags.DEFINE_string("query", None, "A word; only the lines of this word are drawn.")
 _STYLE = flags.DEFINE_multi_enum("style", [], _STYLES, "Heat maps, or lines from word to word; default: both.")
 _FORMAT = flags.DEFINE_multi_enum("format", ["png"], _FORMATS, "The format of the files in a folder.")
 flags.adopt_module_key_flags(decoding_flags)
 flags.mark_flag_as_required("model_dir")
-program.TEXTS.update(("source", "target"))
 
 
 class Picture(NamedTuple):
@@ -84,7 +84,7 @@ def main(argv: list[str]) -> None:
     pieces = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
     if missing := missing_characters(pieces):
         characters = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
-        print(f"warning: the font lacks {characters}; .png files show boxes, .svg files show text", file=sys.stderr)
+        program.warn(f"warning: the font lacks {characters}; .png files show boxes, .svg files show text")
 
 
 def _explain(translator: "Translator") -> "Explanation":

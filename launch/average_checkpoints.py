@@ -16,34 +16,32 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine import remote
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run, lasting_differences, vocabulary_bytes
+from t2t_keras.values import PositiveFloat, PositiveInt
 
 from . import program, remote_paths
 from .flag_groups import extensions
+from .flag_types import ANY, FOLDER, DEFINE_number, DEFINE_path
 
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
-_AVERAGE_LAST = flags.DEFINE_integer("average_last", 10, "Number of newest checkpoints to average.", lower_bound=1)
-_AVERAGE_EPOCHS = flags.DEFINE_float(
-    "average_epochs",
-    None,
-    "Instead of --average_last: average the checkpoints of this many last epochs.",
-    lower_bound=0.001,
+_MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory.", FOLDER, required=True)
+_AVERAGE_LAST = DEFINE_number("average_last", 10, "Number of newest checkpoints to average.", PositiveInt)
+_AVERAGE_EPOCHS = DEFINE_number(
+    "average_epochs", None, "Number of last epochs whose checkpoints are averaged instead.", PositiveFloat
 )
-_CHECKPOINTS = flags.DEFINE_list(
-    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas."
+_CHECKPOINTS = DEFINE_path(
+    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas.", ANY, is_list=True
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Name of the result; default: averaged_lastN, averaged_N_epochs or averaged_N_chosen."
 )
 flags.adopt_module_key_flags(extensions)
-program.TEXTS.add("output")
 program.REMOTE |= {"model_dir": remote_paths.added_to}
 
 
 def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
-    given = [f"--{flag.name}" for flag in (_AVERAGE_LAST, _AVERAGE_EPOCHS, _CHECKPOINTS) if flag.present]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} exclude each other")
+    names = [f"--{flag.name}" for flag in (_AVERAGE_LAST, _AVERAGE_EPOCHS, _CHECKPOINTS) if flag.present]
+    if len(names) > 1:
+        raise InputError(f"{' and '.join(names)} cannot be combined")
     if _CHECKPOINTS.value == []:
         raise InputError("--checkpoints= names no checkpoint")
     run = Run(_MODEL_DIR.value)
@@ -61,7 +59,7 @@ def main(argv: list[str]) -> None:
 def _select(run: Run, config: Config) -> tuple[list[checkpoints.Checkpoint], str]:
     """Loads the checkpoints that the flags select; also returns the default name of their average."""
     if _CHECKPOINTS.value:
-        paths = _paths_of(run, [name.strip() for name in _CHECKPOINTS.value])
+        paths = _paths_of(run, _CHECKPOINTS.value)
         for path in paths:
             _check_fits(run, config, path)
         return [checkpoints.load(path, weights_only=True) for path in paths], f"averaged_{len(paths)}_chosen"
@@ -90,7 +88,7 @@ def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:
             raise InputError(f"--checkpoints={','.join(names)}: {name} is given twice")
         path = checkpoints.resolve(run.checkpoints_path, name)
         if path.resolve() in paths:
-            program.warn(f"warning: {name} is {path.name}, which is given already; it counts once")
+            program.warn(f"warning: {name} is {path.name}, which is also named; it counts once")
         paths.setdefault(path.resolve(), path)
     return list(paths.values())
 

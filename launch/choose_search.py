@@ -8,7 +8,8 @@ Example:
     python -m launch.choose_search --model_dir=runs/mine --beam_sizes=4,8 --length_penalties=0.6,1.0,average
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from absl import flags
@@ -19,19 +20,22 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.runs.run import Run, weights_path
 from t2t_keras.tasks.registry import task
+from t2t_keras.values import NonNegativeFloat, PositiveInt, parsed
 
 from . import program
 from .flag_groups import extensions
+from .flag_types import FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.fitting.search_choice import Trial
 
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: the training data of the run.")
-_AVERAGES = flags.DEFINE_list(
-    "averages", None, "Numbers of newest checkpoints to average; default: 5, 10 and 20, as far as the run has them."
+_MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory.", FOLDER, required=True)
+_DATA_DIR = DEFINE_path("data_dir", None, "Prepared data; default: the training data of the run.", FOLDER)
+_NUMBERS = tuple[PositiveInt, ...]
+_AVERAGES = DEFINE_number(
+    "averages", None, "Numbers of newest checkpoints to average; default: 5, 10, 20, if the run has them.", _NUMBERS
 )
-_BEAM_SIZES = flags.DEFINE_list("beam_sizes", ["1", "2", "4", "8"], "Beam sizes to compare.")
+_BEAM_SIZES = DEFINE_number("beam_sizes", "1,2,4,8", "Beam sizes to compare.", _NUMBERS)
 _LENGTH_PENALTIES = flags.DEFINE_list(
     "length_penalties",
     ["0", "0.6", "1", "1.4", "average"],
@@ -50,12 +54,15 @@ def main(argv: list[str]) -> None:
         raise InputError(f"--model_dir={run.path} is an exported model; choose the search of its run, then export it")
     config = run.config
     weights_path(run)  # raises before TensorFlow is imported, which takes seconds
-    averages = None if _AVERAGES.value is None else _whole_numbers(_AVERAGES)
-    beam_sizes, penalties = _whole_numbers(_BEAM_SIZES), tuple(map(_penalty, _LENGTH_PENALTIES.value))
+    for flag in (_BEAM_SIZES, _LENGTH_PENALTIES):
+        if not flag.value:
+            raise InputError(f"--{flag.name}= names no value")
+    penalties = tuple(map(_penalty, _LENGTH_PENALTIES.value))
     text = PreparedData.open(_DATA_DIR.value or run.data_dir).text("valid")
     from t2t_keras.fitting.search_choice import SearchChoice, SearchGrid
 
-    grid = SearchGrid(averages, beam_sizes, penalties)
+    averages = None if _AVERAGES.value is None else tuple(dict.fromkeys(_AVERAGES.value))
+    grid = SearchGrid(averages, tuple(dict.fromkeys(_BEAM_SIZES.value)), penalties)
 
     def report(trial: "Trial") -> None:
         if len(choice.trials) == 1:
@@ -80,22 +87,13 @@ def _line(trial: "Trial") -> str:
     return f"{trial.weights:<15}  {decode.beam_size:>4}  {penalty:>14}  {trial.score:>6.2f}  {trial.seconds:>7.1f}"
 
 
-def _whole_numbers(flag: flags.FlagHolder[Sequence[str]]) -> tuple[int, ...]:
-    """Returns the values of a flag, which must be positive whole numbers."""
-    is_missing = not flag.value and flag is not _AVERAGES
-    if is_missing or any(not each.isdecimal() or int(each) < 1 for each in flag.value):
-        raise InputError(f"--{flag.name}={','.join(flag.value)}: expected positive whole numbers, with commas")
-    return tuple(dict.fromkeys(map(int, flag.value)))
-
-
 def _penalty(text: str) -> Mapping[str, Any]:
     """Returns the decoding settings that a value of --length_penalties means."""
     if text in _NORMALIZATIONS and text != "gnmt":
         return {"length_normalization": text}
-    try:
-        return {"length_normalization": "gnmt", "length_penalty": float(text)}
-    except ValueError:
-        raise InputError(f"--length_penalties: {text!r} is neither a number nor average nor none") from None
+    if not re.search(r"\d", text):
+        raise InputError(f"--length_penalties: {text!r} is neither a number nor average nor none")
+    return {"length_normalization": "gnmt", "length_penalty": parsed("--length_penalties", NonNegativeFloat, text)}
 
 
 run = program.command(main)

@@ -1,10 +1,12 @@
 """Converts a model of another project into a run, or a run into the format of another project.
 
-python -m launch.convert --from=huggingface --input=opus-mt-en-de --model_dir=runs/opus
-python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_for_transformers
+Examples:
+    python -m launch.convert --from=huggingface --input=opus-mt-en-de --model_dir=runs/opus
+    python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_for_transformers
 """
 
 import dataclasses
+import os
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from t2t_keras.runs.run import IMPORTED, Run, weights_path
 from t2t_keras.text.tokenizer import Tokenizer
 
 from . import program
+from .flag_types import ANY, NEW_FOLDER, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
@@ -26,19 +29,14 @@ if TYPE_CHECKING:
 _FROM = flags.DEFINE_enum("from", None, READERS, "The project whose format --input has.")
 _TO = flags.DEFINE_enum("to", None, WRITERS, "The project whose format --output gets.")
 _INPUT = flags.DEFINE_string("input", None, "With --from: the folder of the model; hf://OWNER/NAME is downloaded.")
-_OUTPUT = flags.DEFINE_string("output", None, "With --to: a new folder to write.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; with --from, a new one.", required=True)
-_CHECKPOINT = flags.DEFINE_string("checkpoint", None, "With --to: the weights to write, as in launch.translate.")
+_OUTPUT = DEFINE_path("output", None, "With --to: a new folder to write.", NEW_FOLDER)
+_MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory; with --from, a new one.", ANY, required=True)
+_CHECKPOINT = DEFINE_path("checkpoint", None, "With --to: the weights to write, as in launch.translate.", ANY)
 _QUANTIZATION = flags.DEFINE_enum(
-    "quantization",
-    "float32",
-    ["float32", "float16", "bfloat16", "int8"],
-    "With --to: the number format of the weights.",
+    "quantization", "float32", ["float32", "float16", "bfloat16", "int8"], "With --to: number format of the weights."
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from: overrides the language in the files.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from: overrides the language in the files.")
-# It may be the name of a model to download.
-program.TEXTS.add("input")
 _ONLY_IN, _ONLY_OUT = (_INPUT, _SOURCE_LANGUAGE, _TARGET_LANGUAGE), (_OUTPUT, _CHECKPOINT, _QUANTIZATION)
 
 
@@ -48,7 +46,7 @@ def main(argv: list[str]) -> None:
         raise InputError("give either --from or --to")
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
         if flags.FLAGS[flag].value and not value.value:
-            raise InputError(f"--{flag} needs --{value.name}")
+            raise InputError(f"--{flag} requires --{value.name}")
     for holder in _ONLY_OUT if _FROM.value else _ONLY_IN:
         if holder.present:
             raise InputError(f"--{holder.name} cannot be combined with --{'from' if _FROM.value else 'to'}")
@@ -61,7 +59,7 @@ def main(argv: list[str]) -> None:
 def _import() -> None:
     languages = {"source_language": _SOURCE_LANGUAGE.value, "target_language": _TARGET_LANGUAGE.value}
     overrides = {name: value for name, value in languages.items() if value}
-    folder = local_folder(_INPUT.value)
+    folder = local_folder(os.path.expanduser(_INPUT.value))
     from t2t_keras.formats.portable_model import check_whole
 
     model = READERS[_FROM.value](folder, overrides)

@@ -15,29 +15,23 @@ from t2t_keras.models import presets
 from t2t_keras.planning.forecast import KINDS, USUAL_UTILISATION, Devices, forecast
 from t2t_keras.planning.size import describe
 from t2t_keras.runs.run import Run
+from t2t_keras.values import NonNegativeInt, PositiveFloat, PositiveInt, Share
 
 from . import program
 from .flag_groups import extensions
+from .flag_types import FOLDER, DEFINE_number, DEFINE_path
 
 _PRESET = flags.DEFINE_string("preset", "base", f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The directory of a run whose model is described instead.")
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: the preset's.")
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times.")
-_LENGTH = flags.DEFINE_integer("length", 32, "Tokens per sentence, for the cost of attention.", lower_bound=1)
-_DEVICES = flags.DEFINE_integer("devices", 0, "Number of devices; adds the cost of training on them.", lower_bound=0)
-_DEVICE = flags.DEFINE_enum(
-    "device", "a100", KINDS, "The kind of the devices; the flags below override single numbers."
-)
-_UTILISATION = flags.DEFINE_float(
-    "utilisation",
-    USUAL_UTILISATION,
-    "The share of a device's peak that training reaches.",
-    lower_bound=0.001,
-    upper_bound=1.0,
-)
-_PEAK_TFLOPS = flags.DEFINE_float("peak_tflops", None, "The peak of a device, in TFLOP/s.", lower_bound=0.001)
-_LINK_GBYTES = flags.DEFINE_float("link_gbytes", None, "The rate at which a device sends, in GB/s.", lower_bound=0.001)
-_PAIRS = flags.DEFINE_integer("pairs", 0, "Pairs of training data; 0 omits the data.", lower_bound=0)
+_MODEL_DIR = DEFINE_path("model_dir", None, "The directory of a run whose model is described instead.", FOLDER)
+_VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; default: the preset's.", PositiveInt)
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value.")
+_LENGTH = DEFINE_number("length", 32, "Tokens per sentence, for the cost of attention.", PositiveInt)
+_DEVICES = DEFINE_number("devices", 0, "Number of devices; adds the cost of training on them.", NonNegativeInt)
+_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "The kind of the devices; other flags override single numbers.")
+_UTILISATION = DEFINE_number("utilisation", USUAL_UTILISATION, "The share of the peak that training reaches.", Share)
+_PEAK_TFLOPS = DEFINE_number("peak_tflops", None, "The peak of a device, in TFLOP/s.", PositiveFloat)
+_LINK_GBYTES = DEFINE_number("link_gbytes", None, "The rate at which a device sends, in GB/s.", PositiveFloat)
+_PAIRS = DEFINE_number("pairs", 0, "Pairs of training data; 0 omits the data.", NonNegativeInt)
 flags.adopt_module_key_flags(extensions)
 
 

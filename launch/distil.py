@@ -24,14 +24,16 @@ from t2t_keras.distillation import Choice, Direction, Distillation, distil
 from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run, weights_file, weights_path
 from t2t_keras.tasks.registry import task
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, model_flags, setting_flags, split_flags
+from .flag_groups import decoding_flags, engine_flags, model_flags, setting_flags, split_flags
+from .flag_types import FILE, NEW_FILE, DEFINE_number, DEFINE_path
 
-_SOURCE = flags.DEFINE_string("source", None, "Sources: UTF-8 text, also .gz .bz2 .xz.", required=True)
-_TARGET = flags.DEFINE_string("target", None, "Their translations by people, line by line.", required=True)
-_OUTPUT_SOURCE = flags.DEFINE_string("output_source", None, "File for the sources of the new pairs.", required=True)
-_OUTPUT_TARGET = flags.DEFINE_string("output_target", None, "File for the targets of the new pairs.", required=True)
+_SOURCE = DEFINE_path("source", None, "Sources: UTF-8 text, also .gz .bz2 .xz.", FILE, required=True)
+_TARGET = DEFINE_path("target", None, "Human translations of the sources, line by line.", FILE, required=True)
+_OUTPUT_SOURCE = DEFINE_path("output_source", None, "File for the sources of the new pairs.", NEW_FILE, required=True)
+_OUTPUT_TARGET = DEFINE_path("output_target", None, "File for the targets of the new pairs.", NEW_FILE, required=True)
 _DIRECTION = flags.DEFINE_enum(
     "direction",
     None,
@@ -46,8 +48,8 @@ _CHOOSE = flags.DEFINE_enum(
     "The translation that is written; best: the one with the best score, as in launch.translate; nearest: of "
     "--num_best, the one with the highest sentence BLEU against the side that it replaces.",
 )
-_NUM_BEST = flags.DEFINE_integer(
-    "num_best", None, "With --choose=nearest: number of translations compared; default: --beam_size.", lower_bound=1
+_NUM_BEST = DEFINE_number(
+    "num_best", None, "With --choose=nearest: number of translations compared; default: --beam_size.", PositiveInt
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.adopt_module_key_flags(split_flags)
@@ -106,8 +108,8 @@ def _search(config: DecodeConfig) -> dict[str, Any]:
     """Returns the settings of the search, except the teachers and the choice."""
     return {
         **dataclasses.asdict(config),
-        "engine": decoding_flags.ENGINE.value,
-        "compute_type": decoding_flags.COMPUTE_TYPE.value,
+        "engine": engine_flags.ENGINE.value,
+        "compute_type": engine_flags.COMPUTE_TYPE.value,
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "exclude": decoding_flags.EXCLUDE.value,
     }

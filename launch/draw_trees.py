@@ -1,7 +1,8 @@
-"""Draws constituency trees, each in an SVG file. It does not need TensorFlow.
+"""Draws constituency trees, each in an SVG file, without TensorFlow.
 
-python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg
-python -m launch.draw_trees --input=sentences.mrg --output_dir=trees
+Example:
+    python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg
+    python -m launch.draw_trees --input=sentences.mrg --output_dir=trees
 """
 
 import pathlib
@@ -14,11 +15,12 @@ from t2t_keras.pictures.tree_drawing import tree_svg
 from t2t_keras.tasks.parsing.trees import read_trees, simplified
 
 from . import program
+from .flag_types import FILE, NEW_FOLDER, DEFINE_path
 
-_INPUT = flags.DEFINE_string(
-    "input", None, "Trees in brackets, each on one or more lines; also .gz .bz2 .xz.", required=True
+_INPUT = DEFINE_path(
+    "input", None, "Trees in brackets, each on one or more lines; also .gz .bz2 .xz.", FILE, required=True
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for 1.svg, 2.svg, ...", required=True)
+_OUTPUT_DIR = DEFINE_path("output_dir", None, "Folder for 1.svg, 2.svg, ...", NEW_FOLDER, required=True)
 _TRACES = flags.DEFINE_bool("traces", False, "Whether to also draw traces and functions of labels.")
 
 

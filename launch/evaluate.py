@@ -31,35 +31,33 @@ from t2t_keras.text.language_codes import Languages, language_of_name
 from t2t_keras.text.languages import language_of
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, model_flags
+from .flag_groups import decoding_flags, engine_flags, model_flags
+from .flag_types import FILE, FOLDER, NEW_FOLDER, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation import Evaluation
     from t2t_keras.inference.translator import Translator
 
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "The split of the prepared data to translate.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data for --split; default: the training data of the run.")
-_SOURCE = flags.DEFINE_string(
-    "source",
-    None,
-    "Instead of --split: UTF-8 text, or also its translation in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.",
+_DATA_DIR = DEFINE_path("data_dir", None, "Prepared data for --split; default: the training data of the run.", FOLDER)
+_SOURCE = DEFINE_path(
+    "source", None, f"Instead of --split: UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}.", FILE
 )
-_REFERENCE = flags.DEFINE_string("reference", None, "With --source: its human translation, line by line.")
-_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task that they are outputs of.")
-_HYPOTHESES = flags.DEFINE_string(
-    "hypotheses", None, "Instead of a model: a file of outputs in the format of the task."
-)
-_REFERENCES = flags.DEFINE_string("references", None, "With --hypotheses: a file of the correct outputs.")
+_REFERENCE = DEFINE_path("reference", None, "With --source: its human translation, line by line.", FILE)
+_TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task whose outputs they are.")
+_HYPOTHESES = DEFINE_path("hypotheses", None, "Instead of a model: a file of outputs in the format of the task.", FILE)
+_REFERENCES = DEFINE_path("references", None, "With --hypotheses: a file of the correct outputs.", FILE)
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Code of the target language, which determines the words that scores count; default: the language of the model, "
-    "or with --hypotheses the one in the name of the references; Chinese, Japanese or Korean if references are in it.",
+    "Code of the target language, which determines how scores split text into words; default: Chinese, Japanese or "
+    "Korean if the references are in it, else the language of the model, or with --hypotheses the one in the name of "
+    "the references.",
 )
-_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if the model writes it.")
+_LOWERCASE = flags.DEFINE_bool("lowercase", None, "Also score lowercased text; default: if outputs are lowercased.")
 _PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also compute the paper's BLEU: Moses tokens, compounds split.")
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
+_OUTPUT_DIR = DEFINE_path(
+    "output_dir", None, "Folder of hypotheses.txt and scores.json; default: evaluation/NAME in the run.", NEW_FOLDER
 )
 flags.adopt_module_key_flags(decoding_flags)
 _WORD_METRICS = ("bleu", "rouge_l")  # metrics whose words depend on the language
@@ -186,8 +184,8 @@ def _settings(translator: "Translator", language: str) -> dict[str, Any]:
         "ensemble": [remote.with_urls(name) for name in model_flags.ENSEMBLE.value],
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "excluded": translator.settings.excluded,
-        "engine": decoding_flags.ENGINE.value,
-        "compute_type": decoding_flags.COMPUTE_TYPE.value,
+        "engine": engine_flags.ENGINE.value,
+        "compute_type": engine_flags.COMPUTE_TYPE.value,
         "split": _SPLIT.value,
         "data_dir": _DATA_DIR.value and remote.origin(_DATA_DIR.value),
         "source": _SOURCE.value,

@@ -18,19 +18,16 @@ from t2t_keras.machine import remote, remote_exports
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
-from .flag_groups import decoding_flags, model_flags, setting_flags, split_flags
+from .flag_groups import decoding_flags, engine_flags, model_flags, setting_flags, split_flags
+from .flag_types import NEW_FOLDER, DEFINE_number, DEFINE_path
 
-_EXPORT_DIR = flags.DEFINE_string(
-    "export_dir",
-    None,
-    "The served model's directory, for example saved_models/mine; created if missing.",
-    required=True,
+_EXPORT_DIR = DEFINE_path(
+    "export_dir", None, "The served model's directory, such as saved_models/mine.", NEW_FOLDER, required=True
 )
-_AVERAGE_LAST = flags.DEFINE_integer(
-    "average_last", None, "Export the average of this number of newest checkpoints.", lower_bound=1
-)
+_AVERAGE_LAST = DEFINE_number("average_last", None, "Number of newest checkpoints to average first.", PositiveInt)
 _WEIGHTS = flags.DEFINE_enum(
     "weights", "float32", ["float32", "bfloat16"], "Number format of the stored weights; bfloat16 halves their size."
 )
@@ -44,7 +41,7 @@ def main(argv: list[str]) -> None:
     """Exports the model and prints a summary."""
     if model_flags.ENSEMBLE.value:
         raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
-    if (engine := decoding_flags.ENGINE.value) != "tensorflow":
+    if (engine := engine_flags.ENGINE.value) != "tensorflow":
         raise InputError(f"--engine={engine}: an export searches with TensorFlow; omit the flag")
     if _AVERAGE_LAST.value and model_flags.CHECKPOINT.value:
         raise InputError("give either --checkpoint or --average_last, not both")

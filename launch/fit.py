@@ -36,28 +36,28 @@ from t2t_keras.planning.fit_rules import Choice
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.language_codes import language_of_name
+from t2t_keras.values import PositiveInt
 
 from . import helping, program
+from .flag_types import FILE, MINUTES, NEW_FOLDER, DEFINE_number, DEFINE_path
 
 _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings")]  # with text to translate
 
 _TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
-_SOURCE = flags.DEFINE_string(
-    "source",
-    None,
-    "UTF-8 text, or both sides in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip; also compressed.",
+_SOURCE = DEFINE_path(
+    "source", None, f"UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}; also compressed.", FILE
 )
-_TARGET = flags.DEFINE_string("target", None, "The translation of the source, line by line.")
+_TARGET = DEFINE_path("target", None, "The translation of the source, line by line.", FILE)
 _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(_CORPORA)}.")
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Language code; default: from the file's name.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Language code; default: from the file's name.")
-_OUTPUT = flags.DEFINE_string("output", None, "Folder for all results.", required=True)
+_OUTPUT = DEFINE_path("output", None, "Folder for all results.", NEW_FOLDER, required=True)
 _MINUTES_HELP = "Time for preparing and training, summed over all starts; scoring and exporting take extra time."
-_MINUTES = flags.DEFINE_float("minutes", 60.0, _MINUTES_HELP, lower_bound=0.01, upper_bound=1e6)
+_MINUTES = DEFINE_number("minutes", 60.0, _MINUTES_HELP, MINUTES)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
-_HELD_OUT_PAIRS = flags.DEFINE_integer(
-    "held_out_pairs", None, "Pairs in each of the validation set and the test set; default: chosen.", lower_bound=1
+_VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; default: chosen.", PositiveInt)
+_HELD_OUT_PAIRS = DEFINE_number(
+    "held_out_pairs", None, "Pairs for validation and for test; default: chosen.", PositiveInt
 )
 _SET = flags.DEFINE_multi_string(
     "set",
@@ -65,7 +65,7 @@ _SET = flags.DEFINE_multi_string(
     f"section.field=value, overrides a choice; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
 )
 _LICENCE = flags.DEFINE_string("licence", "", "Licence of the text, for the model card.")
-_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
+_DOWNLOAD_DIR = DEFINE_path("download_dir", "downloads", "Folder for downloads; existing files are reused.", NEW_FOLDER)
 
 _SAVING = "train.checkpoint_minutes"  # has little influence on the model
 _RECENT = 0.75  # share of all updates; a validation loss that was lowest before is no longer falling
@@ -77,8 +77,6 @@ def main(argv: list[str]) -> None:
     overrides = _choices_of_flags()
     config = configuration.override(configuration.Config(data=config), _settings_of_text()).data
     output = pathlib.Path(_OUTPUT.value)
-    if output.is_file():
-        raise InputError(f"--output={output} is a file; give a new folder")
     task(config.task).check([], ScoringSettings(config.target_language))
     places = Places(output / "data", output / "run", _export_dir(output))
     steps = FitSteps(places, program.say)
@@ -106,14 +104,14 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     licence = _LICENCE.value or steps.record["licence"] or ""
     is_described = steps.record["finished"] and licence == (steps.record["licence"] or "")
     if is_described and steps.record["trained_for"] >= _MINUTES.value:
-        program.say(f"{_OUTPUT.value} is finished: it has used its {steps.record['trained_for']:g} minutes")
+        program.say(f"{_OUTPUT.value} is complete: training has used its {steps.record['trained_for']:g} minutes")
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
     program.say(table(steps.choices))
     if other_choices := _other_choices(steps):
         program.say(
-            f"begun with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
+            f"started with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
         )
     steps.prepare(corpus, config, num_cores())
     counts = steps.data.counts
@@ -156,11 +154,11 @@ def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
         codes = [languages[0] or defaults.source_language, languages[1] or defaults.target_language]
         return DataConfig(corpus=_CORPUS.value, source_language=codes[0], target_language=codes[1]), []
     if not source:
-        raise InputError("give --source and --target, two files of text, or --corpus")
+        raise InputError("give --source and --target, two text files, or --corpus")
     has_both_sides = readers.has_both_sides(source)
     if has_both_sides == bool(target):
-        advice = "give --target, its translation; files with both sides are .tsv, .csv, .tmx, .xliff and so on"
-        raise InputError(f"--source={source}: {'it has both sides; omit --target' if has_both_sides else advice}")
+        advice = "give --target, its translation, or a file with both sides, such as a .tsv or .tmx"
+        raise InputError(f"--source={source}: {'the file has both sides; omit --target' if has_both_sides else advice}")
     paths = [] if has_both_sides else [source, target]
     names = [language_of_name(pathlib.Path(path).name) for path in paths] or [None, None]
     codes = [language or name for language, name in zip(languages, names, strict=True)]
@@ -204,7 +202,7 @@ def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
     if steps.record["asked"] is not None or not output.exists():
         return
     if foreign := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-        raise InputError(f"--output={output} contains {foreign[0]}, which is not from launch.fit; give a new folder")
+        raise InputError(f"--output={output} contains {foreign[0]}, which launch.fit did not write; give a new folder")
 
 
 def _export_dir(output: pathlib.Path) -> pathlib.Path:

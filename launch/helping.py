@@ -5,16 +5,16 @@ import functools
 import pathlib
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from types import ModuleType
 
 from absl import flags
 
-ASKING = frozenset({"-h", "-help", "--help", "--helpshort"})
+HELP_FLAGS = frozenset({"-h", "-help", "--help", "--helpshort"})
 
 _PATHS, _SEARCH, _OTHERS, _EVERY = "files and folders", "search", "settings", "every program"
-_FORMS = {"int": "=N", "float": "=NUMBER"}
+_FORMS = {"int": "=N", "float": "=NUMBER", "path": "=PATH"}
 _WIDTH, _INDENT = 100, 28
 _LAUNCH = "t2t_keras.launch."
 # Text that absl adds to the help of a flag: its valid values, and that it may be repeated.
@@ -27,12 +27,11 @@ _COMMON_FLAGS = (
 )
 
 
-def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
+def text(module: ModuleType, called: str) -> str:
     """Returns the help of a program: the docstring of its module, with examples, and its flags.
 
     Args:
         module: the program's module.
-        paths: names of the flags that are files or folders.
         called: the name by which the program was called, `sys.argv[0]`.
     """
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
@@ -40,10 +39,10 @@ def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
         flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name)
     )
     searches = any(flag.name == "beam_size" for flag in module_flags)  # others have flags of the same names
-    searching, paths = _search_settings() if searches else set(), set(paths)
+    searching = _search_settings() if searches else set()
     for flag in module_flags:
-        group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
-        sections[group].append(_entry(*_describe(flag, flag.name in paths)))
+        group = _PATHS if "path" in flag.flag_type() else _SEARCH if flag.name in searching else _OTHERS
+        sections[group].append(_entry(*_describe(flag)))
     sections[_EVERY] = [_entry(*each) for each in _COMMON_FLAGS]
     section_texts = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
     return as_typed("\n\n".join([(module.__doc__ or "").strip(), *section_texts]), called)
@@ -56,7 +55,7 @@ def _search_settings() -> set[str]:
     return {"engine", "compute_type", "ensemble_mean", *(field.name for field in dataclasses.fields(DecodeConfig))}
 
 
-def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
+def _describe(flag: flags.Flag) -> tuple[str, str]:
     """Returns the form of a flag, and its description."""
     kind = flag.flag_type()
     values = getattr(flag.parser, "enum_values", None)
@@ -65,14 +64,14 @@ def _describe(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
     elif values:
         form = f"--{flag.name}={'|'.join(values)}"
     else:
-        form = f"--{flag.name}{_FORMS.get(kind, '=PATH' if is_path else '=TEXT')}"
+        form = f"--{flag.name}{_FORMS.get(kind.removeprefix('multi '), '=TEXT')}"
     words = _ABSL_NOTES.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
         words += " Any number of times."
     if is_required(flag):
         words += " (required)"
-    default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
-    return form, words + (f" (default: {default})" if default and "default" not in words else "")
+    default = ",".join(map(str, flag.default)) if isinstance(flag.default, list | tuple) else flag.default
+    return form, words + (f" (default: {default})" if default and "default:" not in words else "")
 
 
 def is_required(flag: flags.Flag) -> bool:

@@ -1,7 +1,6 @@
 """Translates lines of text with markup into a file."""
 
 import itertools
-import sys
 from collections.abc import Collection, Iterable
 from typing import IO, TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from t2t_keras.errors import named
 from t2t_keras.inference.marked_text import translate_marked
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
 
+from . import program
 from .term_report import TermReport
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ def write_marked(
                 report.add(line, translation)
                 num_cut += translation.is_cut
                 if not translation.exists:
-                    print(
-                        f"warning: {name}, line {line}: no translation was found; the text is unchanged",
-                        file=sys.stderr,
-                    )
+                    program.warn(f"warning: {name}, line {line}: no translation was found; the text is unchanged")
         end = "\n" if markup == "placeholders" else ""
         output.write("".join(result + end for result in results).replace("\n", newline).encode("utf-8"))
         output.flush()

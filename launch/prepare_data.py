@@ -1,15 +1,15 @@
 """Prepares text for training: cleans it, makes a shared vocabulary, and writes token ids to disk.
 
-Examples:
-  python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
-  python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
-  python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
-  python -m launch.prepare_data --corpus=multi30k --vocab_type=char --data_dir=data/multi30k_characters
-  python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
-
 Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
 missing shards. The result is bitwise the same for any number of processes. With --beam_runner, Apache Beam prepares the
 shards, possibly on many machines, all of which must see the text and the folder.
+
+Examples:
+    python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
+    python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
+    python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
+    python -m launch.prepare_data --corpus=multi30k --vocab_type=char --data_dir=data/multi30k_characters
+    python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
 """
 
 import dataclasses
@@ -30,25 +30,28 @@ from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
 from t2t_keras.text.language_codes import language_of_name
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
 from .flag_groups import corpus_flags, setting_flags
+from .flag_types import FOLDER, NEW_FOLDER, DEFINE_number, DEFINE_path
 
 FLAGS = flags.FLAGS
 _DEFAULTS = DataConfig()
 
 flags.DEFINE_string("task", _DEFAULTS.task, f"The task, which defines source and target: {', '.join(TASKS)}.")
 flags.DEFINE_string(
-    "corpus", _DEFAULTS.corpus, f"The origin of the text, or several by commas: {', '.join(corpora.NAMES)}."
+    "corpus", _DEFAULTS.corpus, f"The origin of the text, or several, separated by commas: {', '.join(corpora.NAMES)}."
 )
 flags.DEFINE_list(
     "directions", [], "Directions such as en-de,de-en in which each corpus is read; sources get tags such as <2de>."
 )
-flags.DEFINE_integer(
+DEFINE_number(
     "max_length",
     None,
-    f"Maximum length of a side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
+    f"Maximum length of a side of a training pair, in tokens; default: {_DEFAULTS.max_length}, or for char and byte "
     f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
+    PositiveInt,
 )
 for _side, _code in (("source", _DEFAULTS.source_language), ("target", _DEFAULTS.target_language)):
     flags.DEFINE_string(f"{_side}_language", None, f"Language code; default: from the names of the files, or {_code}.")
@@ -57,14 +60,11 @@ setting_flags.define_usual(
     *("max_length_ratio", "lowercase", "final_marks", "truecase", "seed"),
     *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
 )
-flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used and may be extended.")
-flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
-flags.DEFINE_integer("processes", num_cores(), "Number of shards prepared in parallel.", lower_bound=1)
-flags.DEFINE_integer(
-    "shard_pairs",
-    SHARD_PAIRS,
-    "Training pairs per shard; a shard is one file. A process needs about 1 KB of memory per pair.",
-    lower_bound=1,
+DEFINE_path("vocab_from", None, "A run or an export whose vocabulary is used; --extend_vocab adds to it.", FOLDER)
+DEFINE_path("data_dir", None, "Folder for the prepared data.", NEW_FOLDER, required=True)
+DEFINE_number("processes", num_cores(), "Number of shards prepared in parallel.", PositiveInt)
+DEFINE_number(
+    "shard_pairs", SHARD_PAIRS, "Training pairs per shard, which is one file; a pair needs 1 KB of memory.", PositiveInt
 )
 flags.DEFINE_string(
     "beam_runner",
@@ -73,7 +73,7 @@ flags.DEFINE_string(
     "DataflowRunner, ...; --processes then applies to text that one process must read.",
 )
 flags.DEFINE_list("beam_pipeline_options", [], "Options of the Beam pipeline, such as direct_num_workers=4.")
-flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
+DEFINE_path("download_dir", "downloads", "Folder for downloads; existing files are reused.", NEW_FOLDER)
 flags.adopt_module_key_flags(corpus_flags)
 _LISTS = {"symbols": "symbols", "tags": "tag", "directions": "directions"}  # flags of lists by their settings
 program.REMOTE |= {"data_dir": remote_paths.written, "vocab_from": remote_paths.vocabulary}

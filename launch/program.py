@@ -27,7 +27,7 @@ from t2t_keras.machine.object_store import is_url
 from t2t_keras.machine.remote import with_urls
 from t2t_keras.machine.standard_error import tell
 
-from . import closed_streams, helping, quiet_tensorflow  # noqa: F401  (the first opens closed streams)
+from . import closed_streams, flag_types, helping, quiet_tensorflow  # noqa: F401  (the first opens closed streams)
 
 _UNRAISABLE = sys.unraisablehook
 _AWAY = 69  # EX_UNAVAILABLE
@@ -44,20 +44,7 @@ def _interrupt_again(ignored: Any) -> None:
 
 sys.unraisablehook = _interrupt_again
 
-# The flags of all programs that name files or folders.
-PATHS = (
-    *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir", "study_dir"),
-    *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
-    *("source", "target", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
-    *("init_from", "hypotheses", "references", "vocab_from", "glossary"),
-    *("output_source", "output_target"),
-    *("model_config_file", "tls_certificate", "tls_key", "api_key_file"),
-)
-
-# Flags among them that are texts in the running program.
-TEXTS: set[str] = set()
-
-# Flags among them that may be URLs in the running program, with functions that fetch and publish.
+# Flags of paths that may be URLs in the running program, with functions that fetch and publish.
 REMOTE: dict[str, Callable[[str], contextlib.AbstractContextManager[str]]] = {}
 
 # Functions that are called after the flags are parsed and before `main`.
@@ -105,8 +92,8 @@ def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None
         os.environ["KERAS_BACKEND"] = "tensorflow"
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
-    if helping.ASKING & set(sys.argv[1:]):
-        _answer(lambda: print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0])))
+    if helping.HELP_FLAGS & set(sys.argv[1:]):
+        _answer(lambda: print(helping.text(module, sys.argv[0])))
     # For --helpfull, even if a console command is the main module.
     sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
     if "--helpfull" in sys.argv[1:]:  # with absl, it would end with status 1
@@ -202,16 +189,16 @@ def _forget_unwritten() -> None:
 
 
 def _check_paths() -> None:
-    """Refuses URLs in flags of files and folders, which would be read as local names, and "", which means "."."""
-    for name in (name for name in PATHS if name in flags.FLAGS and name not in TEXTS):
-        value = flags.FLAGS[name].value
-        if value == "" and helping.is_required(flags.FLAGS[name]):
+    """Refuses paths that are not of their flag's kind, and URLs, which would be read as local names."""
+    for name in flags.FLAGS:  # "" would mean "."
+        if flags.FLAGS[name].value == "" and helping.is_required(flags.FLAGS[name]):
             raise InputError(f"--{name} must not be empty")
-        for path in value if isinstance(value, list) else [value]:
-            if path and not (name in REMOTE and is_url(path)):
-                local_path(path, f"--{name}")
-            if path and any("\ud800" <= character <= "\udfff" for character in path):
-                raise InputError(f"--{name}: {path!r} is not valid UTF-8; names of files must be UTF-8")
+    for flag, kind, path in flag_types.path_values():
+        if any("\ud800" <= character <= "\udfff" for character in path):
+            raise InputError(f"--{flag.name}: {path!r} is not valid UTF-8; names of files must be UTF-8")
+        if not (flag.name in REMOTE and is_url(path)):
+            local_path(path, f"--{flag.name}")
+            flag_types.check_path(flag.name, kind, path)
 
 
 def _use_mirrors() -> contextlib.AbstractContextManager[None]:

@@ -19,20 +19,22 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from absl import flags
 
 from t2t_keras import config as configuration
 from t2t_keras.acceptance.report import Result, report
-from t2t_keras.acceptance.trainings import Trainer, TrainingFailedError
+from t2t_keras.acceptance.trainings import DETERMINED, Trainer, TrainingFailedError
 from t2t_keras.data.sources.corpora_files import read_lines
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import ProcessDiedError
 from t2t_keras.models import presets
 from t2t_keras.runs.run import Run, weights_path
+from t2t_keras.values import at_least, between
 
 from . import program
+from .flag_types import FILE, FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.acceptance.training_checks import TrainingChecks
@@ -46,21 +48,18 @@ _CHECKS: dict[str, Callable[["TrainingChecks"], Result]] = {
 _NAMES = flags.DEFINE_list("checks", list(_CHECKS), f"The checks of training, any of: {', '.join(_CHECKS)}.")
 _PRESET = flags.DEFINE_string("preset", "tiny", "Sizes and recipe for devices, resume and jax.")
 _PEAK_PRESET = flags.DEFINE_string("peak_preset", "base", "Sizes and recipe for peak.")
-_UPDATES = flags.DEFINE_integer("updates", 20, "Number of updates whose losses are compared.", lower_bound=2)
-_TOLERANCE = flags.DEFINE_float(
-    "tolerance",
-    1e-4,
-    "Largest relative difference between two losses; ten times as large for gradient norms.",
-    lower_bound=0.0,
-    upper_bound=1.0,
+_UPDATES = DEFINE_number("updates", 20, "Number of updates whose losses are compared.", Annotated[int, at_least(2)])
+_SHARE = Annotated[float, between(0, 1)]
+_TOLERANCE = DEFINE_number(
+    "tolerance", 1e-4, "Largest relative difference of two losses; ten times as large for gradient norms.", _SHARE
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for all training runs; sections: model, train.")
 _SERVING = flags.DEFINE_string("serving", None, "HOST:PORT of the gRPC interface of a running server.")
 _SERVED_MODEL = flags.DEFINE_string(
     "served_model", None, "The name of the model on the server; default: the name of the folder --model_dir."
 )
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "With --serving: the run or the export that the server serves.")
-_INPUT = flags.DEFINE_string("input", None, "With --serving: UTF-8 text to translate, one sentence per line.")
+_MODEL_DIR = DEFINE_path("model_dir", None, "With --serving: the run or the export that the server serves.", FOLDER)
+_INPUT = DEFINE_path("input", None, "With --serving: UTF-8 text to translate, one sentence per line.", FILE)
 
 
 def main(argv: list[str]) -> None:
@@ -85,6 +84,9 @@ def _check_flags() -> None:
     for name in _NAMES.value:
         if name not in _CHECKS:
             raise InputError(f"--checks={name}: valid: {', '.join(_CHECKS)}")
+    for setting in _SET.value:
+        if (name := setting.partition("=")[0].strip()) in DETERMINED:
+            raise InputError(f"--set {setting}: the checks determine {name}")
     for name in (_PRESET.value, _PEAK_PRESET.value):
         configuration.override(presets.preset(name), _SET.value)
     serving = (_MODEL_DIR, _INPUT)
@@ -109,7 +111,7 @@ def _check_training(num_gpus: int) -> list[Result]:
         trainer = Trainer(pathlib.Path(folder), [sys.executable, "-m", f"{__package__}.train"], _SET.value)
         sizes = (_PRESET.value, _PEAK_PRESET.value, _UPDATES.value)
         checks = TrainingChecks(trainer, num_gpus, *sizes, _TOLERANCE.value)
-        return [_result(name, functools.partial(_CHECKS[name], checks)) for name in _NAMES.value]
+        return [_result(name, functools.partial(_CHECKS[name], checks)) for name in dict.fromkeys(_NAMES.value)]
 
 
 def _result(name: str, check: Callable[[], Result]) -> Result:

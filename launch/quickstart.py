@@ -20,28 +20,25 @@ import urllib.request
 from collections.abc import Sequence
 from typing import IO, cast
 
-from absl import flags
-
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
 from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
 from t2t_keras.planning.fit_rules import Choice
 
 from . import program
+from .flag_types import MINUTES, NEW_FOLDER, DEFINE_number, DEFINE_path
 
-_MINUTES = flags.DEFINE_float(
-    "minutes", 5.0, "Maximum training time, summed over all starts.", lower_bound=0.01, upper_bound=1e6
-)
-_DATA_DIR = flags.DEFINE_string("data_dir", "data/quickstart", "Folder for the prepared data.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", "runs/quickstart", "The run's directory.")
-_EXPORT_DIR = flags.DEFINE_string("export_dir", "saved_models/quickstart", "The served model's directory.")
-_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; existing files are reused.")
+_MINUTES = DEFINE_number("minutes", 5.0, "Maximum training time, summed over all starts.", MINUTES)
+_DATA_DIR = DEFINE_path("data_dir", "data/quickstart", "Folder for the prepared data.", NEW_FOLDER)
+_MODEL_DIR = DEFINE_path("model_dir", "runs/quickstart", "The run's directory.", NEW_FOLDER)
+_EXPORT_DIR = DEFINE_path("export_dir", "saved_models/quickstart", "The served model's directory.", NEW_FOLDER)
+_DOWNLOAD_DIR = DEFINE_path("download_dir", "downloads", "Folder for downloads; existing files are reused.", NEW_FOLDER)
 
 DATA = DataConfig(corpus="gettext", source_language="en", target_language="de", max_length=128)
 PAIRS = 44_000  # number of pairs in all packages, known without reading them
 
 # Choices that override the rules.
-GIVEN: tuple[Choice, ...] = ()
+OVERRIDES: tuple[Choice, ...] = ()
 
 SENTENCES = (
     "Please enter a valid email address.",
@@ -57,7 +54,7 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        choices = steps.chosen(PAIRS, _MINUTES.value, given=GIVEN)
+        choices = steps.chosen(PAIRS, _MINUTES.value, given=OVERRIDES)
         steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
     program.title("1. Text: translations from published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)

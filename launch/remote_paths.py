@@ -136,7 +136,7 @@ def _selection_of_flags() -> tuple[list[str], int | None]:
     flag = flags.FLAGS
     names = [flag.checkpoint] if "checkpoint" in flag and flag.checkpoint else []
     if "checkpoints" in flag and flag.checkpoints:
-        names = [name.strip() for name in flag.checkpoints]
+        names = flag.checkpoints
     if "average_epochs" in flag and flag.average_epochs:
         return names, sys.maxsize  # their number is known once their states are read
     return names, flag.average_last if "average_last" in flag else None

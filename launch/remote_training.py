@@ -59,12 +59,6 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
                 mirror.publish()
 
 
-def fetch_settings(path: str | os.PathLike[str]) -> None:
-    """Fetches the settings of the run whose mirror is at a path, for the checks before the workers meet."""
-    if (mirror := remote.mirror_of(path)) is not None:
-        mirror.fetch(lambda names: [name for name in names if name in _SETTINGS])
-
-
 def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> None:
     """Takes the lease, and fetches the same state for all workers."""
     number = 0

@@ -14,24 +14,21 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from t2t_keras.data.readers import read_pairs
+from t2t_keras.data.readers import WITH_BOTH_SIDES, read_pairs
 from t2t_keras.runs.run import Run
 from t2t_keras.text.language_codes import Languages
 
 from . import program
 from .flag_groups import model_flags
+from .flag_types import FILE, NEW_FILE, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.inference.forced import ForcedScore
 
-_SOURCE = flags.DEFINE_string(
-    "source", None, "UTF-8 text, or both sides in a file .tsv .csv .tmx .xliff .po .jsonl .parquet .zip.", required=True
-)
-_TRANSLATION = flags.DEFINE_string(
-    "translation", None, "Translations of the source, line by line; --reference means the same."
-)
+_SOURCE = DEFINE_path("source", None, f"UTF-8 text, or both sides in a file {WITH_BOTH_SIDES}.", FILE, required=True)
+_TRANSLATION = DEFINE_path("translation", None, "Translations of the source, line by line.", FILE)
 flags.DEFINE_alias("reference", "translation")
-_OUTPUT = flags.DEFINE_string("output", None, "File for the scores; default: standard output.")
+_OUTPUT = DEFINE_path("output", None, "File for the scores; default: standard output.", NEW_FILE)
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with every token.")
 flags.adopt_module_key_flags(model_flags)
 flags.mark_flag_as_required("model_dir")

@@ -22,20 +22,21 @@ import resource
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import flags
 
-from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
 from t2t_keras.export_contract import GRAPH_FILE
 from t2t_keras.machine import heaps
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import num_cores
 from t2t_keras.serving.options import Limits, ServingOptions
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
-from .flag_groups import protection_flags, setting_flags
+from .flag_groups import engine_flags, setting_flags
+from .flag_types import FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.serving.http.glossed import ReadTexts
@@ -48,36 +49,19 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # Number of open files besides connections: libraries, the model, the log.
 _OTHER_FILES = 200
 
-_EXPORT_DIR = flags.DEFINE_string(
-    "export_dir", None, "Directory of a model, with each version in a numbered subdirectory."
-)
-_NUM_STREAMS = flags.DEFINE_integer(
-    "num_streams", None, "Number of batches that run in parallel; default: one per core."
-)
-_ENGINE = flags.DEFINE_enum(
-    "engine",
-    "tensorflow",
-    get_args(EngineName),
-    "The engine for serving_default and nbest; ctranslate2 is faster on a CPU, for exports of a Transformer.",
-)
-_COMPUTE_TYPE = flags.DEFINE_enum(
-    "compute_type",
-    "float32",
-    get_args(ComputeType),
-    "Number format of ctranslate2; int8 is faster, but some outputs differ; bfloat16 needs a GPU.",
-)
-_LOG_FORMAT = flags.DEFINE_enum(
-    "log_format", "text", ["text", "json"], "Format of the server's log lines; json: one object per line."
-)
-_OPTIONS = setting_flags.define_usual(
+_EXPORT_DIR = DEFINE_path("export_dir", None, "Directory of a model, with numbered subdirectories of versions.", FOLDER)
+_NUM_STREAMS = DEFINE_number("num_streams", None, "Number of parallel batches; default: one per core.", PositiveInt)
+_LOG_FORMAT = flags.DEFINE_enum("log_format", "text", ["text", "json"], "Format of the log; json: one object per line.")
+_OPTIONS = setting_flags.define_files(ServingOptions, "model_config_file", "tls_certificate", "tls_key", "api_key_file")
+_OPTIONS += setting_flags.define_usual(
     ServingOptions,
-    *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
-    *("tls_certificate", "tls_key", "api_key_file", "max_connections", "gateways", "keep_alive_seconds"),
+    *("name", "host", "allowed_hosts", "rest_port", "grpc_port"),
+    *("max_connections", "gateways", "keep_alive_seconds"),
     *("max_batch_size", "max_batch_bytes", "max_queue_bytes", "max_unsent_bytes"),
     *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
-flags.adopt_module_key_flags(protection_flags)
+flags.adopt_module_key_flags(engine_flags)
 program.REMOTE |= {"export_dir": remote_paths.served}
 _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclasses.fields(Limits)))
 
@@ -163,9 +147,9 @@ def _end(message: str) -> NoReturn:
 def _options() -> ServingOptions:
     if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
-    protection_flags.values()  # raises before anything is loaded
-    if _ENGINE.value == "tensorflow" and _COMPUTE_TYPE.value != "float32":
-        raise InputError(f"--compute_type={_COMPUTE_TYPE.value} needs --engine=ctranslate2")
+    engine_flags.protection()  # raises before anything is loaded
+    if engine_flags.ENGINE.value == "tensorflow" and engine_flags.COMPUTE_TYPE.value != "float32":
+        raise InputError(f"--compute_type={engine_flags.COMPUTE_TYPE.value} requires --engine=ctranslate2")
     values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
     values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.values(_LIMITS)))
@@ -230,13 +214,13 @@ def _server(options: ServingOptions) -> "Server":
         from t2t_keras.serving.version_readers import VersionReaders
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
-    substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
+    substitutes = no_substitutes if engine_flags.ENGINE.value == "tensorflow" else _ctranslate2()
     loader = Loader(substitutes, without_notices)
     # Imported before the first request, which would wait for it.
     from t2t_keras.inference.served_markup import ServedDocuments
     from t2t_keras.inference.served_protection import ServedProtection
 
-    changes = protection_flags.values()
+    changes = engine_flags.protection()
     protections: VersionReaders[Protection] = VersionReaders(lambda version: ServedProtection(version, changes))
     glossaries = GlossaryField(lambda version: _glossary_reader(version, changes))
     return Server(
@@ -254,7 +238,7 @@ def _ctranslate2() -> "Substitutes":
     """Returns the signatures that replace those of an export's graph."""
     from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures  # imports Keras, which takes seconds
 
-    return CTranslate2Signatures(_COMPUTE_TYPE.value)
+    return CTranslate2Signatures(engine_flags.COMPUTE_TYPE.value)
 
 
 run = program.command(main)

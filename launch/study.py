@@ -7,7 +7,7 @@ Examples:
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --plan
     python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --only=base,a_h1
     python -m launch.study --study_dir=runs/table3 --print
-    python -m launch.study --table=recipes --train_source=train.en --train_target=train.de --valid_source=valid.en \
+    python -m launch.study --table=recipes --train_source=train.en --train_target=train.de --valid_source=valid.en \\
         --valid_target=valid.de --study_dir=runs/recipes
 """
 
@@ -27,43 +27,35 @@ from t2t_keras.studies.plan import plan, seconds_here, seconds_on
 from t2t_keras.studies.recipes import DEFAULT_WINNER
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import FILES, SCALES, read_settings
+from t2t_keras.values import NonNegativeInt, PositiveInt, Share
 
 from . import program
 from .flag_groups import extensions
+from .flag_types import FILE, FOLDER, NEW_FOLDER, DEFINE_number, DEFINE_path
 
-_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study is resumed.", required=True)
-_TABLE = flags.DEFINE_string(
-    "table", None, f"The table: {', '.join(TABLES)}; default: the table of the existing study."
-)
+_STUDY_DIR = DEFINE_path("study_dir", None, "The folder of a new or existing study.", NEW_FOLDER, required=True)
+_TABLE = flags.DEFINE_string("table", None, f"The table: {', '.join(TABLES)}; default: that of the existing study.")
 _SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or with the paper's sizes.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: the data of the existing study.")
+_DATA_DIR = DEFINE_path("data_dir", None, "Prepared data; default: the data of the existing study.", FOLDER)
 _FILES = {
-    name: flags.DEFINE_string(name, None, "With --table=recipes: a text file whose name ends with its language.")
+    name: DEFINE_path(name, None, "With --table=recipes: a text file whose name ends with its language.", FILE)
     for name in FILES
 }
 _WINNER = flags.DEFINE_string(
-    "winner", None, f"With --table=recipes: the row whose text the last rows have; default: {DEFAULT_WINNER}."
+    "winner", None, f"With --table=recipes: the row whose text settings the last rows use; default: {DEFAULT_WINNER}."
 )
-_STEPS = flags.DEFINE_integer(
-    "steps", None, "Updates of the table's first row; the other rows change in proportion.", lower_bound=1
-)
-_SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row with several seeds; default: 2.", lower_bound=1)
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")
-_ONLY = flags.DEFINE_list("only", [], "Names of rows, with commas; default: all.")
+_STEPS = DEFINE_number("steps", None, "Updates of the first row; the other rows change in proportion.", PositiveInt)
+_SEEDS = DEFINE_number("seeds", None, "Number of seeds of the rows that have several; default: 2.", PositiveInt)
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row.")
+_ONLY = flags.DEFINE_list("only", [], "Names of rows, separated by commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
 _PLAN = flags.DEFINE_bool("plan", False, "Print the cost of each row, and train nothing.")
 _PRINT = flags.DEFINE_bool("print", False, "Print the table of the finished rows, and train nothing.")
 _ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train nothing.")
-_DEVICES = flags.DEFINE_integer(
-    "devices", 0, "With --plan: number of devices that train a row; 0: this machine.", lower_bound=0
-)
+_DEVICES = DEFINE_number("devices", 0, "With --plan: number of devices per row; 0: this machine.", NonNegativeInt)
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: the kind of the devices.")
-_UTILISATION = flags.DEFINE_float(
-    "utilisation",
-    None,
-    "With --plan: the share of the peak that training reaches; default: 0.2 of --devices, 0.5 of this machine.",
-    lower_bound=0.001,
-    upper_bound=1.0,
+_UTILISATION = DEFINE_number(
+    "utilisation", None, "With --plan: share of the peak; default: 0.2 of --devices, 0.5 of this machine.", Share
 )
 flags.adopt_module_key_flags(extensions)
 
@@ -91,7 +83,7 @@ def _files() -> tuple[str, ...] | None:
     files = [flag.value for flag in _FILES.values() if flag.value]
     if files and len(files) < len(_FILES):
         missing = [f"--{name}" for name, flag in _FILES.items() if not flag.value]
-        raise InputError(f"{', '.join(missing)} must be given too")
+        raise InputError(f"{' and '.join(missing)} must also be given")
     return tuple(files) or None
 
 
@@ -99,7 +91,7 @@ def _check_flags() -> None:
     """Refuses flags that would have no effect."""
     mode_flags = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
     if len(mode_flags) > 1:
-        raise InputError(f"{' and '.join(mode_flags)} exclude each other")
+        raise InputError(f"{' and '.join(mode_flags)} cannot be combined")
     for flag in (_DEVICES, _DEVICE, _UTILISATION):
         if flag.present and not _PLAN.value:
             raise InputError(f"--{flag.name} requires --plan")

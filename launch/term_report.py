@@ -1,8 +1,8 @@
 """Reports the terms of a glossary on standard error."""
 
-import sys
-
 from t2t_keras.inference.translation import Translation
+
+from . import program
 
 
 class TermReport:
@@ -25,9 +25,9 @@ class TermReport:
                 self._num_missing += 1
                 place = f"{self._name}, line {number}"
                 problem = f"no form of the term {term.source!r} fits within the limit: {'|'.join(term.forms)}"
-                print(f"warning: {place}: {problem}", file=sys.stderr)
+                program.warn(f"warning: {place}: {problem}")
 
     def print(self) -> None:
         num_unforced = self._num_terms - self._num_forced - self._num_missing
         counts = f"{num_unforced:,} met by the model, {self._num_forced:,} forced, {self._num_missing:,} missing"
-        print(f"glossary: {self._num_terms:,} terms in the source, {counts}", file=sys.stderr)
+        program.warn(f"glossary: {self._num_terms:,} terms in the source, {counts}")

@@ -23,34 +23,33 @@ from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.tasks.registry import task
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
+from t2t_keras.values import NonNegativeInt, PositiveInt
 
 from . import program, remote_paths, remote_training
 from .flag_groups import extensions
+from .flag_types import ANY, NEW_FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
     from t2t_keras.training.trainer import Outcome
 
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: the run's data.")
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run is resumed.", required=True)
+_DATA_DIR = DEFINE_path("data_dir", None, "Prepared data (launch.prepare_data); default: the run's data.", ANY)
+_MODEL_DIR = DEFINE_path("model_dir", None, "The directory of a new or existing run.", NEW_FOLDER, required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
-_INIT_FROM = flags.DEFINE_string(
+_INIT_FROM = DEFINE_path(
     "init_from",
     None,
-    "A run on data with the same vocabulary from whose weights a new run starts, MODEL_DIR or MODEL_DIR@CHECKPOINT; "
-    "the new run also takes its settings and data, if none are given.",
+    "A run with the same vocabulary whose weights initialize a new run, MODEL_DIR or MODEL_DIR@CHECKPOINT; without "
+    "other flags, the new run also has its settings and data.",
+    ANY,
 )
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", cluster.STRATEGIES, "The devices to train on.")
-_CLUSTER = flags.DEFINE_enum(
-    "cluster", "auto", cluster.NAMES, "The source of the workers' addresses, for training on several machines."
+_CLUSTER = flags.DEFINE_enum("cluster", "auto", cluster.NAMES, "The source of the addresses of several machines.")
+_REPLICAS = DEFINE_number(
+    "replicas", 0, "Number of replicas; 0: one per device. On a CPU: number of logical devices.", NonNegativeInt
 )
-_REPLICAS = flags.DEFINE_integer(
-    "replicas", 0, "Number of replicas; 0: one per device. On a CPU: number of logical devices."
-)
-_MODEL_PARALLEL = flags.DEFINE_integer(
-    "model_parallel",
-    1,
-    "Devices of a replica, which share one copy of the weights; more than 1 only with Keras on JAX.",
+_MODEL_PARALLEL = DEFINE_number(
+    "model_parallel", 1, "Devices that share one copy of the weights; above 1 only with Keras on JAX.", PositiveInt
 )
 flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}

@@ -32,9 +32,11 @@ from t2t_keras.inference.translation import Translation
 from t2t_keras.localization.formats import Options, TranslatableFile
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
+from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
 from .flag_groups import decoding_flags, file_flags, setting_flags, split_flags
+from .flag_types import FILE, NEW_FILE, DEFINE_number, DEFINE_path
 from .marked_input import write_marked
 from .term_report import TermReport
 from .translated_file import translated
@@ -42,17 +44,14 @@ from .translated_file import translated
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
-_INPUT = flags.DEFINE_string(
-    "input", None, "UTF-8 text, also .gz .bz2 .xz, or a file such as .po or .md; default: standard input."
+_INPUT = DEFINE_path(
+    "input", None, "UTF-8 text, also .gz .bz2 .xz, or a file such as .po or .md; default: standard input.", FILE
 )
-_OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
+_OUTPUT = DEFINE_path("output", None, "File for the translations; default: standard output.", NEW_FILE)
 _JSON_INPUT = flags.DEFINE_bool("json_input", False, "Whether the lines of input are JSON objects.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with scores.")
-_NUM_BEST = flags.DEFINE_integer(
-    "num_best",
-    1,
-    "Translations per line; above 1, output lines are 'NUMBER ||| TEXT ||| SCORE', from 0.",
-    lower_bound=1,
+_NUM_BEST = DEFINE_number(
+    "num_best", 1, "Translations per line; above 1, output lines are 'NUMBER ||| TEXT ||| SCORE', from 0.", PositiveInt
 )
 _TOKEN_SCORES = flags.DEFINE_bool("token_scores", False, "With --json: add all tokens and their log-probabilities.")
 _ALIGNMENTS = flags.DEFINE_bool("alignments", False, "With --json: add the word alignment, such as 0-0 1-2.")
@@ -60,13 +59,14 @@ _ON_ERROR = flags.DEFINE_enum(
     "on_error",
     "stop",
     ["stop", "skip"],
-    "The action for a line that cannot be translated; skip: write an empty line, with --num_best no line, with --json "
-    "an 'error'.",
+    "The action for a line that cannot be translated; skip: write an empty line, or no line with --num_best above "
+    "1, or an object with an 'error' with --json.",
 )
-_GLOSSARY = flags.DEFINE_string(
+_GLOSSARY = DEFINE_path(
     "glossary",
     None,
-    "File of lines 'term TAB form|form|...': if a source has the term, its translation has one of the forms.",
+    "File of lines 'term TAB form|form|...': if a source contains the term, its translation contains one of the forms.",
+    FILE,
 )
 _MARKUP = flags.DEFINE_enum(
     "markup",
@@ -75,13 +75,13 @@ _MARKUP = flags.DEFINE_enum(
     "Markup in the input, which is kept; html, xml: the input is one document; placeholders: such as {name} or %s.",
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language", None, "The language to translate into, for a model of several: fr is the same as --tag='<2fr>'."
+    "target_language", None, "The target language of a model with several; fr is the same as --tag='<2fr>'."
 )
 _MARKUP_ATTRIBUTES = flags.DEFINE_list(
     "markup_attributes", [], "With --markup=html or xml: attributes to translate, such as alt,title."
 )
-_CHUNK_LINES = flags.DEFINE_integer(
-    "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", lower_bound=1
+_CHUNK_LINES = DEFINE_number(
+    "chunk_lines", 5000, "Lines that are read, sorted by length and translated together; 1: one by one.", PositiveInt
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.adopt_module_key_flags(split_flags)
@@ -94,12 +94,11 @@ def main(argv: list[str]) -> None:
     """Translates the input that the flags name."""
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
-            raise InputError(f"--{name} needs --json")
+            raise InputError(f"--{name} requires --json")
     if _MARKUP_ATTRIBUTES.value and _MARKUP.value not in ("html", "xml"):
-        raise InputError("--markup_attributes needs --markup=html or --markup=xml")
+        raise InputError("--markup_attributes requires --markup=html or --markup=xml")
     suffix = None if _MARKUP.value in ("html", "xml") or _JSON_INPUT.value else file_flags.input_suffix(_INPUT.value)
-    if file_flags.IN_PLACE.value and not (suffix and _INPUT.value and _OUTPUT.value is None):
-        raise InputError("--in_place needs an --input with units, such as a .po file, and no --output")
+    file_flags.check_used(suffix, bool(_INPUT.value), _OUTPUT.value is not None)
     program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
     if suffix:
         _translate_file(suffix)
@@ -117,7 +116,7 @@ def main(argv: list[str]) -> None:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, report)
     if num_long:
-        print(f"warning: {num_long} lines were too long and were translated in parts", file=sys.stderr)
+        program.warn(f"warning: {num_long} lines were too long and were translated in parts")
     decoding_flags.warn_of_cut(num_cut, translator.config)
     if _GLOSSARY.value:
         report.print()
@@ -250,7 +249,7 @@ def _stop_at_error(lines: list[json_lines.Line]) -> None:
 def _output_text(translator: "Translator", lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
     for line in lines:
         if line.error and not _JSON.value:
-            print(f"warning: {_INPUT.value or 'standard input'}, line {line.number}: {line.error}", file=sys.stderr)
+            program.warn(f"warning: {_INPUT.value or 'standard input'}, line {line.number}: {line.error}")
     if _JSON.value:
         return _json_text(translator, lines, results)
     if _NUM_BEST.value == 1:
@@ -290,7 +289,7 @@ def _converse(translator: "Translator") -> None:
     """Prompts for lines and translates them, until the input ends."""
     # This traces the graph or converts the model before the first prompt.
     translator.translate([f"{translator.task.context or ''}."])
-    print("Type one line at a time; Ctrl-D ends the program.", file=sys.stderr)
+    program.warn("Type one line at a time; Ctrl-D ends the program.")
     for number in itertools.count(1):
         try:
             text = input("> ")
@@ -298,13 +297,13 @@ def _converse(translator: "Translator") -> None:
             print(file=sys.stderr)
             return
         except UnicodeDecodeError as error:
-            print(f"not valid UTF-8: {error.reason}", file=sys.stderr)
+            program.warn(f"not valid UTF-8: {error.reason}")
             continue
         line = _check(translator, _line(number, text.encode("utf-8", "surrogateescape")))
         results = {} if line.error else {number: translator.translate_nbest([line.request], _NUM_BEST.value)[0]}
         line = _check_translation(line, results)
         if line.error:
-            print(line.error, file=sys.stderr)
+            program.warn(line.error)
             continue
         TermReport("standard input").add(number, results[number][0])
         print(_output_text(translator, [line], results), end="", flush=True)

@@ -1,12 +1,12 @@
 """Translates the units of a translators' file."""
 
 import itertools
-import sys
 from typing import TYPE_CHECKING
 
 from t2t_keras.inference.marked_text import translate_marked
 from t2t_keras.localization.formats import TranslatableFile
 
+from . import program
 from .term_report import TermReport
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ def translated(translator: "Translator", file: TranslatableFile, name: str, chun
             exists = all(translation.exists for translation in segment_translations)
             results.append(text if exists else None)
             if not exists:
-                print(f"warning: {name}, line {line}: no translation was found; the unit is unchanged", file=sys.stderr)
+                program.warn(f"warning: {name}, line {line}: no translation was found; the unit is unchanged")
             for translation in segment_translations:
                 report.add(line, translation)
                 num_cut += translation.is_cut
     content = file.filled(results)
     if translator.settings.glossary is not None:
         report.print()
-    print(f"{name}: translated {len(file.pending):,} of {len(file.units):,} units", file=sys.stderr)
+    program.warn(f"{name}: translated {len(file.pending):,} of {len(file.units):,} units")
     return content, num_cut

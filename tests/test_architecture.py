@@ -15,7 +15,7 @@ FILES = PACKAGE + PROGRAMS
 TENSORFLOW_KERNELS = "t2t_keras.kernels.tensorflow"
 
 # The rooms from the ground up, and what each may import besides itself; a room is the first name below t2t_keras.
-GROUND = {"collector", "errors", "export_contract", "language_names", "symbols", "tensor"}
+GROUND = {"collector", "errors", "export_contract", "language_names", "symbols", "tensor", "values"}
 ABOVE_THE_LINE = {  # Keras and NumPy alone, on any backend
     "collector": set(),
     "errors": set(),
@@ -23,6 +23,7 @@ ABOVE_THE_LINE = {  # Keras and NumPy alone, on any backend
     "language_names": set(),
     "symbols": set(),
     "tensor": set(),
+    "values": {"errors"},
     "config": GROUND,
     "losses": GROUND,
     "schedules": GROUND,

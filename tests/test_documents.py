@@ -13,10 +13,10 @@ import pytest
 
 from t2t_keras import layers
 from t2t_keras.config import SECTIONS, Config
-from t2t_keras.config.values import parsed
 from t2t_keras.models.presets import preset
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import read_settings
+from t2t_keras.values import parsed
 from tests import programs
 
 ROOT = Path(__file__).parents[1]

@@ -11,6 +11,7 @@ from t2t_keras.config.model_config import Activations
 from t2t_keras.layers import Dropout, TiedEmbedding
 from t2t_keras.models import families, presets
 from t2t_keras.models.contract import Cache, Search, States, first_coverage
+from t2t_keras.values import PositiveInt, Rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +19,8 @@ class ToyConfig(ModelConfig):
     """One matrix of embeddings and one recurrent cell."""
 
     family: ClassVar[str] = "toy"
-    d_model: int = 16
-    dropout_rate: float = 0.1
+    d_model: PositiveInt = 16
+    dropout_rate: Rate = 0.1
 
     def parameter_counts(self):
         return {"embedding": self.vocab_size * self.d_model, "cell": (2 * self.d_model + 1) * self.d_model}

@@ -38,8 +38,7 @@ def _program_names() -> list[str]:
 def _help(name: str) -> str:
     """What `python -m launch.NAME --help` prints. Two programs' flags cannot live in one process: they are removed."""
     module = importlib.import_module(f"launch.{name}")
-    helping, program = (importlib.import_module(f"launch.{each}") for each in ("helping", "program"))
-    text = helping.text(module, set(program.PATHS) - program.TEXTS, f"{name}.py")
+    text = importlib.import_module("launch.helping").text(module, f"{name}.py")
     for each in [each for each in sys.modules if each == "launch" or each.startswith("launch.")]:
         for flag in flags.FLAGS.get_flags_for_module(sys.modules[each]):
             delattr(flags.FLAGS, flag.name)

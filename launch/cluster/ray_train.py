@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Trains on a Ray cluster with Ray Train, one worker a node: give it the flags of launch.train after `--`.
+"""Trains on a Ray cluster with Ray Train, one worker per node; the flags of launch.train follow `--`.
 
     python launch/cluster/ray_train.py --workers=4 --gpus=8 -- --data_dir=/shared/data --model_dir=/shared/run \
         --preset=big
-    python launch/cluster/ray_train.py --dry_run ...      prints what each worker would run; so does DRY_RUN=1
+    python launch/cluster/ray_train.py --dry_run ...      prints the command of each worker; so does DRY_RUN=1
 
 Ray's TensorflowTrainer places the workers and sets TF_CONFIG for each worker. A worker then runs launch.train as a
 separate program, with the usual signals and exit statuses. `--backend=jax` trains with Keras on JAX, which reads the
@@ -21,6 +21,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -78,10 +79,10 @@ def train(options: argparse.Namespace, config: dict[str, Any]) -> None:
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Returns the options of this program, and the configuration of the workers."""
     parser = argparse.ArgumentParser(description="Trains on a Ray cluster; the flags of launch.train follow --.")
-    parser.add_argument("--workers", type=int, default=2, help="number of workers, one per node (default: 2)")
-    parser.add_argument("--gpus", type=int, default=8, help="GPUs per worker; 0: none (default: 8)")
-    parser.add_argument("--cpus", type=int, default=32, help="CPUs per worker (default: 32)")
-    parser.add_argument("--restarts", type=int, default=6, help="maximum number of restarts (default: 6)")
+    parser.add_argument("--workers", type=_at_least(1), default=2, help="number of workers, one per node (default: 2)")
+    parser.add_argument("--gpus", type=_at_least(0), default=8, help="GPUs per worker; 0: none (default: 8)")
+    parser.add_argument("--cpus", type=_at_least(1), default=32, help="CPUs per worker (default: 32)")
+    parser.add_argument("--restarts", type=_at_least(0), default=6, help="maximum number of restarts (default: 6)")
     parser.add_argument("--name", default="t2t", help="name of the run in Ray's storage (default: t2t)")
     parser.add_argument("--backend", choices=("tensorflow", "jax"), default="tensorflow")
     parser.add_argument(
@@ -98,6 +99,17 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     options = parser.parse_args(arguments)
     names = ("backend", "directory", "python", "flags")
     return options, {name: getattr(options, name) for name in names}
+
+
+def _at_least(lowest: int) -> Callable[[str], int]:
+    """Returns the type of a flag: whole numbers that are not smaller than `lowest`."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < lowest:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {lowest}, got {text!r}")
+        return int(text)
+
+    return parse
 
 
 def main() -> None:

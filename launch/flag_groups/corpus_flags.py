@@ -10,23 +10,23 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 
+from ..flag_types import FILE, DEFINE_multi_path
+
 FLAGS = flags.FLAGS
 
-_BOTH = {"source": ", or both sides (.tsv, .csv, .tmx, .xliff, .po, .jsonl, .parquet, .zip)", "target": ""}
+_BOTH = {"source": f", or both sides ({readers.WITH_BOTH_SIDES})", "target": ""}
+_SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 
 for split in corpora.SPLITS:
     for side in ("source", "target"):
-        flags.DEFINE_multi_string(
-            f"{split}_{side}",
-            [],
-            f"corpus=files: {side} side of {split}{_BOTH[side]}; also compressed. Repeat for more corpora.",
-        )
+        text = f"With --corpus=files: {side}s of the {_SPLITS[split]} set{_BOTH[side]}; also compressed."
+        DEFINE_multi_path(f"{split}_{side}", f"{text} Several times for several corpora.", FILE)
 flags.DEFINE_multi_string(
     "tag",
     list(DataConfig().tags),
-    "A symbol such as <2fr> before all sources of a corpus; one per corpus, '' for none.",
+    "A symbol such as <2fr> in front of all sources of a corpus; one per corpus, '' for none.",
 )
-flags.DEFINE_bool("tsv", False, "corpus=files: --*_source files of any other suffix are read as .tsv.")
+flags.DEFINE_bool("tsv", False, "With --corpus=files: read --*_source files with any other suffix as .tsv.")
 
 
 def paths() -> list[dict[str, corpora.Paths]]:

@@ -4,14 +4,13 @@ import importlib
 import os
 import sys
 
-from absl import flags
-
 from t2t_keras.errors import InputError
 
 from .. import program
+from ..flag_types import ANY, DEFINE_multi_path
 
-_EXTENSION = flags.DEFINE_multi_string(
-    "extension", [], "A Python file, or the name of a module, that registers model families or presets."
+_EXTENSION = DEFINE_multi_path(
+    "extension", "A Python file, or the name of a module, that registers model families or presets.", ANY
 )
 
 

@@ -10,17 +10,21 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.run import Run, RunCheckpoint, weights_path
 
+from ..flag_types import ANY, FOLDER, DEFINE_multi_path, DEFINE_path
 from . import extensions, setting_flags
 
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
-MODEL_DIR = flags.DEFINE_string("model_dir", None, "The directory of a run or of an export.")
-CHECKPOINT = flags.DEFINE_string(
-    "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
+MODEL_DIR = DEFINE_path("model_dir", None, "The directory of a run or of an export.", FOLDER)
+CHECKPOINT = DEFINE_path(
+    "checkpoint",
+    None,
+    "latest, best, a step, an average's name or a path; default: the newest average, else latest.",
+    ANY,
 )
-ENSEMBLE = flags.DEFINE_multi_string(
-    "ensemble", [], "An additional run with the same vocabulary for an ensemble, MODEL_DIR or MODEL_DIR@CHECKPOINT."
+ENSEMBLE = DEFINE_multi_path(
+    "ensemble", "An additional run with the same vocabulary for an ensemble, MODEL_DIR or MODEL_DIR@CHECKPOINT.", ANY
 )
 ENSEMBLE_MEAN = flags.DEFINE_enum(
     "ensemble_mean",

@@ -4,18 +4,18 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from absl import flags
 
+from t2t_keras.values import annotations
+
+from ..flag_types import FILE, DEFINE_number, DEFINE_path
+
 flags.disclaim_key_flags()  # they belong to the calling module
 
-DEFAULT = "; default: the setting of the run."
-_DEFINE = {
-    **{bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float, str: flags.DEFINE_string},
-    **dict.fromkeys((Sequence[str], tuple[str, ...]), flags.DEFINE_list),
-}
+DEFAULT = "; default: that of the model."
+_DEFINE = {bool: flags.DEFINE_bool, str: flags.DEFINE_string, tuple[str, ...]: flags.DEFINE_list}
 
 
 def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
@@ -25,16 +25,27 @@ def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
 
 def define_usual(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """Like `define`, with the default values of the fields."""
-    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    return tuple(_define(settings, name, defaults[name], ".") for name in names)
+    return tuple(_define(settings, name, getattr(settings, name), ".") for name in names)
+
+
+def define_files(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
+    """Like `define_usual`, for fields that are paths of existing files."""
+    return tuple(DEFINE_path(name, getattr(settings, name), _text(settings, name, "."), FILE) for name in names)
 
 
 def _define(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
-    hint, text = typing.get_type_hints(settings)[name], descriptions(settings)[name]
-    text = text[0].upper() + text[1:] + end
-    if typing.get_origin(hint) is Literal:
-        return flags.DEFINE_enum(name, default, typing.get_args(hint), text)
-    return _DEFINE[hint](name, default, text)
+    annotation, text = annotations(settings)[name], _text(settings, name, end)
+    if typing.get_origin(annotation) is Literal:
+        return flags.DEFINE_enum(name, default, typing.get_args(annotation), text)
+    if annotation in _DEFINE:
+        return _DEFINE[annotation](name, default, text)
+    return DEFINE_number(name, default, text, annotation)
+
+
+def _text(settings: type, name: str, end: str) -> str:
+    """Returns the description of a field as a sentence."""
+    text = descriptions(settings)[name]
+    return text[0].upper() + text[1:] + end
 
 
 def descriptions(settings: type) -> dict[str, str]:

@@ -34,6 +34,12 @@ _SETTINGS: dict[str, Any] = {
     "train.keep_checkpoints": 100,
 }
 
+# Settings that the checks choose or rely on, so that the user cannot override them.
+DETERMINED = (
+    *("train.log_steps", "train.max_steps", "train.max_minutes", "train.keep_checkpoints"),
+    *("train.checkpoint_steps", "train.checkpoint_minutes", "train.checkpoint_epochs", "train.validation_steps"),
+)
+
 
 class TrainingFailedError(Exception):
     """A training process ended with an error; the message is its last line."""

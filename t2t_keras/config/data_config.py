@@ -2,10 +2,10 @@
 
 import dataclasses
 import re
-from typing import ClassVar, Literal
+from typing import Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_seed, check_types
 from t2t_keras.errors import InputError
+from t2t_keras.values import NonNegativeInt, PositiveFloat, PositiveInt, Seed, check_fields
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
 Lowercase = Literal["none", "source", "both"]
@@ -46,36 +46,31 @@ class DataConfig:
         seed: random seed of the preparation.
     """
 
-    section: ClassVar[str] = "data"
-
     task: str = "translation"
     corpus: str = "files"
     source_language: str = "en"
     target_language: str = "de"
     directions: tuple[str, ...] = ()
     vocab_type: VocabType = "bpe"
-    vocab_size: int = 37000
-    source_vocab_size: int = 0
-    extend_vocab: int = 0
+    vocab_size: PositiveInt = 37000
+    source_vocab_size: NonNegativeInt = 0
+    extend_vocab: NonNegativeInt = 0
     symbols: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    max_length: int = 256
-    max_length_ratio: float = 4.0
+    max_length: PositiveInt = 256
+    max_length_ratio: PositiveFloat = 4.0
     lowercase: Lowercase = "none"
     final_marks: bool = False
     truecase: bool = False
-    seed: int = 1
+    seed: Seed = 1
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_positive(self, "vocab_size", "max_length", "max_length_ratio")
-        check_seed(self)
-        check_not_negative(self, "extend_vocab", "source_vocab_size")
+        check_fields(self, "data.{}")
         if self.truecase and self.lowercases_targets:
             raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for direction in self.directions:
             if not _DIRECTION.fullmatch(direction):
-                raise InputError(f"{direction!r} is not a direction: use the form en-de, of two language codes")
+                raise InputError(f"{direction!r} is not a direction: expected two language codes, such as en-de")
         if self.directions and not self.tags:
             targets = [target for _ in self.corpus.split(",") for _, target in self.language_pairs]
             object.__setattr__(self, "tags", tuple(f"<2{target}>" for target in targets))

@@ -1,10 +1,10 @@
 """Settings of decoding."""
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_types
 from t2t_keras.errors import InputError
+from t2t_keras.values import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share, check_fields
 
 EngineName = Literal["tensorflow", "ctranslate2"]  # the implementation of the search
 ComputeType = Literal["float32", "int8", "bfloat16"]  # of CTranslate2's matrix products
@@ -38,7 +38,7 @@ class DecodeConfig:
         top_k: sample only from this many most probable tokens; 0 means all.
         top_p: sample only from the smallest set of most probable tokens whose total probability reaches this value; 1
             means all.
-        seed: of sampling; a sentence's samples are a function of this seed and the sentence.
+        seed: random seed of sampling; a sentence's samples are a function of this seed and the sentence.
         split: unit of translation: "sentences", which are detected in each text and whose translations are joined by
             the white space between them, or "lines", each as a whole; used only by the translation task.
         tag: symbol such as "<2fr>" in front of each source that does not begin with a symbol; empty for none.
@@ -52,25 +52,23 @@ class DecodeConfig:
             supports it, but scores change in their third digit.
     """
 
-    section: ClassVar[str] = "decode"
-
-    beam_size: int = 4
-    length_penalty: float = 0.6
-    min_length: int = 0
-    max_length_offset: int = 50
-    max_length_factor: float = 1.0
-    patience: float = 0.0
+    beam_size: PositiveInt = 4
+    length_penalty: NonNegativeFloat = 0.6
+    min_length: NonNegativeInt = 0
+    max_length_offset: PositiveInt = 50
+    max_length_factor: NonNegativeFloat = 1.0
+    patience: NonNegativeFloat = 0.0
     ends_within_beam: bool = False
-    tokens_per_batch: int = 4096
+    tokens_per_batch: PositiveInt = 4096
     length_normalization: Literal["gnmt", "average", "none"] = "gnmt"
-    coverage_penalty: float = 0.0
-    no_repeat_ngram_size: int = 0
-    num_groups: int = 1
-    diversity_strength: float = 0.0
+    coverage_penalty: NonNegativeFloat = 0.0
+    no_repeat_ngram_size: NonNegativeInt = 0
+    num_groups: PositiveInt = 1
+    diversity_strength: NonNegativeFloat = 0.0
     sampling: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    temperature: PositiveFloat = 1.0
+    top_k: NonNegativeInt = 0
+    top_p: Share = 1.0
     seed: int = 1
     split: Literal["sentences", "lines"] = "sentences"
     tag: str = ""
@@ -79,15 +77,7 @@ class DecodeConfig:
     bfloat16: bool = False
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_positive(self, "beam_size", "max_length_offset", "tokens_per_batch", "num_groups", "temperature", "top_p")
-        check_not_negative(
-            self,
-            *("length_penalty", "min_length", "max_length_factor", "patience", "coverage_penalty"),
-            *("no_repeat_ngram_size", "diversity_strength", "top_k"),
-        )
-        if self.top_p > 1:
-            raise InputError(f"decode.top_p must be at most 1, got {self.top_p}")
+        check_fields(self, "decode.{}")
         if self.beam_size % self.num_groups:
             raise InputError(
                 f"decode.beam_size={self.beam_size} must be a multiple of decode.num_groups={self.num_groups}"

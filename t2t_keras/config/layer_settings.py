@@ -2,18 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from t2t_keras.config.arguments import (
-    check_choices,
-    check_counts,
-    check_flags,
-    check_numbers,
-    check_optional_sizes,
-    check_positive_numbers,
-    check_rates,
-    check_sizes,
-)
+from t2t_keras.values import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Rate, check_fields
 
 # Any other activation of `keras.activations` can be added by its name.
 Activation = Literal["relu", "swish", "gelu"]
@@ -58,42 +49,29 @@ class LayerSettings:
         balance_weight: weight of the losses that encourage balanced use of the experts.
     """
 
-    num_heads: int = 8
-    d_key: int | None = None
-    d_value: int | None = None
-    d_ff: int = 2048
-    dropout_rate: float = 0.1
-    attention_dropout_rate: float = 0.0
-    relu_dropout_rate: float = 0.0
+    num_heads: PositiveInt = 8
+    d_key: PositiveInt | None = None
+    d_value: PositiveInt | None = None
+    d_ff: PositiveInt = 2048
+    dropout_rate: Rate = 0.1
+    attention_dropout_rate: Rate = 0.0
+    relu_dropout_rate: Rate = 0.0
     norm_position: NormPosition = "post"
-    layer_norm_epsilon: float = 1e-6
+    layer_norm_epsilon: PositiveFloat = 1e-6
     use_attention_bias: bool = True
     attention_score: AttentionScore = "scaled_dot"
-    attention_window: int | None = None
+    attention_window: NonNegativeInt | None = None
     query_key_initializer: QueryKeyInitializer = "glorot_uniform"
-    attention_gain: float = 1.0
-    activation: str | Callable[..., Any] = "relu"
-    num_experts: int = 0
-    experts_per_token: int = 4
-    d_expert: int | None = None
+    attention_gain: PositiveFloat = 1.0
+    activation: str | Callable = "relu"
+    num_experts: NonNegativeInt = 0
+    experts_per_token: PositiveInt = 4
+    d_expert: PositiveInt | None = None
     gate_noise: bool = True
-    balance_weight: float = 0.01
+    balance_weight: NonNegativeFloat = 0.01
 
     def __post_init__(self) -> None:
-        check_sizes(num_heads=self.num_heads, d_ff=self.d_ff, experts_per_token=self.experts_per_token)
-        check_optional_sizes(d_key=self.d_key, d_value=self.d_value, d_expert=self.d_expert)
-        check_counts(num_experts=self.num_experts, attention_window=self.attention_window or 0)
-        check_rates(
-            dropout_rate=self.dropout_rate,
-            attention_dropout_rate=self.attention_dropout_rate,
-            relu_dropout_rate=self.relu_dropout_rate,
-        )
-        check_positive_numbers(layer_norm_epsilon=self.layer_norm_epsilon, attention_gain=self.attention_gain)
-        check_numbers(balance_weight=self.balance_weight)
-        check_flags(use_attention_bias=self.use_attention_bias, gate_noise=self.gate_noise)
-        check_choices(get_args(NormPosition), norm_position=self.norm_position)
-        check_choices(get_args(AttentionScore), attention_score=self.attention_score)
-        check_choices(get_args(QueryKeyInitializer), query_key_initializer=self.query_key_initializer)
+        check_fields(self, "`{}`")
 
     @classmethod
     def of(cls, settings: "LayerSettings | None", **changes: Any) -> "LayerSettings":

@@ -5,8 +5,8 @@ import dataclasses
 import pkgutil
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
-from t2t_keras.config.checks import check_positive, check_types
 from t2t_keras.errors import InputError
+from t2t_keras.values import PositiveInt, check_fields
 
 
 class Activations(NamedTuple):
@@ -33,15 +33,12 @@ class ModelConfig(abc.ABC):
     """
 
     family: ClassVar[str]  # the family's name: "model.family" in a configuration
-    section: ClassVar[str] = "model"
-
-    vocab_size: int = 37000
-    d_model: int = 512
-    source_vocab_size: int | None = dataclasses.field(default=None, kw_only=True)
+    vocab_size: PositiveInt = 37000
+    d_model: PositiveInt = 512
+    source_vocab_size: PositiveInt | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_positive(self, "vocab_size", "d_model", "source_vocab_size")
+        check_fields(self, "model.{}")
 
     @property
     def source_entries(self) -> int:

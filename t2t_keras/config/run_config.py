@@ -1,7 +1,6 @@
 """The configuration of a run, its JSON form, and overrides of its settings."""
 
 import dataclasses
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -10,8 +9,8 @@ from t2t_keras.config.decode_config import DecodeConfig
 from t2t_keras.config.model_config import ModelConfig, model_config_class
 from t2t_keras.config.train_config import TrainConfig
 from t2t_keras.config.transformer_config import TransformerConfig
-from t2t_keras.config.values import checked, parsed
 from t2t_keras.errors import InputError
+from t2t_keras.values import annotations, checked, parsed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Config:
                 raise InputError(
                     f"section {section!r} of a configuration must contain settings by name, got {fields!r}"
                 )
-            if section == DataConfig.section and isinstance(fields.get("lowercase"), bool):  # of earlier versions
+            if section == "data" and isinstance(fields.get("lowercase"), bool):  # of earlier versions
                 fields = {**fields, "lowercase": "both" if fields["lowercase"] else "none"}
             config = _change(config, section, fields, checked)
         return config
@@ -84,8 +83,8 @@ def _change(config: Config, section: str, fields: Mapping[str, Any], convert: Ca
         family = model_config_class(values.pop(_FAMILY))
         vocab_sizes = {"vocab_size": current.vocab_size, "source_vocab_size": current.source_vocab_size}
         current = current if type(current) is family else family(**vocab_sizes)
-    hints = typing.get_type_hints(type(current))
-    types = {field.name: hints[field.name] for field in dataclasses.fields(current)}
+    kind: Any = type(current)
+    types = annotations(kind)
     if unknown := [name for name in values if name not in types]:
         valid = ", ".join(f"{section}.{name}" for name in types)
         raise InputError(f"unknown setting {section}.{unknown[0]}; valid: {valid}")

@@ -1,10 +1,10 @@
 """Settings of training."""
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_rate, check_seed, check_types
 from t2t_keras.errors import InputError
+from t2t_keras.values import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Rate, Seed, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,68 +59,52 @@ class TrainConfig:
         patience: validations without an improvement before training stops; 0 means no early stopping.
     """
 
-    section: ClassVar[str] = "train"
-
-    tokens_per_batch: int = 25000
-    corpus_weights: tuple[float, ...] = ()
-    max_steps: int = 100000
-    max_minutes: float = 0.0
-    seed: int = 1
+    tokens_per_batch: PositiveInt = 25000
+    corpus_weights: tuple[PositiveFloat, ...] = ()
+    max_steps: PositiveInt = 100000
+    max_minutes: NonNegativeFloat = 0.0
+    seed: Seed = 1
     schedule: Literal["paper", "constant"] = "paper"
-    learning_rate_scale: float = 1.0
-    warmup_steps: int = 4000
-    hold_steps: int = 0
-    decay_steps: int = 0
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.98
-    adam_epsilon: float = 1e-9
-    label_smoothing: float = 0.1
+    learning_rate_scale: PositiveFloat = 1.0
+    warmup_steps: PositiveInt = 4000
+    hold_steps: NonNegativeInt = 0
+    decay_steps: NonNegativeInt = 0
+    adam_beta1: Rate = 0.9
+    adam_beta2: Rate = 0.98
+    adam_epsilon: PositiveFloat = 1e-9
+    label_smoothing: Rate = 0.1
     objective: Literal["likelihood", "risk"] = "likelihood"
-    likelihood_weight: float = 0.017
+    likelihood_weight: NonNegativeFloat = 0.017
     risk_samples: int = 5
     consistency: Literal["none", "simcut", "rdrop"] = "none"
-    consistency_weight: float = 3.0
-    cutoff_rate: float = 0.05
+    consistency_weight: PositiveFloat = 3.0
+    cutoff_rate: Rate = 0.05
     frozen: tuple[str, ...] = ()
-    clip_norm: float = 0.0
-    accumulation_steps: int = 1
-    steps_per_call: int = 10
+    clip_norm: NonNegativeFloat = 0.0
+    accumulation_steps: PositiveInt = 1
+    steps_per_call: PositiveInt = 10
     mixed_bfloat16: bool = False
     deterministic: bool = False
     jit_compile: bool = False
     static_shapes: bool = False
-    ema_decay: float = 0.0
-    log_steps: int = 100
-    checkpoint_steps: int = 1000
-    checkpoint_minutes: float = 0.0
-    checkpoint_epochs: float = 0.0
-    keep_checkpoints: int = 5
-    validation_steps: int = 0
-    validation_sentences: int = 0
+    ema_decay: Rate = 0.0
+    log_steps: PositiveInt = 100
+    checkpoint_steps: PositiveInt = 1000
+    checkpoint_minutes: NonNegativeFloat = 0.0
+    checkpoint_epochs: NonNegativeFloat = 0.0
+    keep_checkpoints: PositiveInt = 5
+    validation_steps: NonNegativeInt = 0
+    validation_sentences: NonNegativeInt = 0
     best_metric: str = "loss"
-    patience: int = 0
+    patience: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_positive(
-            self,
-            *("tokens_per_batch", "max_steps", "learning_rate_scale", "warmup_steps", "adam_epsilon"),
-            *("accumulation_steps", "steps_per_call", "log_steps", "checkpoint_steps", "keep_checkpoints"),
-        )
-        check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay", "cutoff_rate")
-        check_positive(self, "consistency_weight")
-        check_seed(self)
-        check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
-        check_not_negative(self, "hold_steps", "decay_steps", "validation_steps", "validation_sentences")
-        check_not_negative(self, "checkpoint_epochs")
+        check_fields(self, "train.{}")
         if self.checkpoint_epochs and self.checkpoint_minutes:
             raise InputError(
                 f"train.checkpoint_epochs={self.checkpoint_epochs} cannot be combined with "
                 f"train.checkpoint_minutes={self.checkpoint_minutes}"
             )
-        for weight in self.corpus_weights:
-            if weight <= 0:
-                raise InputError(f"train.corpus_weights must be positive, got {weight}")
         if self.hold_steps and self.schedule != "paper":
             raise InputError(f"train.hold_steps={self.hold_steps} needs train.schedule=paper")
         if self.best_metric != "loss" and not self.validation_sentences:

@@ -4,10 +4,10 @@ import dataclasses
 import math
 from typing import ClassVar, Literal
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
 from t2t_keras.config.layer_settings import WINDOW_BLOCK, Activation, LayerSettings
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
+from t2t_keras.values import PositiveInt
 
 
 @register_config
@@ -32,30 +32,21 @@ class TransformerConfig(LayerSettings, ModelConfig):
     family: ClassVar[str] = "transformer"
 
     activation: Activation = "relu"
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
+    num_encoder_layers: PositiveInt = 6
+    num_decoder_layers: PositiveInt = 6
     position_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = "sinusoidal"
-    max_positions: int = 1024
+    max_positions: PositiveInt = 1024
     tie_embeddings: bool = True
     use_output_bias: bool = False
 
     def __post_init__(self) -> None:
         ModelConfig.__post_init__(self)  # names the fields as in a configuration, unlike `LayerSettings`
-        check_positive(
-            self,
-            *("num_encoder_layers", "num_decoder_layers", "d_ff", "num_heads", "d_key", "d_value"),
-            *("max_positions", "layer_norm_epsilon", "experts_per_token", "d_expert", "attention_gain"),
-        )
-        check_rate(self, "dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
-        check_not_negative(self, "num_experts", "balance_weight")
         if self.num_experts and self.experts_per_token > self.num_experts:
             raise InputError(
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
             )
         if self.num_experts and self.activation != "relu":
-            raise InputError(f"model.activation={self.activation}: experts have relu")
-        if (self.attention_window or 0) < 0:
-            raise InputError(f"model.attention_window must not be negative, got {self.attention_window}")
+            raise InputError(f"model.activation={self.activation}: experts use relu")
         if self.d_model % 2 and self.position_encoding != "learned":
             raise InputError(f"model.d_model must be even (sine and cosine pairs), got {self.d_model}")
         if (self.d_key is None or self.d_value is None) and self.d_model % self.num_heads:

@@ -177,6 +177,11 @@ FORMATS: dict[str, Format] = {
     ".tbx": Format("a glossary (TBX)", advice="convert it to a .tsv file with both languages"),
 }
 
+# The formats with both sides, each by its first suffix, for the help of programs.
+WITH_BOTH_SIDES = " ".join(
+    reversed({form: suffix for suffix, form in reversed(FORMATS.items()) if form.pairs}.values())
+)
+
 # The formats of XML documents by the name of the root element.
 _ROOTS: dict[str, Format] = {
     "tmx": FORMATS[".tmx"],

@@ -42,4 +42,4 @@ class FitRecord:
             return
         if changed := changes(old_values, values):
             text = ", ".join(changed)
-            raise InputError(f"{folder} was begun with other data or choices ({text}); use a different folder")
+            raise InputError(f"{folder} was started with different data or choices ({text}); use a different folder")

@@ -113,7 +113,7 @@ class FitSteps:
             if choice.name == name:
                 return choice.value
         raise InputError(
-            f"{self.run.path} was begun by a different version, which did not choose {name}; use a new folder"
+            f"{self.run.path} was started by a different version, which did not choose {name}; use a new folder"
         )
 
     @functools.cached_property
@@ -276,10 +276,12 @@ class FitSteps:
             self._say(
                 f"{minutes:g} minutes allow about {updates} updates on this machine, and a usable model takes at least "
                 f"{FEWEST_UPDATES}: training continues until then, about {duration:.1f} minutes. Ctrl-C ends it early; "
-                "the following steps then use what there is"
+                "the next steps then use the weights of that time"
             )
             return _end(FEWEST_UPDATES, FEWEST_UPDATES) | {"train.max_minutes": 0.0}
-        self._say(f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the following steps use what there is")
+        self._say(
+            f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps use the weights of that time"
+        )
         return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
     def keep_better(self) -> None:

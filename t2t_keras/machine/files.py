@@ -41,8 +41,7 @@ def local_path(path: str | os.PathLike[str], name: str) -> Path:
     """
     if _SCHEME.match(os.fspath(path)):
         raise InputError(
-            f"{name}={path} is no path of this machine's file system, and only local and mounted files and folders are "
-            "taken here; mount the bucket or copy what is in it"
+            f"{name}={path} is not a path of this machine's file system; mount the bucket, or copy its contents"
         )
     return Path(path)
 

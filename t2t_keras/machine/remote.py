@@ -309,7 +309,7 @@ class Mirror:
     def _state(self, number: int) -> dict[str, Any]:
         contents = self.store.read(self._state_name(number))
         if contents is None:
-            raise InputError(f"{self.url}/{self._state_name(number)} is gone; try again")
+            raise InputError(f"{self.url}/{self._state_name(number)} no longer exists; try again")
         return self._parse(number, contents)
 
     def _parse(self, number: int, contents: bytes) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 import dataclasses
 import ipaddress
-import math
 import pathlib
-from collections.abc import Sequence
 
 from t2t_keras.errors import InputError
+from t2t_keras.values import NonNegativeFloat, NonNegativeInt, Port, PositiveFloat, PositiveInt, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,17 +21,17 @@ class Limits:
         max_output_elements: maximum number of values and strings in all outputs of a request together.
 
     Raises:
-        InputError: a limit is less than 1.
+        InputError: a limit is not a positive number.
     """
 
-    max_body_bytes: int = 1 << 20
-    max_sentences: int = 256
-    max_sentence_bytes: int = 4096
-    max_input_length: int = 1024
-    max_output_elements: int = 1 << 23
+    max_body_bytes: PositiveInt = 1 << 20
+    max_sentences: PositiveInt = 256
+    max_sentence_bytes: PositiveInt = 4096
+    max_input_length: PositiveInt = 1024
+    max_output_elements: PositiveInt = 1 << 23
 
     def __post_init__(self) -> None:
-        _check_at_least(self, 1, *(field.name for field in dataclasses.fields(self)))
+        check_fields(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,48 +83,31 @@ class ServingOptions:
     model_config_file: str = ""
     name: str = ""
     host: str = "127.0.0.1"
-    allowed_hosts: Sequence[str] = ()
-    rest_port: int = 8501
-    grpc_port: int = 8500
+    allowed_hosts: tuple[str, ...] = ()
+    rest_port: Port = 8501
+    grpc_port: Port = 8500
     tls_certificate: str = ""
     tls_key: str = ""
     api_key_file: str = ""
-    keep_alive_seconds: int = 75
-    max_connections: int = 1000
-    gateways: Sequence[str] = ()
-    max_batch_size: int = 32
-    max_batch_bytes: int = 8192
-    num_streams: int = 1
-    max_queue_bytes: int = 1 << 18
-    max_unsent_bytes: int = 1 << 26
-    max_growing: int = 32
-    cache_bytes: int = 0
-    request_seconds: float = 30.0
-    poll_seconds: float = 2.0
-    max_num_load_retries: int = 5
-    load_retry_seconds: float = 60.0
-    grace_seconds: float = 30.0
+    keep_alive_seconds: PositiveInt = 75
+    max_connections: PositiveInt = 1000
+    gateways: tuple[str, ...] = ()
+    max_batch_size: PositiveInt = 32
+    max_batch_bytes: PositiveInt = 8192
+    num_streams: PositiveInt = 1
+    max_queue_bytes: PositiveInt = 1 << 18
+    max_unsent_bytes: PositiveInt = 1 << 26
+    max_growing: PositiveInt = 32
+    cache_bytes: NonNegativeInt = 0
+    request_seconds: PositiveFloat = 30.0
+    poll_seconds: PositiveFloat = 2.0
+    max_num_load_retries: NonNegativeInt = 5
+    load_retry_seconds: NonNegativeFloat = 60.0
+    grace_seconds: NonNegativeFloat = 30.0
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        _check_at_least(
-            self,
-            1,
-            *("keep_alive_seconds", "max_connections", "max_batch_size", "max_batch_bytes"),
-            *("num_streams", "max_queue_bytes", "max_unsent_bytes", "max_growing"),
-        )
-        _check_at_least(
-            self,
-            0,
-            *("rest_port", "grpc_port", "cache_bytes"),
-            *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
-        )
-        for name in ("rest_port", "grpc_port"):
-            if getattr(self, name) > 65535:
-                raise InputError(f"{name} must be at most 65535, got {getattr(self, name)}")
-        for name in ("poll_seconds", "request_seconds"):
-            if not 0 < getattr(self, name) < math.inf:  # false for NaN, too
-                raise InputError(f"{name} must be a finite number above 0, got {getattr(self, name)}")
+        check_fields(self)
         for host in self.allowed_hosts:
             if not host or ":" in host or "/" in host:
                 raise InputError(f"allowed_hosts must be names without ports, or '*'; got {host!r}")
@@ -148,9 +130,3 @@ class ServingOptions:
     def model_name(self) -> str:
         """The name in requests of the model in `export_dir`."""
         return self.name or pathlib.Path(self.export_dir).resolve().name
-
-
-def _check_at_least(settings: Limits | ServingOptions, least: int, *names: str) -> None:
-    for name in names:
-        if not least <= (value := getattr(settings, name)) < math.inf:
-            raise InputError(f"{name} must be a finite number of at least {least}, got {value}")

@@ -108,7 +108,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     by_name = {row.name: row for row in TEXT_ROWS}
     winner = settings.winner or DEFAULT_WINNER
     if winner not in by_name:
-        raise InputError(f"--winner={winner} is no row with text settings; valid: {', '.join(by_name)}")
+        raise InputError(f"--winner={winner} is not a row with text settings; valid: {', '.join(by_name)}")
     if settings.scale != "tiny":
         raise InputError(f"--scale={settings.scale}: --table=recipes has only --scale=tiny")
     return table_of(settings, TEXT_ROWS, training_rows(by_name[winner]), by_name[winner])

@@ -87,11 +87,13 @@ class Study:
             OSError: the folder cannot be written.
         """
         if self.table.needs_data and not self.settings.data_dir:
-            raise InputError("--data_dir must be given to begin a study")
+            raise InputError("--data_dir must be given to start a study")
         if self.table.needs_files and not self.settings.files:
-            raise InputError(f"{', '.join(f'--{name}' for name in FILES)} must be given to begin a study")
+            raise InputError(f"{', '.join(f'--{name}' for name in FILES)} must be given to start a study")
         if self.settings.files and not self.table.needs_files:
-            raise InputError(f"--{FILES[0]}: --table={self.settings.table} has --data_dir instead")
+            raise InputError(f"--{FILES[0]}: --table={self.settings.table} takes --data_dir instead")
+        if self.settings.winner and not self.table.needs_files:
+            raise InputError(f"--winner: --table={self.settings.table} has no rows that use the text of another row")
         if self.table.needs_data:
             PreparedData.open(self.settings.data_dir)
         self._check(names)
@@ -114,7 +116,7 @@ class Study:
             name, text = next(iter(conflicting.items()))
             note = f" ({len(conflicting)} such rows)" if len(conflicting) > 1 else ""
             raise InputError(
-                f"{self.study_dir / name} was trained with other settings: {text}{note}; use the old settings, "
+                f"{self.study_dir / name} was trained with different settings: {text}{note}; use the old settings, "
                 "remove that folder, or use a different --study_dir"
             )
 

@@ -59,7 +59,7 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
 
     stored = read_json(study_dir / _FILE, parse, "; delete it and give all flags again")
     if stored is None and "table" not in given:
-        raise InputError(f"--table must be given to begin a study in {study_dir}")
+        raise InputError(f"--table must be given to start a study in {study_dir}")
     for name in ("table", "scale") if stored else ():
         if given.get(name, value := getattr(stored, name)) != value:
             raise InputError(f"{study_dir} holds the study with --{name}={value}; use a different --study_dir")

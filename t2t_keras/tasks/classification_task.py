@@ -79,4 +79,4 @@ class ClassificationTask(Task):
         ]
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        return f"\nlabels, and what they were taken for:\n{confusions(hypotheses, references)}"
+        return f"\nconfusion matrix, one row for each label of the references:\n{confusions(hypotheses, references)}"

@@ -120,7 +120,7 @@ def _field(value: Any, name: str, kind: type, place: str) -> Any:
     In strings, lone surrogates, which are not characters, are replaced with "?".
     """
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
-        raise InputError(f"{place}: not a file of SQuAD: {name!r} is missing or of another type")
+        raise InputError(f"{place}: not a SQuAD file: {name!r} is missing or has the wrong type")
     return value[name].encode("utf-8", "replace").decode() if kind is str else value[name]
 
 

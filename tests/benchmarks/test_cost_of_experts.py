@@ -21,7 +21,7 @@ def test_what_is_compared_computes_the_same():
     assert [layer_flops(config) - layer_flops(plain) for config in (few, many)] == gates
     totals = [config.training_flops(9)["matrices"] for config in (plain, few)]
     assert totals[1] - totals[0] == 8 * gates[0]
-    with pytest.raises(SystemExit, match="--preset=gnmt is no Transformer"):
+    with pytest.raises(SystemExit, match="--preset=gnmt is not a Transformer"):
         model_config("gnmt", 4, 2, 64)
 
 

@@ -56,18 +56,18 @@ def test_flags_have_defaults_that_can_be_measured():
     assert decode.default_engines("Intel(R) Xeon(R) Processor") == list(decode.ENGINES)
     assert "ctranslate2_one_worker_mkl" in decode.default_engines("AMD EPYC 9R14")
     assert (found.runs, found.endings) == (3, None)
-    assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == [2, 5]
+    assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == (2, 5)
 
 
 @pytest.mark.parametrize(
     "argument, message",
     [
         ("--engines=ours,other", "unknown: other; valid: ours"),
-        ("--beam_sizes=1,0", "must be positive, got 0"),
-        ("--sentences=-3", "must be positive, got -3"),
+        ("--beam_sizes=1,0", "must be a whole number of at least 1, got 0"),
+        ("--sentences=-3", "must be a whole number of at least 1, got -3"),
         ("--model_dir=run", "not allowed with argument --preset"),
         ("--python=marian", "expected ENGINE=interpreter, got 'marian'"),
-        ("--python=marian=no/such/python", "there is no program no/such/python"),
+        ("--python=marian=no/such/python", "no/such/python: no such program"),
     ],
 )
 def test_flags_that_cannot_be_are_refused(argument, message, capsys):
@@ -244,7 +244,7 @@ def test_it_measures_what_there_is_and_says_what_is_missing(
     monkeypatch.setattr(sys, "argv", ["decode", *arguments])
     decode.main()
     printed, errors = capsys.readouterr()
-    assert "marian is left out: ImportError: no torch here" in errors
+    assert "marian is skipped: ImportError: no torch here" in errors
     written = json.loads((tmp_path / "numbers.json").read_text())
     (numbers,) = written["results"][endings]["2"]["ours"]
     assert len(numbers["outputs"]) == 5

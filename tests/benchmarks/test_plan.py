@@ -26,10 +26,10 @@ def test_the_pairs_are_always_the_same(tmp_path):
     assert sides[0] != sides[1]
 
 
-@pytest.mark.parametrize("pairs", [0, 1000, 250_000])
+@pytest.mark.parametrize("pairs", [1000, 250_000])
 def test_so_few_repeated_pairs_that_they_are_one_shard_are_refused(pairs, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["plan", f"--repeated={pairs}", f"--folder={tmp_path / 'made'}"])
-    with pytest.raises(SystemExit, match=f"^--repeated={pairs}: a shard has up to 250000 pairs, and fewer .*$"):
+    with pytest.raises(SystemExit, match=f"^--repeated={pairs}: a shard has up to 250000 pairs; give a larger "):
         plan.main()
     assert not (tmp_path / "made").exists()
 
@@ -51,9 +51,9 @@ def test_other_flags_are_not_given_what_was_measured_before(tmp_path, monkeypatc
     (tmp_path / "2000").mkdir()  # of a run that was interrupted
     for _ in range(2):
         run("--vocab_size=2000")
-    with pytest.raises(SystemExit, match="2000 pairs were measured with other flags"):
+    with pytest.raises(SystemExit, match="2000 pairs were measured with different flags"):
         run("--vocab_size=3000")
-    with pytest.raises(SystemExit, match="several limits are for --repeated alone"):
+    with pytest.raises(SystemExit, match="several limits require --repeated"):
         run("--open_files=40:1000,40:40")
     assert calls == [(2000, 2000)] and capsys.readouterr().out == "the table\n" * 2
 

@@ -54,7 +54,7 @@ def known(served, sentences):
 
 def test_what_is_asked_for():
     """Prefixes are beginnings of what the model writes itself, and each document has its markup."""
-    inputs = soak._begun([{"text": ["a b c"]}, {"text": ["a b c"]}, {"text": ["a" * 100]}], ["X Y Z"] * 3)
+    inputs = soak._prefixed([{"text": ["a b c"]}, {"text": ["a b c"]}, {"text": ["a" * 100]}], ["X Y Z"] * 3)
     assert inputs == [{"text": ["a b c"], "prefix": [""]}, {"text": ["a b c"], "prefix": ["X"]}]
     assert soak._marked(["a b & c", "d"], 0) == {
         "markup": "html",

@@ -38,7 +38,7 @@ def _quickstart() -> None:
     from launch import quickstart
     from t2t_keras.planning.fit_rules import Choice
 
-    quickstart.GIVEN = tuple(Choice(name, value, "given") for name, value in SMALL.items())
+    quickstart.OVERRIDES = tuple(Choice(name, value, "given") for name, value in SMALL.items())
     quickstart.run()
 
 

@@ -24,7 +24,10 @@ def test_what_differs_is_named_and_stays_as_it_was(tmp_path):
     with pytest.raises(InputError) as refused:
         FitRecord(path).check_same("asked", {"source": "b.en", "text": "1" * 64, "set": ["x"]}, tmp_path)
     changes = "set: None -> ['x'], source: 'a.en' -> 'b.en', text: 000000000000... -> 111111111111..."
-    assert str(refused.value) == f"{tmp_path} was begun with other data or choices ({changes}); use a different folder"
+    assert (
+        str(refused.value)
+        == f"{tmp_path} was started with different data or choices ({changes}); use a different folder"
+    )
     assert FitRecord(path)["asked"]["source"] == "a.en"
 
 

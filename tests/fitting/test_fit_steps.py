@@ -10,5 +10,5 @@ def test_a_folder_of_a_version_with_other_choices_is_refused(tmp_path):
     steps = FitSteps(Places(tmp_path / "data", tmp_path / "run", tmp_path / "serving"), print)
     steps.record.update(choices=[{"name": "preset", "value": "tiny", "reason": "usual"}])
     assert steps.choice("preset") == "tiny"
-    with pytest.raises(InputError, match=r"run was begun by a different version, which did not choose updates"):
+    with pytest.raises(InputError, match=r"run was started by a different version, which did not choose updates"):
         steps.choice("updates")

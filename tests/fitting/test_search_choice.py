@@ -100,5 +100,5 @@ def test_what_cannot_be_compared_is_refused(run):
         choose(run, dataclasses.replace(GRID, averages=(3, 11)))
     with pytest.raises(InputError, match=r"decode\.sampling=true: samples are drawn"):
         GRID.searches(DecodeConfig(sampling=True))
-    with pytest.raises(InputError, match=r"decode\.length_penalty must not be negative"):
+    with pytest.raises(InputError, match=r"decode\.length_penalty must be a finite number of at least 0"):
         dataclasses.replace(GRID, penalties=({"length_penalty": -1.0},)).searches(DecodeConfig())

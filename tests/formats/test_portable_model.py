@@ -38,7 +38,7 @@ def test_other_weights_are_named(weights, message):
 def test_settings_that_no_run_can_have_are_named():
     config = dataclasses.replace(MODEL.config, model=dataclasses.replace(CONFIG))
     object.__setattr__(config.model, "dropout_rate", "x")
-    with pytest.raises(InputError, match="^folder: model.dropout_rate must be of type float, got 'x'"):
+    with pytest.raises(InputError, match=r"^folder: model\.dropout_rate must be a number in \[0, 1\), got 'x'"):
         check_whole("folder", dataclasses.replace(MODEL, config=config))
 
 

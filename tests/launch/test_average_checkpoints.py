@@ -92,8 +92,8 @@ def test_a_checkpoint_with_several_names_counts_once(make_run):
     done = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        "warning: best is step_00000030, which is given already; it counts once",
-        "warning: latest is step_00000030, which is given already; it counts once",
+        "warning: best is step_00000030, which is also named; it counts once",
+        "warning: latest is step_00000030, which is also named; it counts once",
     ]
     assert "averaged 2 checkpoints, of steps 20, 30\n" in done.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")
@@ -140,12 +140,12 @@ def refused(done: subprocess.CompletedProcess, *words: str) -> None:
 def test_bad_input_is_one_line(make_run, tmp_path):
     run = make_run("run", [10, 20])
     flag = f"--model_dir={run.path}"
-    refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
+    refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing: no such folder")
     refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
     refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
     refused(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
     refused(
-        average(flag, "--checkpoints=10,20", "--average_last=2"), "--average_last and --checkpoints exclude each other"
+        average(flag, "--checkpoints=10,20", "--average_last=2"), "--average_last and --checkpoints cannot be combined"
     )
     refused(average(flag, "--average_epochs=2"), "step_00000020 does not record its epoch")
     refused(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")

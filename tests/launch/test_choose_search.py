@@ -64,8 +64,8 @@ def test_a_table_and_what_is_chosen(folder, results):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("no number", ["--beam_sizes=4,five: expected positive whole numbers, with commas"]),
-        ("no beam", ["--beam_sizes=: expected positive whole numbers"]),
+        ("no number", ["--beam_sizes must be a whole number of at least 1, got 'five'"]),
+        ("no beam", ["--beam_sizes= names no value"]),
         ("no penalty", ["--length_penalties: 'mean' is neither a number nor average nor none"]),
         ("too many", ["has only 2 of 3 checkpoints"]),
         ("no data", ["left: no prepared data here"]),

@@ -141,8 +141,8 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
         ("language", "--source_language cannot be combined with --to"),
         ("both", "give either --from or --to"),
         ("neither", "give either --from or --to"),
-        ("no input", "--from needs --input"),
-        ("no output", "--to needs --output"),
+        ("no input", "--from requires --input"),
+        ("no output", "--to requires --output"),
         ("nowhere", "{folder}/nowhere is not a folder"),
         (
             "no numbers",

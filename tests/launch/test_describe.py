@@ -57,9 +57,9 @@ def test_what_a_training_takes_on_devices():
     ("arguments", "complaint"),
     [
         (["--preset=huge"], f"unknown preset 'huge'; valid: {', '.join(presets.PRESETS)}"),
-        (["--vocab_size=0"], "model.vocab_size must be positive, got 0"),
-        (["--model_dir=/nowhere"], "/nowhere is not a run's directory: it has no config.json"),
-        (["--preset=big", "--model_dir=/nowhere"], "give either --preset or --model_dir, not both"),
+        (["--vocab_size=0"], "--vocab_size must be a whole number of at least 1, got 0"),
+        (["--model_dir=/nowhere"], "--model_dir=/nowhere: no such folder"),
+        (["--preset=big", "--model_dir=/"], "give either --preset or --model_dir, not both"),
         (["--pairs=5"], "--pairs requires --devices"),
         (["base"], "unexpected argument 'base'"),
     ],

@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
 def results(folder):
     run = [f"--model_dir={folder / 'run'}", "--max_length_offset=3"]
     texts = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.de'}"]
+    labels = [f"--{side}={folder / 'labels'}" for side in ("hypotheses", "references")]
     cases = {
         "files": [*run, *texts, "--lowercase", "--paper_bleu", "--beam_size=1", f"--output_dir={folder / 'out'}"],
         "chinese": [*run, texts[0], f"--reference={folder / 'a.zh'}", f"--output_dir={folder / 'zh'}"],
@@ -52,7 +53,7 @@ def results(folder):
         "unequal": [*run, texts[0], f"--reference={folder / 'short.de'}"],
         "missing": [*run, texts[0], "--reference=/nowhere/a.de"],
         "empty": [*run, f"--source={folder / 'none'}", f"--reference={folder / 'none'}"],
-        "no_entities": ["--task=tagging", *(f"--{side}={folder / 'labels'}" for side in ("hypotheses", "references"))],
+        "no_entities": ["--task=tagging", *labels],
         "german_files": [
             *("--task=translation", "--paper_bleu"),
             *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
@@ -61,12 +62,12 @@ def results(folder):
             *("--task=translation", f"--output_dir={folder / 'out'}"),
             *(f"--{side}={folder / 'a.de'}" for side in ("hypotheses", "references")),
         ],
-        "files_and_beam": ["--task=tagging", "--hypotheses=/nowhere", "--references=/nowhere", "--beam_size=5"],
-        "labels_by_bleu": ["--task=tagging", "--hypotheses=/nowhere", "--references=/nowhere", "--paper_bleu"],
+        "files_and_beam": ["--task=tagging", *labels, "--beam_size=5"],
+        "labels_by_bleu": ["--task=tagging", *labels, "--paper_bleu"],
         "unequal_files": [
             *("--task=translation", f"--hypotheses={folder / 'short.de'}", f"--references={folder / 'a.de'}"),
         ],
-        "labels_of_a_language": ["--task=tagging", "--hypotheses=/a", "--references=/b", "--target_language=de"],
+        "labels_of_a_language": ["--task=tagging", *labels, "--target_language=de"],
         "text_and_data": [*run, *texts, f"--data_dir={folder / 'data'}"],
         "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
     }
@@ -147,10 +148,10 @@ def test_files_are_scored_in_the_language_of_their_name(results):
         ("both", ["--split", "--source"]),
         ("half", ["--source", "--reference"]),
         ("unequal", ["a.en has 3", "short.de has 2"]),
-        ("missing", ["/nowhere/a.de"]),
+        ("missing", ["--reference=/nowhere/a.de: no such file"]),
         ("empty", ["no lines"]),
         ("no_data", ["out"]),
-        ("no_folder", ["a.en"]),
+        ("no_folder", ["--output_dir=", "a.en is a file; give a folder"]),
         ("chinese_paper", ["no rules for 'zh'"]),
         ("files_and_folder", ["--output_dir cannot be combined with --hypotheses", "scores are printed"]),
         ("files_and_beam", ["--beam_size cannot be combined with --hypotheses"]),

@@ -126,7 +126,7 @@ def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, li
     assert ("BLEU under 2 is very low" in exporting) == (float(score) < 2)
     assert "exported: mine/serving/mine/1" in describing and "model card" not in describing
     assert "mine/serving/mine/1 was exported before" in last and "model card: mine/serving/mine/README.md" in last
-    assert again.startswith("mine is finished: it has used its 100 minutes") and "1. Text" not in again
+    assert again.startswith("mine is complete: training has used its 100 minutes") and "1. Text" not in again
     assert "--minutes=200  # resume training; the validation loss was still falling" in again
     served = folder / "mine/serving/mine"
     assert [path.name for path in sorted(served.iterdir()) if path.name[0] != "."] == ["1", "README.md"]
@@ -193,7 +193,7 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
 ) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(fitted[0], folder)
-    begun = "mine was begun with other data or choices"
+    begun = "mine was started with different data or choices"
     flags = [*FILES, "--minutes=100", *FLAGS]
     more = error(folder, *flags, "--set=model.dropout_rate=0.2")
     assert more.startswith(f"{begun} (set: ") and "use a different folder" in more
@@ -204,7 +204,7 @@ def test_other_choices_text_or_languages_in_the_folder_are_refused(
     try:
         (where / "a.de").write_text(before.replace("Hund", "Wolf"), encoding="utf-8")
         text = error(where, *flags)
-        assert text.startswith("mine/run was begun with other data or choices (train_target: ")
+        assert text.startswith("mine/run was started with different data or choices (train_target: ")
     finally:
         (where / "a.de").write_text(before, encoding="utf-8")
 
@@ -218,7 +218,7 @@ def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list
     files = [f"--source={tmp_path}/text.en", f"--target={tmp_path}/text.de", "--output=moved/yours"]
     status, output, errors = fit(tmp_path, *files, "--minutes=100", *FLAGS)
     assert status == 0, errors
-    assert output.startswith("moved/yours is finished: it has used its 100 minutes")
+    assert output.startswith("moved/yours is complete: training has used its 100 minutes")
     assert "launch.serve --export_dir=moved/yours/serving/mine " in output
     record = tmp_path / "moved/yours/run/fit.json"
     values = json.loads(record.read_text(encoding="utf-8"))
@@ -255,7 +255,7 @@ def test_what_more_minutes_would_choose_is_said(fitted: tuple[Path, list[str]], 
     # On any machine, the longer training is one for the preset's recipe.
     (tmp_path / "mine/run/fit.json").write_text(json.dumps({**record, "updates_per_minute": 1000.0}))
     output = fit(tmp_path, *flags, "--minutes=100", code=dying(BEGINNING))[1]
-    begun = "begun with a different --minutes; with 100, a new --output would choose "
+    begun = "started with a different --minutes; with 100, a new --output would choose "
     (line,) = (line for line in output.splitlines() if line.startswith(begun))
     assert "train.tokens_per_batch: 2048 -> " in line and "train.warmup_steps: 100 -> " in line
     assert "max_steps" not in line and "checkpoint_minutes" not in line
@@ -277,9 +277,9 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--output=mine"], "give --source and --target, two files of text, or --corpus"),
-        (["--source=a.en"], "--source=a.en: give --target, its translation; files with both sides are .tsv, .csv, "),
-        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: it has both sides; omit --target"),
+        (["--output=mine"], "give --source and --target, two text files, or --corpus"),
+        (["--source=a.en"], "--source=a.en: give --target, its translation, or a file with both sides"),
+        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: the file has both sides; omit --target"),
         (["--source=a.srt"], "a.srt: subtitles cannot be read; give text whose lines correspond, or a .tsv file"),
         (
             ["--source=a.tsv"],
@@ -304,17 +304,18 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
             ["--source=a.en", "--target=a.de", "--set=data.seed=3"],
             "--set data.seed=3: valid settings of the data: --vocab_size, data.lowercase, ",
         ),
-        (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a new folder"),
+        (["--source=a.en", "--target=a.de", "--output=a.en"], "--output=a.en is a file; give a folder"),
         (
             ["--source=a.en", "--target=a.de", "--output=full"],
-            "--output=full contains a, which is not from launch.fit; give",
+            "--output=full contains a, which launch.fit did not write; give",
         ),
     ],
 )
 @pytest.mark.integration
 def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
     write_text(tmp_path)
-    (tmp_path / "a.src").write_text("text\n")
+    for name in ("a.src", "a.tgt", "a.tsv", "a.srt", "b.en"):
+        (tmp_path / name).write_text("text\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/a").touch()
     assert error(tmp_path, "--output=new", *flags).startswith(message)
@@ -347,7 +348,7 @@ def test_a_choice_that_does_not_work_can_be_put_right_before_the_text_is_prepare
     status, output, errors = fit(tmp_path, *flags, "--set=train.best_metric=ter")
     assert status == 1 and "1. Text" in output and errors.startswith("error: train.best_metric=ter: valid for")
     # The text is prepared now, so another folder is needed.
-    assert "was begun with other data or choices (set: " in fit(tmp_path, *flags)[2]
+    assert "was started with different data or choices (set: " in fit(tmp_path, *flags)[2]
     flags[2] = "--output=other"
     status, _, errors = fit(tmp_path, *flags, "--vocab_size=5000")
     assert status == 1 and "vocab_size" in errors

@@ -7,6 +7,8 @@ import pytest
 from absl import flags
 
 from launch import helping
+from launch.flag_types import ANY, FOLDER, DEFINE_multi_path, DEFINE_number, DEFINE_path
+from t2t_keras.values import PositiveInt, Rate
 from tests import programs
 
 NAME = "tests.a_program"
@@ -23,11 +25,11 @@ def module():
     """A module with a flag of each kind, defined in a registry of its own."""
     values = flags.FlagValues()
     options = {"flag_values": values}
-    flags.DEFINE_string("model_dir", None, "The run.", required=True, **options)
-    flags.DEFINE_multi_string("ensemble", [], "Another run.", **options)
-    flags.DEFINE_integer("beam_size", None, "Hypotheses; default: the setting of the run.", **options)
+    DEFINE_path("model_dir", None, "The run.", FOLDER, required=True, **options)
+    DEFINE_multi_path("ensemble", "Another run.", ANY, **options)
+    DEFINE_number("beam_size", None, "Hypotheses; default: the setting of the run.", PositiveInt, **options)
     flags.DEFINE_enum("engine", "tensorflow", ["tensorflow", "other"], "What computes.", **options)
-    flags.DEFINE_float("a_rate", 0.5, "A rate.", **options)
+    DEFINE_number("a_rate", 0.5, "A rate.", Rate, **options)
     flags.DEFINE_bool("json", False, "Whether to write JSON.", **options)
     flags.DEFINE_string("fields", None, "Names of the required fields.", required=True, **options)
     flags.DEFINE_list("only", ["a", "b"], "Names of " + "very " * 20 + "long rows.", **options)
@@ -41,7 +43,7 @@ def module():
 def lines(module, monkeypatch):
     module, values = module
     monkeypatch.setattr(helping.flags, "FLAGS", values)
-    return helping.text(module, ["model_dir", "ensemble"], "launch/translate.py").splitlines()
+    return helping.text(module, "launch/translate.py").splitlines()
 
 
 def section(lines: list[str], name: str) -> list[str]:
@@ -106,7 +108,7 @@ def test_examples_have_the_form_that_was_typed(module, monkeypatch, called, exam
     monkeypatch.setattr(helping.flags, "FLAGS", module[1])
     commands = {"translate": "t2t-translate", "train": "t2t-train"}
     monkeypatch.setattr(helping, "_commands", lambda: commands)
-    shown = helping.text(module[0], [], called).splitlines()
+    shown = helping.text(module[0], called).splitlines()
     assert [line.split(" --")[0].strip() for line in shown[3:5]] == examples
 
 

@@ -150,7 +150,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
     [
         ({"vocab_type": "byte", "vocab_size": 200}, "vocab_size=200 is too small; the smallest valid size is 260"),
         ({"vocab_type": "char", "vocab_size": 259}, r"vocab_size=259 is too small; the smallest valid size is \d+"),
-        ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
+        ({"vocab_size": -1}, "--vocab_size must be a whole number of at least 1, got -1"),
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
         (
             {"valid_source": "{}/a.en"},
@@ -160,7 +160,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"tag": "<2DE>", "lowercase": "both"}, "--lowercase: the symbol <2DE> would no longer occur in the text"),
         ({"vocab_from": "{}"}, "--vocab_size is determined by --vocab_from"),
         ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options requires --beam_runner"),
-        ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),
+        ({"data_dir": "{}/a.en"}, r"--data_dir=.*a\.en is a file; give a folder"),
         (
             {"valid_source": "{}/data/valid.source.txt", "valid_target": "{}/a.de"},
             r".*data/valid\.source\.txt: cannot be",

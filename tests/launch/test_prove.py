@@ -87,10 +87,11 @@ def test_a_training_that_fails_is_a_row(served):
     [
         (["--checks=speed"], "--checks=speed: valid: devices, resume, jax, peak"),
         (["--checks="], "give --checks or --serving"),
-        (["--model_dir=x"], "--model_dir requires --serving"),
+        ([f"--model_dir={GOLDEN}"], "--model_dir requires --serving"),
         (["--serving=localhost:1"], "--serving requires --model_dir"),
         (["--serving=localhost:1", f"--model_dir={GOLDEN / 'run'}"], "--serving requires --input"),
         (["--preset=tin"], "unknown preset 'tin'"),
+        (["--set=train.max_steps=5"], "--set train.max_steps=5: the checks determine train.max_steps"),
     ],
 )
 def test_wrong_flags_are_refused(flags, message):

@@ -37,7 +37,7 @@ def gettext(source_language, target_language, download_dir, report, name):
 corpora.gettext = gettext
 fit_steps.updates_per_minute = lambda *_, **__: 60_000.0  # as if the minutes were enough
 given = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1}
-quickstart.GIVEN = tuple(quickstart.Choice(name, value, "given") for name, value in given.items())
+quickstart.OVERRIDES = tuple(quickstart.Choice(name, value, "given") for name, value in given.items())
 flags.FLAGS(["quickstart", "--data_dir=data", "--model_dir=run", "--minutes=0.02"])
 for minutes in (0.02, 0.02, 0.06):
     flags.FLAGS.minutes = minutes

@@ -265,6 +265,6 @@ def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
     assert done.returncode == 69 and re.fullmatch(f"error: {DATA}: EndpointConnectionError: .+\n", done.stderr)
     done = call(folder, "none", "translate", f"--model_dir={RUN}", f"--output={BUCKET}/out.txt")
     assert done.returncode == 1 and done.stderr.startswith(
-        f"error: --output={BUCKET}/out.txt is no path of this machine"
+        f"error: --output={BUCKET}/out.txt is not a path of this machine"
     )
     assert remote.LEASE_SECONDS > 60  # what the killed ones changed was their own

@@ -226,16 +226,9 @@ def test_an_export_cannot_be_trained(url, tmp_path):
     assert lines(together(url, add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
 
 
-def test_settings_are_there_before_the_workers_meet(url):
-    mirror = Mirror(url)
-    remote_training.fetch_settings(mirror.path)
-    assert contents(mirror) == SETTINGS
-
-
 def test_a_folder_of_this_machine_is_left_alone(tmp_path):
     with pytest.raises(InputError, match="^any$"), remote_training.held(tmp_path, ThreadWorkers(0, Meeting(1))):
         raise InputError("any")
-    remote_training.fetch_settings(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

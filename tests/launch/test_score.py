@@ -91,11 +91,11 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
     ("name", "words"),
     [
         ("unequal", ["a.en", "short.de", "3", "2"]),
-        ("missing", ["/nowhere/a.de"]),
+        ("missing", ["--translation=/nowhere/a.de: no such file"]),
         ("one_side", ["a.en: plain text has one side; give its translation too"]),
         ("no_run", ["other"]),
         ("over_itself", ["--output=", "a.de is also the input"]),
-        ("into_a_folder", ["Is a directory", "run"]),
+        ("into_a_folder", ["--output=", "run is a folder; give a file"]),
         ("label", ["line 1: 'good' is not a label"]),
     ],
 )

@@ -267,7 +267,7 @@ def test_other_settings_are_refused_before_anything_is_trained(study, performed,
     with pytest.raises(InputError) as refused:
         Performing(changed)
     message = str(refused.value)
-    assert "base/seed_1 was trained with other settings: train.clip_norm: 0.0 -> 1.0 (2 such rows)" in message
+    assert "base/seed_1 was trained with different settings: train.clip_norm: 0.0 -> 1.0 (2 such rows)" in message
     assert "has other settings: train.clip_norm: 0.0 -> 1.0" in changed.table.markdown(changed.states())
     assert read_settings(study.study_dir, {}) == settings
 
@@ -402,15 +402,15 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("other settings", "base/seed_1 was trained with other settings: model.dropout_rate: 0.3 -> 0.0"),
+        ("other settings", "base/seed_1 was trained with different settings: model.dropout_rate: 0.3 -> 0.0"),
         ("unknown table", "unknown table '7'; valid: "),
-        ("no data", "--data_dir must be given to begin a study"),
+        ("no data", "--data_dir must be given to start a study"),
         ("plan of an unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
         ("shard", "--shard=3/2: expected I/N with I from 1 to N, such as 2/8"),
         ("devices without a plan", "--devices requires --plan"),
         ("a device without devices", "--device requires --devices"),
-        ("plan and rows", "--rows and --plan exclude each other"),
+        ("plan and rows", "--rows and --plan cannot be combined"),
         ("some of all rows", "--only cannot be combined with --print, which concerns all rows"),
     ],
 )

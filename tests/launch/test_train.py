@@ -300,7 +300,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("small batch", ["train.tokens_per_batch=3", "at least"]),
         ("a file", ["a_file"]),
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),
-        ("a bucket", ["--model_dir=s3:/mine/run is no path of this machine's file system"]),
+        ("a bucket", ["--model_dir=s3:/mine/run is not a path of this machine's file system"]),
         ("negative replicas", ["--replicas", "-1"]),
         ("split weights", ["--model_parallel=2", "KERAS_BACKEND=jax"]),
     ],

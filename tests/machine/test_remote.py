@@ -319,7 +319,7 @@ def test_a_state_is_fetched_by_its_number(memory):
     assert contents(reader) == {"b": "1"}
     with pytest.raises(InputError, match=f"^{URL}/a is part of the newest state, but is missing or damaged$"):
         reader.fetch(number=number)
-    with pytest.raises(InputError, match=f"^{URL}/state/000000000007.json is gone; try again$"):
+    with pytest.raises(InputError, match=f"^{URL}/state/000000000007.json no longer exists; try again$"):
         reader.fetch(number=7)
 
 

@@ -80,8 +80,8 @@ def test_another_family_keeps_the_vocabulary_alone(wide, settings):
             "model.num_heads=2",
             "unknown setting model.num_heads; valid: model.vocab_size, model.d_model, .*model.width",
         ),
-        ("model.width=x", "model.width must be of type int, got 'x'"),
-        ("model.d_model=0", "model.d_model must be positive, got 0"),
+        ("model.width=x", "model.width must be a whole number, got 'x'"),
+        ("model.d_model=0", "model.d_model must be a whole number of at least 1, got 0"),
     ],
 )
 def test_bad_settings_are_named(wide, setting, complaint):

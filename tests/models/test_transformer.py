@@ -316,7 +316,7 @@ def test_the_gain_of_attention_scales_its_first_three_kernels_in_every_layer():
     assert len(scaled) == 3 * 2 + 6 * 2
     for name, array in before.items():
         np.testing.assert_array_equal(after[name], array * (0.5 if name in scaled else 1), err_msg=name)
-    with pytest.raises(InputError, match=r"model\.attention_gain must be positive, got 0"):
+    with pytest.raises(InputError, match=r"model\.attention_gain must be a finite number above 0, got 0"):
         TransformerConfig(attention_gain=0.0)
 
 

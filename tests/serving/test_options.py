@@ -14,5 +14,5 @@ SECONDS = [field.name for field in dataclasses.fields(ServingOptions) if field.n
 @pytest.mark.parametrize("name", SECONDS)
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_times_are_finite(tmp_path, name, value):
-    with pytest.raises(InputError, match=f"^{name} must be a finite number .*, got {value}$"):
+    with pytest.raises(InputError, match=rf"^{name}\b.*{value:g}"):
         ServingOptions(str(tmp_path), **{name: value})

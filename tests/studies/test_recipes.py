@@ -110,16 +110,20 @@ def test_settings_of_the_data_change_all_rows():
 
 
 def test_what_a_study_of_recipes_cannot_have_is_refused(files, tmp_path):
-    with pytest.raises(InputError, match="--winner=batch is no row with text settings; valid: base, marks, case, v4k"):
+    with pytest.raises(
+        InputError, match="--winner=batch is not a row with text settings; valid: base, marks, case, v4k"
+    ):
         table(winner="batch")
     with pytest.raises(InputError, match="--scale=paper: --table=recipes has only --scale=tiny"):
         table(scale="paper")
     with pytest.raises(InputError, match="--data_dir: each row of this table prepares its own text"):
         table(data_dir="/data")
-    words = "--train_source, --train_target, --valid_source, --valid_target must be given to begin a study"
+    words = "--train_source, --train_target, --valid_source, --valid_target must be given to start a study"
     with pytest.raises(InputError, match=words):
         Study(tmp_path / "study", StudySettings("recipes")).perform([], print)
-    with pytest.raises(InputError, match="--train_source: --table=1 has --data_dir instead"):
+    with pytest.raises(InputError, match="--winner: --table=1 has no rows that use the text of another row"):
+        Study(tmp_path / "other", StudySettings("1", winner="v4k")).perform([], print)
+    with pytest.raises(InputError, match="--train_source: --table=1 takes --data_dir instead"):
         Study(tmp_path / "study", StudySettings("1", files=files)).perform([], print)
 
 

@@ -24,7 +24,7 @@ def test_a_folder_is_one_tables(tmp_path):
 
 
 def test_a_new_study_needs_a_table(tmp_path):
-    with pytest.raises(InputError, match="--table must be given to begin a study in "):
+    with pytest.raises(InputError, match="--table must be given to start a study in "):
         read_settings(tmp_path, {})
 
 

@@ -41,14 +41,14 @@ def test_half_a_surrogate_pair_is_a_question_mark():
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        ([], "f: not a file of SQuAD: 'data' is missing or of another type"),
-        ({"data": [{}]}, "f: not a file of SQuAD: 'paragraphs' is missing"),
-        (squad("no object"), "f, paragraph 1: not a file of SQuAD: 'question' is missing"),
-        (squad(question("1843"), context=3), "f, question q1: not a file of SQuAD: 'context' is missing or of another"),
-        (squad({"id": "q1", "question": "Why?"}), "f, question q1: not a file of SQuAD: 'answers' is missing"),
-        (squad({"id": "q1", "question": "Why?", "answers": None}), "f, question q1: not a file of SQuAD: 'answers' is"),
+        ([], "f: not a SQuAD file: 'data' is missing or has the wrong type"),
+        ({"data": [{}]}, "f: not a SQuAD file: 'paragraphs' is missing"),
+        (squad("no object"), "f, paragraph 1: not a SQuAD file: 'question' is missing"),
+        (squad(question("1843"), context=3), "f, question q1: not a SQuAD file: 'context' is missing or has the wrong"),
+        (squad({"id": "q1", "question": "Why?"}), "f, question q1: not a SQuAD file: 'answers' is missing"),
+        (squad({"id": "q1", "question": "Why?", "answers": None}), "f, question q1: not a SQuAD file: 'answers' is"),
         (squad(question("1844")), "f, question q1: the answer '1844' is not in its paragraph"),
-        (squad({"question": "Why?", "answers": [{}]}), r"f, question 'Why\?': not a file of SQuAD: 'text' is missing"),
+        (squad({"question": "Why?", "answers": [{}]}), r"f, question 'Why\?': not a SQuAD file: 'text' is missing"),
     ],
 )
 def test_other_files_are_refused_by_name(contents, message):

@@ -77,6 +77,10 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer")
     parser.add_argument("--score", action="store_true", help="also print scores")
     flags = parser.parse_args()
+    if flags.batch < 1:
+        parser.error(f"--batch must be at least 1, got {flags.batch}")
+    if not 0 < flags.timeout < float("inf"):
+        parser.error(f"--timeout must be a finite number above 0, got {flags.timeout}")
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")

@@ -4,9 +4,9 @@ import dataclasses
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from t2t_keras.config.checks import check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
+from t2t_keras.values import NonNegativeInt, PositiveFloat, PositiveInt, Rate
 
 # The factor is converted to a fraction with at most this denominator, so that lengths are exact: 1.2 becomes 6/5.
 _LARGEST_DENOMINATOR = 1000
@@ -35,29 +35,25 @@ class ByteNetConfig(ModelConfig):
 
     family: ClassVar[str] = "bytenet"
 
-    d_model: int = 800
-    num_encoder_layers: int = 30
-    num_decoder_layers: int = 30
-    kernel_size: int = 3
+    d_model: PositiveInt = 800
+    num_encoder_layers: PositiveInt = 30
+    num_decoder_layers: PositiveInt = 30
+    kernel_size: PositiveInt = 3
     dilation_rates: tuple[int, ...] = (1, 2, 4, 8, 16)
     unfolding_factor: float = 1.2
-    unfolding_offset: int = 0
-    dropout_rate: float = 0.0
+    unfolding_offset: NonNegativeInt = 0
+    dropout_rate: Rate = 0.0
     tie_embeddings: bool = False
-    layer_norm_epsilon: float = 1e-6
+    layer_norm_epsilon: PositiveFloat = 1e-6
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "num_encoder_layers", "num_decoder_layers", "kernel_size", "layer_norm_epsilon")
-        check_rate(self, "dropout_rate")
         if self.kernel_size % 2 == 0:
             raise InputError(f"model.kernel_size must be odd, got {self.kernel_size}")
         if not self.dilation_rates or min(self.dilation_rates) < 1:
             raise InputError(f"model.dilation_rates must be positive, got {self.dilation_rates}")
         if not 1 <= self.unfolding_factor <= _LARGEST_FACTOR:
             raise InputError(f"model.unfolding_factor must be from 1 to {_LARGEST_FACTOR}, got {self.unfolding_factor}")
-        if self.unfolding_offset < 0:
-            raise InputError(f"model.unfolding_offset must not be negative, got {self.unfolding_offset}")
 
     def unfolded_length(self, source_length: Any) -> Any:
         """Returns the length of the memory for a source length, rounded down; both are integers or integer tensors."""

@@ -5,9 +5,9 @@ import functools
 import re
 from typing import ClassVar, NamedTuple
 
-from t2t_keras.config.checks import check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
+from t2t_keras.values import PositiveInt, Rate
 
 
 class BlockSizes(NamedTuple):
@@ -44,18 +44,16 @@ class ConvS2SConfig(ModelConfig):
 
     family: ClassVar[str] = "conv_s2s"
 
-    d_model: int = 768
-    d_output: int | None = 512
+    d_model: PositiveInt = 768
+    d_output: PositiveInt | None = 512
     encoder_layers: str = "9x512x3,4x1024x3,2x2048x1"
     decoder_layers: str = "9x512x3,4x1024x3,2x2048x1"
-    max_positions: int = 1024
-    dropout_rate: float = 0.2
+    max_positions: PositiveInt = 1024
+    dropout_rate: Rate = 0.2
     tie_embeddings: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "d_output", "max_positions")
-        check_rate(self, "dropout_rate")
         for name, blocks in (("encoder_layers", self.encoder_blocks()), ("decoder_layers", self.decoder_blocks())):
             if not blocks:
                 raise InputError(

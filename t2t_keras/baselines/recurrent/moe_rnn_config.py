@@ -1,11 +1,11 @@
 """The settings of a recurrent model with mixtures of experts, and the size and cost that follow from them."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
+from t2t_keras.values import NonNegativeFloat, NonNegativeInt, PositiveInt, Rate, at_least
 
 
 @register_config
@@ -30,25 +30,20 @@ class MoERNNConfig(ModelConfig):
 
     family: ClassVar[str] = "moe_rnn"
 
-    num_encoder_layers: int = 3
-    num_decoder_layers: int = 2
-    num_units: int = 2048
-    d_attention: int = 512
-    num_experts: int = 32
-    experts_per_token: int = 4
-    d_expert: int = 2048
+    num_encoder_layers: Annotated[int, at_least(2)] = 3
+    num_decoder_layers: PositiveInt = 2
+    num_units: PositiveInt = 2048
+    d_attention: PositiveInt = 512
+    num_experts: NonNegativeInt = 32
+    experts_per_token: PositiveInt = 4
+    d_expert: PositiveInt = 2048
     gate_noise: bool = True
-    balance_weight: float = 0.01
-    dropout_rate: float = 0.4
+    balance_weight: NonNegativeFloat = 0.01
+    dropout_rate: Rate = 0.4
     tie_embeddings: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "num_decoder_layers", "num_units", "d_attention", "experts_per_token", "d_expert")
-        check_not_negative(self, "num_experts", "balance_weight")
-        check_rate(self, "dropout_rate")
-        if self.num_encoder_layers < 2:
-            raise InputError(f"model.num_encoder_layers must be at least 2, got {self.num_encoder_layers}")
         if self.num_experts and self.experts_per_token > self.num_experts:
             raise InputError(
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"

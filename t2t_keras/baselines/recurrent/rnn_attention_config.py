@@ -1,11 +1,10 @@
 """The settings of a recurrent model with attention, and the size and cost that follow from them."""
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from t2t_keras.config.checks import check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
-from t2t_keras.errors import InputError
+from t2t_keras.values import PositiveInt, Rate, at_least
 
 
 @register_config
@@ -34,25 +33,19 @@ class RNNAttentionConfig(ModelConfig):
 
     family: ClassVar[str] = "rnn_attention"
 
-    d_model: int = 1024
-    num_encoder_layers: int = 8
-    num_decoder_layers: int = 8
-    num_units: int = 1024
-    d_attention: int = 1024
-    d_memory: int | None = None
+    d_model: PositiveInt = 1024
+    num_encoder_layers: PositiveInt = 8
+    num_decoder_layers: PositiveInt = 8
+    num_units: PositiveInt = 1024
+    d_attention: PositiveInt = 1024
+    d_memory: PositiveInt | None = None
     encoder: Literal["bidirectional_first", "alternating_columns"] = "bidirectional_first"
     connections: Literal["residual", "fast_forward"] = "residual"
     readout: Literal["state", "state_context"] = "state"
-    first_residual: int = 3
-    dropout_rate: float = 0.2
+    # The second layer reads both directions, twice as wide as its output.
+    first_residual: Annotated[int, at_least(3)] = 3
+    dropout_rate: Rate = 0.2
     tie_embeddings: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "num_encoder_layers", "num_decoder_layers", "num_units", "d_attention", "d_memory")
-        check_rate(self, "dropout_rate")
-        if self.first_residual < 3:  # the second layer reads both directions, twice as wide as its output
-            raise InputError(f"model.first_residual must be at least 3, got {self.first_residual}")
 
     def parameter_counts(self) -> dict[str, int]:
         """Counts "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""

@@ -36,7 +36,7 @@ class ParsingTask(Task):
         for number, tree in read_trees(lines, path):
             tree = simplified(tree)
             if not tree.children:
-                raise InputError(f"{path}, line {number}: a tree without words")
+                raise InputError(f"{path}, line {number}: the tree has no words")
             yield " ".join(tree.words()), str(tree)
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:

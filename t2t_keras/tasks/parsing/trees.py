@@ -145,7 +145,7 @@ class _Reader:
         if label is None and not children:
             self._open[-1][0] = atom
         elif children:
-            raise self._error(f"{atom!r} stands in a bracket beside something else")
+            raise self._error(f"{atom!r} is not the only content of its bracket")
         else:
             children.append(atom)
         return None
@@ -165,7 +165,7 @@ class _Reader:
             raise self._error("a bracket without a label")
         words = [part for part in children if isinstance(part, str)]
         if words and len(children) > 1:
-            raise self._error(f"{words[0]!r} stands in a bracket beside something else")
+            raise self._error(f"{words[0]!r} is not the only content of its bracket")
         tree = Tree(label, word=words[0]) if words else Tree(label, tuple(children))
         if not self._open:
             return tree

@@ -154,8 +154,8 @@ def test_the_memorys_length_is_exact(factor, offset, lengths):
         ({"dilation_rates": (1, 0)}, r"model\.dilation_rates must be positive, got \(1, 0\)"),
         ({"unfolding_factor": 0.9}, r"model\.unfolding_factor must be from 1 to 100, got 0\.9"),
         ({"unfolding_factor": 1e308}, r"model\.unfolding_factor must be from 1 to 100, got 1e\+308"),
-        ({"unfolding_offset": -1}, r"model\.unfolding_offset must not be negative, got -1"),
-        ({"num_decoder_layers": 0}, r"model\.num_decoder_layers must be positive, got 0"),
+        ({"unfolding_offset": -1}, r"model\.unfolding_offset must be a whole number of at least 0, got -1"),
+        ({"num_decoder_layers": 0}, r"model\.num_decoder_layers must be a whole number of at least 1, got 0"),
     ],
 )
 def test_impossible_settings_are_named(change, complaint):

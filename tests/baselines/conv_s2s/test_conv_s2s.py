@@ -185,7 +185,7 @@ def test_what_a_step_keeps_does_not_grow_with_what_was_written():
         ({"decoder_layers": "0x256x3"}, r"model\.decoder_layers must list blocks"),
         ({"encoder_layers": "4x256x2"}, r"model\.encoder_layers must have odd kernel sizes, got 2"),
         ({"tie_embeddings": True}, r"model\.tie_embeddings needs model\.d_output to be model\.d_model=768, got 512"),
-        ({"d_output": 0}, r"model\.d_output must be positive, got 0"),
+        ({"d_output": 0}, r"model\.d_output must be None or a whole number of at least 1, got 0"),
     ],
 )
 def test_bad_settings_are_named(settings, complaint):

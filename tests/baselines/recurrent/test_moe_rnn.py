@@ -101,9 +101,9 @@ def test_sizes_of_the_paper():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_encoder_layers": 1}, r"model\.num_encoder_layers must be at least 2, got 1"),
+        ({"num_encoder_layers": 1}, r"model\.num_encoder_layers must be a whole number of at least 2, got 1"),
         ({"num_experts": 3}, r"model\.experts_per_token=4 is more than model\.num_experts=3"),
-        ({"num_experts": -1}, r"model\.num_experts must not be negative"),
+        ({"num_experts": -1}, r"model\.num_experts must be a whole number of at least 0"),
     ],
 )
 def test_bad_settings_are_named(settings, message):

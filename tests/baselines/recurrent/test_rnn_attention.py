@@ -109,7 +109,7 @@ def test_equals_numpy(shape):
 
 
 def test_the_second_layer_has_no_residual_connection():
-    with pytest.raises(InputError, match=r"model\.first_residual must be at least 3, got 2"):
+    with pytest.raises(InputError, match=r"model\.first_residual must be a whole number of at least 3, got 2"):
         RNNAttentionConfig(first_residual=2)
 
 

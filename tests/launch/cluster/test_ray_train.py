@@ -122,3 +122,10 @@ def test_a_missing_ray_is_named(tmp_path) -> None:
     command = [sys.executable, str(CLUSTER / "ray_train.py"), "--", "--model_dir=run"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path) | hidden, check=False)
     assert done.returncode == 1 and done.stderr == "error: the package ray is missing: pip install 'ray[train]'\n"
+
+
+@pytest.mark.parametrize("flag", ["--workers=0", "--gpus=-1", "--cpus=nan", "--restarts=1.5"])
+def test_a_number_that_makes_no_sense_is_refused(flag) -> None:
+    command = [sys.executable, CLUSTER / "ray_train.py", "--dry_run", flag]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "must be a whole number of at least" in done.stderr

@@ -15,7 +15,7 @@ def test_every_field_has_a_description_on_one_line(settings):
     assert list(found) == [field.name for field in dataclasses.fields(settings)]
     for text in found.values():
         assert "\n" not in text and "  " not in text and not text.endswith(".")
-    assert setting_flags.descriptions(DecodeConfig)["seed"].startswith("of sampling; a sentence's samples are")
+    assert setting_flags.descriptions(DecodeConfig)["seed"].startswith("random seed of sampling; a sentence's samples")
 
 
 def test_indentation_does_not_matter(monkeypatch):

@@ -91,7 +91,7 @@ def test_every_sentence_is_as_evalb_has_it(disturbed, evalb):
 
 @needs_evalb
 def test_evalbs_own_sample(evalb):
-    """With its own parameters; a blank line is a tree without words."""
+    """With its own parameters; a blank line is the tree has no words."""
     references, trees = (
         pathlib.Path(EVALB_DIR, "sample", f"sample.{kind}").read_text().splitlines() for kind in ("gld", "tst")
     )

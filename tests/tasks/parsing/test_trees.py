@@ -43,9 +43,9 @@ def test_trees_take_several_lines_or_share_one():
         (["(S (NN a))", "(S (NN b)"], "a.mrg, line 2: 1 brackets of this tree are not closed"),
         (["(S (NN a)))"], "a.mrg, line 1: a closing bracket without an opening one"),
         (["", "a (S (NN a))"], "a.mrg, line 2: 'a' is outside all trees"),
-        (["(S (NN a b))"], "a.mrg, line 1: 'b' stands in a bracket beside something else"),
-        (["(S (NN a) b)"], "a.mrg, line 1: 'b' stands in a bracket beside something else"),
-        (["(S (NN a (NN b)))"], "a.mrg, line 1: 'a' stands in a bracket beside something else"),
+        (["(S (NN a b))"], "a.mrg, line 1: 'b' is not the only content of its bracket"),
+        (["(S (NN a) b)"], "a.mrg, line 1: 'b' is not the only content of its bracket"),
+        (["(S (NN a (NN b)))"], "a.mrg, line 1: 'a' is not the only content of its bracket"),
         (["(S", "((NN a)))"], "a.mrg, line 2: a bracket without a label"),
     ],
 )
@@ -105,12 +105,12 @@ def test_where_trees_take_a_line_each_a_line_is_an_output():
         "(TOP (X (NN b)) (Y (NN c)))",
     ]
     assert ParsingTask().outputs(["(S", "(NN a))", "", "(X (NN b))"], "f") == ["(TOP (S (NN a)))", "(TOP (X (NN b)))"]
-    with pytest.raises(InputError, match="f, line 2: 'x' stands in a bracket beside something else"):
+    with pytest.raises(InputError, match="f, line 2: 'x' is not the only content of its bracket"):
         ParsingTask().outputs(["", "(S (NN a) x)"], "f")
 
 
 def test_trees_without_words_are_no_examples():
-    with pytest.raises(InputError, match="f, line 2: a tree without words"):
+    with pytest.raises(InputError, match="f, line 2: the tree has no words"):
         list(ParsingTask().examples(["(S (NN a))", "(S (-NONE- *))"], "f"))
 
 

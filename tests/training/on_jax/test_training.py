@@ -187,7 +187,7 @@ def test_what_is_not_offered_is_named(folder):
 def test_a_program_refuses_in_one_line(folder):
     status, errors = json.loads((folder / "refused_program.json").read_text())
     assert status == 1 and "Traceback" not in errors
-    assert "error: --model_parallel must be at least 1, got 0" in errors
+    assert "error: --model_parallel must be a whole number of at least 1, got 0" in errors
 
 
 def test_a_missing_jax_is_named(data, tmp_path):
