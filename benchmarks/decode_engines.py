@@ -83,6 +83,7 @@ def _ours(
     from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
     from t2t_keras.inference.forced import token_log_probs_function
     from t2t_keras.inference.translator import Translator
+    from t2t_keras.inference.translator_settings import TranslatorSettings
     from t2t_keras.models.transformer import Transformer
     from t2t_keras.models.weights import assign_weights
     from t2t_keras.search.batches import padded
@@ -121,7 +122,7 @@ def _ours(
         rows = token_log_probs(padded(sources), padded(targets)).numpy().tolist()
         return [row[: len(target)] for row, target in zip(rows, targets, strict=True)]
 
-    translator = Translator(Tokenizer.load(task["vocabularies"][1]), model, config, engine=engine)
+    translator = Translator(Tokenizer.load(task["vocabularies"][1]), model, TranslatorSettings(config, engine=engine))
 
     def translate_texts(texts: list[str]) -> list[str]:
         return [translation.text for translation in translator.translate(texts, scored=False)]

@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--reference", help="references")
     parser.add_argument("--engine", default="tensorflow", choices=("tensorflow", "ctranslate2"))
     flags = parser.parse_args()
-    translator = t2t_keras.Translator.load(flags.model_dir, flags.checkpoint, engine=flags.engine)
+    settings = t2t_keras.TranslatorSettings(engine=flags.engine)
+    translator = t2t_keras.Translator.load(flags.model_dir, flags.checkpoint, settings)
     if translator.tokenizer.characters is None:
         raise InputError(f"--model_dir={flags.model_dir}: it has no record of the characters of its training text")
     base, data = translator.config, translator.data
@@ -103,7 +104,8 @@ def main() -> None:
         for setting, values in _SETTINGS[name].items():
             config = dataclasses.replace(base, **values)
             if config != translator.config:
-                translator = t2t_keras.Translator.load(flags.model_dir, flags.checkpoint, config, engine=flags.engine)
+                settings = dataclasses.replace(settings, decode=config)
+                translator = t2t_keras.Translator.load(flags.model_dir, flags.checkpoint, settings)
             translations = [each.text for each in translator.translate(form.sources, scored=False)]
             row = scores(form, translations, languages.target)
             print(f"| {' | '.join([name, f'`{setting}`' if setting else 'defaults', *row])} |", flush=True)

@@ -183,7 +183,7 @@ def _settings(translator: "Translator", language: str) -> dict[str, Any]:
         "checkpoint": model_flags.CHECKPOINT.value,
         "ensemble": [remote.with_urls(name) for name in model_flags.ENSEMBLE.value],
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
-        "excluded": translator.excluded,
+        "excluded": translator.settings.excluded,
         "engine": engine_flags.ENGINE.value,
         "compute_type": engine_flags.COMPUTE_TYPE.value,
         "split": _SPLIT.value,

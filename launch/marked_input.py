@@ -64,7 +64,7 @@ def write_marked(
         end = "\n" if markup == "placeholders" else ""
         output.write("".join(result + end for result in results).replace("\n", newline).encode("utf-8"))
         output.flush()
-    if translator.glossary is not None:
+    if translator.settings.glossary is not None:
         report.print()
     return num_cut
 

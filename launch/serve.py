@@ -22,16 +22,16 @@ import resource
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import flags
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import GRAPH_FILE
 from t2t_keras.machine import heaps
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import num_cores
 from t2t_keras.serving.options import Limits, ServingOptions
-from t2t_keras.text.protection.spans import patterns
 from t2t_keras.values import PositiveInt
 
 from . import program, remote_paths
@@ -39,10 +39,7 @@ from .flag_groups import engine_flags, setting_flags
 from .flag_types import FOLDER, DEFINE_number, DEFINE_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from t2t_keras.serving.http.glossed import ReadTexts
-    from t2t_keras.serving.http.marked import Documents
     from t2t_keras.serving.served_models import Substitutes
     from t2t_keras.serving.server import Server
 
@@ -150,7 +147,7 @@ def _end(message: str) -> NoReturn:
 def _options() -> ServingOptions:
     if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
-    patterns(engine_flags.PROTECT.value or [])  # raises before anything is loaded
+    engine_flags.protection()  # raises before anything is loaded
     if engine_flags.ENGINE.value == "tensorflow" and engine_flags.COMPUTE_TYPE.value != "float32":
         raise InputError(f"--compute_type={engine_flags.COMPUTE_TYPE.value} requires --engine=ctranslate2")
     values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
@@ -163,9 +160,9 @@ def _check_folder(export_dir: str) -> None:
     folder = pathlib.Path(export_dir)
     if not export_dir or not folder.is_dir() or any(entry.name.isdecimal() for entry in folder.iterdir()):
         return
-    models = [folder.absolute().parent] if (folder / "saved_model.pb").is_file() else []
+    models = [folder.absolute().parent] if (folder / GRAPH_FILE).is_file() else []
     for pattern in ("*", "serving/*"):  # `launch.fit` exports to the latter
-        models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/saved_model.pb")})
+        models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/{GRAPH_FILE}")})
     if models:
         raise InputError(f"--export_dir={export_dir} contains no numbered versions; give --export_dir={models[0]}")
 
@@ -220,25 +217,21 @@ def _server(options: ServingOptions) -> "Server":
     substitutes = no_substitutes if engine_flags.ENGINE.value == "tensorflow" else _ctranslate2()
     loader = Loader(substitutes, without_notices)
     # Imported before the first request, which would wait for it.
+    from t2t_keras.inference.served_markup import ServedDocuments
     from t2t_keras.inference.served_protection import ServedProtection
 
-    protections: VersionReaders[Protection] = VersionReaders(
-        lambda version: ServedProtection(version, engine_flags.PROTECT.value, engine_flags.CASE.value)
+    changes = engine_flags.protection()
+    protections: VersionReaders[Protection] = VersionReaders(lambda version: ServedProtection(version, changes))
+    glossaries = GlossaryField(lambda version: _glossary_reader(version, changes))
+    return Server(
+        options, loader, [MarkupField(ServedDocuments, protections), glossaries, ProtectionField(protections)]
     )
-    glossaries = GlossaryField(_glossary_reader)
-    return Server(options, loader, [MarkupField(_documents, protections), glossaries, ProtectionField(protections)])
 
 
-def _documents(markup: str, documents: "Sequence[str]", attributes: "Sequence[str]") -> "Documents":
-    from t2t_keras.inference.served_markup import ServedDocuments  # imports Keras, which takes seconds
-
-    return ServedDocuments(markup, documents, attributes)
-
-
-def _glossary_reader(version: pathlib.Path) -> "ReadTexts":
+def _glossary_reader(version: pathlib.Path, changes: dict[str, Any]) -> "ReadTexts":
     from t2t_keras.inference.served_terms import ServedTerms  # imports Keras, which takes seconds
 
-    return ServedTerms(version)
+    return ServedTerms(version, changes)
 
 
 def _ctranslate2() -> "Substitutes":

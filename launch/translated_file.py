@@ -41,7 +41,7 @@ def translated(translator: "Translator", file: TranslatableFile, name: str, chun
                 report.add(line, translation)
                 num_cut += translation.is_cut
     content = file.filled(results)
-    if translator.glossary is not None:
+    if translator.settings.glossary is not None:
         report.print()
     program.warn(f"{name}: translated {len(file.pending):,} of {len(file.units):,} units")
     return content, num_cut

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from t2t_keras.inference.request import Request
     from t2t_keras.inference.translation import Translation
     from t2t_keras.inference.translator import Translator
+    from t2t_keras.inference.translator_settings import TranslatorSettings
     from t2t_keras.machine.streams import share_out_cores
     from t2t_keras.models import presets
     from t2t_keras.models.transformer import Transformer
@@ -45,6 +46,7 @@ __all__ = [
     "TransformerConfig",
     "Translation",
     "Translator",
+    "TranslatorSettings",
     "evaluate",
     "layers",
     "load_model",
@@ -69,6 +71,7 @@ _HOMES = {
     "Request": "inference.request",
     "Translation": "inference.translation",
     "Translator": "inference.translator",
+    "TranslatorSettings": "inference.translator_settings",
     "InputError": "errors",
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
     "Transformer": "models.transformer",

@@ -130,7 +130,7 @@ LINES = tiny_training.sentences(5, seed=9)
 )
 def test_every_search_finds_what_teacher_forcing_scores_alike(runs, settings):
     """The cache follows the hypotheses, and a step is a position of the whole."""
-    translator = Translator.load(runs / "alone", config=DecodeConfig(max_length_offset=8, **settings))
+    translator = Translator.load(runs / "alone", settings=DecodeConfig(max_length_offset=8, **settings))
     for found in translator.translate_nbest(LINES, settings["beam_size"]):
         sources, targets = ([getattr(t, name)[0] for t in found] for name in ("source_ids", "token_ids"))
         forced = translator.score_tokens(sources, targets)
@@ -155,7 +155,7 @@ def test_prefixes_and_constraints_hold(translator):
 )
 def test_what_it_does_not_offer_is_refused(runs, settings, message):
     with pytest.raises(InputError, match=message):
-        Translator.load(runs / "alone", config=DecodeConfig(**settings))
+        Translator.load(runs / "alone", settings=DecodeConfig(**settings))
 
 
 @pytest.fixture(scope="module")

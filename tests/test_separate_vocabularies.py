@@ -15,6 +15,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.evaluation import target_cross_entropy
 from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.models.families import make_model
 from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.training.devices.strategy import make_strategy
@@ -108,11 +109,8 @@ def test_engines_translate_the_same(run):
     pytest.importorskip("ctranslate2")
     config = dataclasses.replace(run.config.decode, beam_size=1)
     found, expected = (
-        [
-            translation.token_ids
-            for translation in Translator.load(run.path, config=config, engine=engine).translate(LINES)
-        ]
-        for engine in ("ctranslate2", "tensorflow")
+        [translation.token_ids for translation in Translator.load(run.path, settings=settings).translate(LINES)]
+        for settings in (TranslatorSettings(config, engine="ctranslate2"), config)
     )
     assert found == expected
 

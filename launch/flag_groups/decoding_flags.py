@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.text.protection.spans import patterns
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.text.terms import Glossary
 
 from .. import program
@@ -33,22 +33,13 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         program.warn(f"warning: {outputs} cut at the limit of {limit}; {raising}")
 
 
-def _values() -> dict[str, Any]:
-    """Returns the decoding settings of the flags; raises an InputError if --protect is not valid."""
-    values = setting_flags.values((*_SETTINGS, engine_flags.CASE))
-    if (protect := engine_flags.PROTECT.value) is not None:
-        patterns(protect)
-        values["protect"] = tuple(protect)
-    return values
+def decode_config(**changes: Any) -> DecodeConfig:
+    """Returns `model_flags.decode_config` with all decoding settings of the flags, and `changes`."""
+    return model_flags.decode_config(**{**setting_flags.values(_SETTINGS), **engine_flags.protection(), **changes})
 
 
-def decode_config(**overrides: Any) -> DecodeConfig:
-    """Returns `model_flags.decode_config` with all decoding settings of the flags, and `overrides`."""
-    return model_flags.decode_config({**_values(), **overrides})
-
-
-def load_translator(glossary: Glossary | None = None, **overrides: Any) -> "Translator":
-    """Calls `model_flags.load_translator` with all decoding settings of the flags, and `overrides`."""
-    settings = {**_values(), **overrides}
-    engine, compute_type = engine_flags.ENGINE.value, engine_flags.COMPUTE_TYPE.value
-    return model_flags.load_translator(settings, EXCLUDE.value, engine, compute_type, glossary)
+def load_translator(glossary: Glossary | None = None, **changes: Any) -> "Translator":
+    """Loads the translator of the run or the ensemble with all settings of the flags, and `changes` of decoding."""
+    decode = decode_config(**changes)
+    settings = TranslatorSettings(decode, EXCLUDE.value, glossary, *engine_flags.engine())
+    return model_flags.load_translator(settings)

@@ -1,11 +1,12 @@
 """The flags of all programs that search: the engine, and the spans that it must not translate."""
 
-from typing import get_args
+from typing import Any, get_args
 
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.config.decode_config import ComputeType, EngineName
+from t2t_keras.text.protection.spans import patterns
 
 from . import setting_flags
 
@@ -29,4 +30,18 @@ PROTECT = flags.DEFINE_multi_string(
     "by commas, or a regular expression; 'nothing' also stops the protection of characters that the training text "
     "never had; default: that of the model.",
 )
-(CASE,) = setting_flags.define(DecodeConfig, "case")
+_SETTINGS = setting_flags.define(DecodeConfig, "case")
+
+
+def engine() -> tuple[EngineName, ComputeType]:
+    """Returns the engine and its number format."""
+    return ENGINE.value, COMPUTE_TYPE.value
+
+
+def protection() -> dict[str, Any]:
+    """Returns the decoding settings of --protect and --case by name; raises an InputError if --protect is not valid."""
+    settings = setting_flags.values(_SETTINGS)
+    if PROTECT.value is not None:
+        patterns(PROTECT.value)
+        settings["protect"] = tuple(PROTECT.value)
+    return settings

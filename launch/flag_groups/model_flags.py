@@ -1,16 +1,14 @@
 """The flags of all programs that load a trained model: the model, and the computation of its scores."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.run import Run, RunCheckpoint, weights_path
-from t2t_keras.text.terms import Glossary
 
 from ..flag_types import ANY, FOLDER, DEFINE_multi_path, DEFINE_path
 from . import extensions, setting_flags
@@ -40,10 +38,9 @@ _SETTINGS = setting_flags.define(DecodeConfig, *SCORING)
 flags.adopt_module_key_flags(extensions)
 
 
-def decode_config(settings: Mapping[str, Any] | None = None) -> DecodeConfig:
-    """Returns the decoding settings of the run; the flags override them, and `settings`, by name, override both."""
-    overrides = {**setting_flags.values(_SETTINGS), **(settings or {})}
-    return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **overrides)
+def decode_config(**changes: Any) -> DecodeConfig:
+    """Returns the decoding settings of the run; the flags override them, and `changes` override both."""
+    return dataclasses.replace(Run(MODEL_DIR.value).config.decode, **{**setting_flags.values(_SETTINGS), **changes})
 
 
 def members() -> list[RunCheckpoint]:
@@ -54,19 +51,13 @@ def members() -> list[RunCheckpoint]:
     return result
 
 
-def load_translator(
-    settings: Mapping[str, Any] | None = None,
-    excluded: Sequence[str] = (),
-    engine: EngineName = "tensorflow",
-    compute_type: ComputeType = "float32",
-    glossary: Glossary | None = None,
-) -> "Translator":
-    """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
+def load_translator(settings: TranslatorSettings | None = None) -> "Translator":
+    """Loads the translator of the run or the ensemble; `settings` replace the decoding settings of the flags."""
     if ENSEMBLE_MEAN.present and not ENSEMBLE.value:
         raise InputError("--ensemble_mean requires --ensemble")
-    if ENSEMBLE.value and engine != "tensorflow":
-        raise InputError(f"--engine={engine} does not support --ensemble; use --engine=tensorflow")
-    config = decode_config(settings)
+    settings = settings or TranslatorSettings(decode_config())
+    if ENSEMBLE.value and settings.engine != "tensorflow":
+        raise InputError(f"--engine={settings.engine} does not support --ensemble; use --engine=tensorflow")
     ensemble_members = members()  # raises before TensorFlow is imported, which takes seconds
     import tensorflow as tf
 
@@ -76,5 +67,5 @@ def load_translator(
     if not tf.config.list_physical_devices("GPU"):
         share_out_cores()
     if not ENSEMBLE.value:
-        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type, glossary)
-    return Translator.load_ensemble(ensemble_members, ENSEMBLE_MEAN.value, config, excluded, glossary)
+        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, settings)
+    return Translator.load_ensemble(ensemble_members, ENSEMBLE_MEAN.value, settings)

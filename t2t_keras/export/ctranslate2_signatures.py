@@ -8,14 +8,13 @@ import tensorflow as tf
 
 from t2t_keras.config.decode_config import ComputeType
 from t2t_keras.errors import InputError
-from t2t_keras.export.joining import LOWEST
+from t2t_keras.export_contract import CONFIG_FILE, LOWEST, NBEST, SERVING_DEFAULT
 from t2t_keras.inference.ctranslate2_engine import package_and_device
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.run import Run
 from t2t_keras.text.protection.spans import NOTHING
-
-_CONFIG = pathlib.Path("assets.extra", "config.json")
 
 Function = Callable[..., dict[str, tf.Tensor]]
 
@@ -49,13 +48,14 @@ class CTranslate2Signatures:
             InputError: the directory is not an export of this project, or CTranslate2 does not support the export's
                 settings.
         """
-        if not (version / _CONFIG).is_file():
+        if not (version / CONFIG_FILE).is_file():
             raise InputError(
-                f"{version} has no {_CONFIG}, so the engine ctranslate2 cannot read it; use --engine=tensorflow"
+                f"{version} has no {CONFIG_FILE}, so the engine ctranslate2 cannot read it; use --engine=tensorflow"
             )
         # The server protects spans around all signatures, as it does around those of the graph.
-        config = dataclasses.replace(Run(version).config.decode, protect=(NOTHING,), case="exact")
-        translator = Translator.load(version, config=config, engine="ctranslate2", compute_type=self._compute_type)
+        decode = dataclasses.replace(Run(version).config.decode, protect=(NOTHING,), case="exact")
+        settings = TranslatorSettings(decode, engine="ctranslate2", compute_type=self._compute_type)
+        translator = Translator.load(version, settings=settings)
         if translator.config.sampling:
             raise InputError(
                 "the engine ctranslate2 does not support decode.sampling=True, because its samples depend on the other "
@@ -72,7 +72,7 @@ class CTranslate2Signatures:
             flat = [hypothesis for row in rows for hypothesis in row]
             return {"translations": tf.reshape(_texts(flat), [-1, k]), "scores": tf.reshape(_scores(flat), [-1, k])}
 
-        return {"serving_default": serving_default, "nbest": nbest}
+        return {SERVING_DEFAULT: serving_default, NBEST: nbest}
 
 
 def _translate(translator: Translator, text: tf.Tensor, num_best: int) -> list[list[Translation]]:

@@ -1,6 +1,5 @@
 """Alternative continuations of the beginning of a translation, in the graph: one for each likely next word."""
 
-import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -8,23 +7,14 @@ import tensorflow as tf
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences
 from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_text import repaired, stripped
-from t2t_keras.export.joining import LOWEST
 from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
+from t2t_keras.export_contract import LOWEST
 from t2t_keras.symbols import PAD_ID
 
 # Number of next tokens that are tried. Some may begin the same word, so there may be fewer different words.
 COUNT = 8
 # A word that begins a sentence in any language.
 _NEXT = "A"
-
-
-def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns the signature `alternatives` by name, or nothing unless `pipeline.may_be_told`; see `signatures`."""
-    if not pipeline.may_be_told:
-        return {}
-    specs = [tf.TensorSpec([None], tf.string, name) for name in ("text", "prefix")]
-    alternatives = functools.partial(_alternatives, pipeline)
-    return {"alternatives": tf.function(alternatives, input_signature=specs, autograph=False)}
 
 
 class _Place(NamedTuple):
@@ -94,7 +84,7 @@ def _numbers(sentences: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf
     return tf.ragged.range(counts).flat_values, counts
 
 
-def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
+def alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
     """Finds the best translations that begin with a prefix and continue with each of the likeliest next words.
 
     In a line of several sentences, the alternatives are for the sentence in which the prefix ends, and the scores are

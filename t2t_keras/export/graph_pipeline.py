@@ -16,8 +16,9 @@ from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import on_one_line, re2, repaired, stripped
 from t2t_keras.export.graph_truecase import GraphTruecaser, capitalised
-from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
+from t2t_keras.export.joining import Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
+from t2t_keras.export_contract import LOWEST
 from t2t_keras.inference.forced import hidden_log_probs
 from t2t_keras.inference.request import RequestEncoder, head_end
 from t2t_keras.inference.translator import Translator
@@ -119,7 +120,7 @@ class Pipeline:
         words = translator.tokenizer.truecaser
         self.truecaser = GraphTruecaser(words) if words else None
         self.data = translator.data
-        encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.excluded)
+        encoder = RequestEncoder(translator.tokenizer, self.config, translator.data, translator.settings.excluded)
         self._task, self.max_source_length = encoder.task, encoder.max_source_length
         self.has_sentences = encoder.has_sentences
         self._head_end = head_end(self._task, translator.tokenizer)

@@ -7,11 +7,12 @@ import tensorflow as tf
 
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths
+from t2t_keras.export.traceable import traceable_signature
+from t2t_keras.export_contract import STREAM_ADVANCE, STREAM_BEGIN, state_name
 from t2t_keras.search.beam_search import shapes_of
 from t2t_keras.symbols import PAD_ID
 
 Outputs = dict[str, tf.Tensor]
-_STEPS = tf.TensorSpec([], tf.int32, "steps")
 
 
 class _Stream(NamedTuple):
@@ -27,16 +28,15 @@ class _Stream(NamedTuple):
 
 
 def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns `stream_begin` and `stream_advance` by name, or nothing unless `pipeline.grows`; see `signatures`."""
+    """Returns `STREAM_BEGIN` and `STREAM_ADVANCE` by name, or nothing unless `pipeline.grows`; see `signatures`."""
     if not pipeline.grows:
         return {}
-    text = tf.TensorSpec([1], tf.string, "text")
-    begin = tf.function(functools.partial(_begin, pipeline), input_signature=[text], autograph=False)
+    begin = traceable_signature(STREAM_BEGIN, functools.partial(_begin, pipeline))
     first = begin.get_concrete_function().structured_outputs
     shapes = tf.nest.flatten(tf.nest.map_structure(lambda tensor: tensor.shape, first.parts))
     shapes += tf.nest.flatten(shapes_of(first.search))
     specs = {
-        f"state_{number:03}": tf.TensorSpec(shape, tensor.dtype, f"state_{number:03}")
+        state_name(number): tf.TensorSpec(shape, tensor.dtype, state_name(number))
         for number, (shape, tensor) in enumerate(zip(shapes, tf.nest.flatten(first), strict=True))
     }
 
@@ -48,8 +48,8 @@ def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.Gen
         return {**dict(zip(specs, tf.nest.flatten(stream), strict=True)), **outputs}
 
     return {
-        "stream_begin": tf.function(stream_begin, input_signature=[text], autograph=False),
-        "stream_advance": tf.function(stream_advance, input_signature=[_STEPS, *specs.values()], autograph=False),
+        STREAM_BEGIN: traceable_signature(STREAM_BEGIN, stream_begin),
+        STREAM_ADVANCE: traceable_signature(STREAM_ADVANCE, stream_advance, *specs.values()),
     }
 
 

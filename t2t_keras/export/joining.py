@@ -4,9 +4,10 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.export_contract import LOWEST
+
 # The value of a part without a translation: below every real value, and finite even when summed over many parts.
 _MISSING = -1e30
-LOWEST = tf.float32.min  # the score of a missing translation, because JSON has no infinity
 
 Joining = Literal["sums", "ranks", "best"]
 

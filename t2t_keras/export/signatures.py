@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from t2t_keras.export.graph_alternatives import alternatives_signature
+from t2t_keras.export.graph_alternatives import alternatives
 from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
-from t2t_keras.export.joining import LOWEST, Hypotheses
+from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import (
     MAX_LINE_TOKENS,
     assert_as_many_lines,
@@ -17,89 +17,65 @@ from t2t_keras.export.limits import (
     assert_line_lengths,
     assert_size,
 )
+from t2t_keras.export.traceable import traceable_signature
+from t2t_keras.export_contract import (
+    ALIGN,
+    ALTERNATIVES,
+    ATTENTION,
+    CONSTRAINED,
+    LOWEST,
+    NBEST,
+    SAMPLE,
+    SCORE,
+    SERVING_DEFAULT,
+    TOKENS,
+)
 from t2t_keras.symbols import PAD_ID
 
 Outputs = dict[str, tf.Tensor]
 
 
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns all signatures by name, not traced yet. In the list below, k is the beam size.
+    """Returns all signatures of an export by name, not traced yet; `t2t_keras.export_contract` has their types.
 
-    An export has `align` and `attention` if the model offers its attention, `constrained` if
-    `Pipeline.may_be_required`, `alternatives` if `Pipeline.may_be_told`, and `stream_begin` and `stream_advance` if
-    `Pipeline.grows`. It always has the others.
-
-    serving_default: text [batch] -> translation [batch], score [batch]
-    nbest: text [batch] -> translations [batch, k], scores [batch, k]
-    sample: text [batch], seed [batch] -> translation [batch], log_probability [batch]
-    score: text [batch], target [batch] -> log_probability [batch], token_count [batch]
-    tokens: source_ids [batch, source_len], source_length [batch] ->
-        translation_ids [batch, target_len], translation_length [batch], score [batch]
-    constrained: source_ids [batch, source_len], source_length [batch],
-        constraints [batch, constraints, phrases, phrase_len] -> the outputs of tokens; each translation contains one
-        phrase of each constraint
-    align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len],
-        attention [batch, target_len, source_len]
-    attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
-        key_pieces [batch, key_len], attention [batch, heads, query_len, key_len], num_layers [batch]
-    alternatives: text [batch], prefix [batch] -> translations [batch, 8], scores [batch, 8]
-    stream_begin: text [1] -> the state of a search, as tensors state_000, state_001, ...
-    stream_advance: steps, state_000, state_001, ... -> the state after at most that many steps, translation [1] and
-        score [1] so far, done; when done is true, translation and score are those of serving_default
+    `ALIGN` and `ATTENTION` exist if the model offers its attention, `CONSTRAINED` if `Pipeline.may_be_required`,
+    `ALTERNATIVES` if `Pipeline.may_be_told`, and `STREAM_BEGIN` and `STREAM_ADVANCE` if `Pipeline.grows`. The others
+    always exist.
     """
-    text = ([None], tf.string)
-
-    def serving_default(text: tf.Tensor) -> Outputs:
-        best = _translations(pipeline, text, only_best=True)
-        return {"translation": best.texts[:, 0], "score": best.values[:, 0]}
-
-    def nbest(text: tf.Tensor) -> Outputs:
-        hypotheses = _translations(pipeline, text, only_best=False)
-        return {"translations": hypotheses.texts, "scores": hypotheses.values}
-
-    def sample(text: tf.Tensor, seed: tf.Tensor) -> Outputs:
-        with tf.control_dependencies([assert_as_many_lines(text=text, seed=seed)]):
-            parts = pipeline.parts(tf.identity(text))
-        samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
-        outputs = pipeline.hypotheses(text, parts, samples, samples.log_probs)
-        return {"translation": outputs.texts[:, 0], "log_probability": outputs.values[:, 0]}
-
-    views = {}
-    if pipeline.has_attention:
-        views["align"] = _trace(functools.partial(_alignment, pipeline), text=text)
-        views["attention"] = _trace(
-            functools.partial(_attention, pipeline), text=text, target=text, kind=text, layer=([None], tf.int32)
-        )
-    return {
-        "serving_default": _trace(serving_default, text=text),
-        "nbest": _trace(nbest, text=text),
-        "sample": _trace(sample, text=text, seed=([None], tf.int64)),
-        "score": _trace(functools.partial(_score, pipeline), text=text, target=text),
-        **_signatures_of_tokens(pipeline),
-        **views,
-        **alternatives_signature(pipeline),
-        **stream_signatures(pipeline),
+    functions: dict[str, Callable[..., Outputs]] = {
+        SERVING_DEFAULT: _best_translations,
+        NBEST: _nbest_translations,
+        SAMPLE: _samples,
+        SCORE: _score,
+        TOKENS: _translated_tokens,
     }
-
-
-def _signatures_of_tokens(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns `tokens` and, if the pipeline supports constraints, `constrained`."""
-
-    def tokens(source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
-        return _translated_tokens(pipeline, source_ids, source_length, None)
-
-    inputs = {"source_ids": ([None, None], tf.int32), "source_length": ([None], tf.int32)}
-    functions = {"tokens": _trace(tokens, **inputs)}
     if pipeline.may_be_required:
-        constrained = functools.partial(_translated_tokens, pipeline)
-        functions["constrained"] = _trace(constrained, **inputs, constraints=([None] * 4, tf.int32))
-    return functions
+        functions[CONSTRAINED] = _constrained_tokens
+    if pipeline.has_attention:
+        functions |= {ALIGN: _alignment, ATTENTION: _attention}
+    if pipeline.may_be_told:
+        functions[ALTERNATIVES] = alternatives
+    traceable = {name: traceable_signature(name, functools.partial(each, pipeline)) for name, each in functions.items()}
+    return {**traceable, **stream_signatures(pipeline)}
 
 
-def _trace(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
-    """Makes a `tf.function` whose named inputs have the given shapes and dtypes."""
-    specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
-    return tf.function(function, input_signature=specs, autograph=False)
+def _best_translations(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
+    best = _translations(pipeline, text, only_best=True)
+    return {"translation": best.texts[:, 0], "score": best.values[:, 0]}
+
+
+def _nbest_translations(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
+    hypotheses = _translations(pipeline, text, only_best=False)
+    return {"translations": hypotheses.texts, "scores": hypotheses.values}
+
+
+def _samples(pipeline: Pipeline, text: tf.Tensor, seed: tf.Tensor) -> Outputs:
+    """Draws one translation of each line; it is a function of the text and the seed."""
+    with tf.control_dependencies([assert_as_many_lines(text=text, seed=seed)]):
+        parts = pipeline.parts(tf.identity(text))
+    samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
+    outputs = pipeline.hypotheses(text, parts, samples, samples.log_probs)
+    return {"translation": outputs.texts[:, 0], "log_probability": outputs.values[:, 0]}
 
 
 def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypotheses:
@@ -114,7 +90,11 @@ def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
 
-def _translated_tokens(
+def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
+    return _constrained_tokens(pipeline, source_ids, source_length, None)
+
+
+def _constrained_tokens(
     pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor, constraints: tf.Tensor | None
 ) -> Outputs:
     """Finds the best translations as token ids, under constraints if given; empty for a sentence of length 0."""
@@ -160,6 +140,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     shape = [num_lines, *(longest(lengths) for _, lengths in places)]
     return {
         "translation": best.texts[:, 0],
+        "score": best.values[:, 0],
         "source_pieces": _lines_of_pieces(pipeline.source_pieces, sources, places[1][1]),
         "target_pieces": _lines_of_pieces(pipeline.target_pieces, targets, places[0][1]),
         "attention": _lines_of_attention(

@@ -1,4 +1,4 @@
-"""Makes the file of a SavedModel's graph smaller, without a change to what the graph computes."""
+"""Makes the file of a SavedModel's graph smaller, without changing what the graph computes."""
 
 import pathlib
 from collections.abc import Set
@@ -6,9 +6,11 @@ from collections.abc import Set
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from t2t_keras.export_contract import GRAPH_FILE
+
 
 def shrink(version: pathlib.Path) -> None:
-    """Rewrites `saved_model.pb` with short names of operations, which takes about 40 % off its size.
+    """Rewrites the file of the graph with short names of operations, which takes about 40 % off its size.
 
     The names in a graph are paths of scopes, and each operation repeats those of its inputs. Only names within
     functions are shortened: signatures refer to the names of functions and of the main graph. The shapes of outputs are
@@ -18,7 +20,7 @@ def shrink(version: pathlib.Path) -> None:
     Args:
         version: directory of the SavedModel.
     """
-    path = version / "saved_model.pb"
+    path = version / GRAPH_FILE
     model = SavedModel()
     model.ParseFromString(path.read_bytes())
     for meta_graph in model.meta_graphs:

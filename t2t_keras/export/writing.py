@@ -18,13 +18,11 @@ from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.smaller_graph import shrink
-from t2t_keras.export.warmup import records_of_text, warmup_records
+from t2t_keras.export.warmup import check_messages, warmup_records
+from t2t_keras.export_contract import ASSETS, CONFIG_FILE, GRAPH_FILE, VOCABULARY_FILE, WARM_UP_FILE
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
-from t2t_keras.models.contract import ATTENTION
 from t2t_keras.text.tokenizer import Tokenizer
-
-_VOCABULARY = "vocab.model"
 
 
 def export_translator(
@@ -36,9 +34,9 @@ def export_translator(
 ) -> pathlib.Path:
     """Writes the next version of a model for TensorFlow Serving and returns its directory.
 
-    A version is a SavedModel with the signatures of `t2t_keras.export.signatures` and the vocabulary in `assets/`. Its
-    `assets.extra/` holds the configuration, which includes checksums of the graph and the vocabulary, and the warm-up
-    requests. The directory is named by its number only once it is complete, because servers watch for such names.
+    A version is a SavedModel that meets `t2t_keras.export_contract`. Its configuration includes checksums of the graph
+    and the vocabulary. The directory is named by its number only once it is complete, because servers watch for such
+    names.
 
     Args:
         translator: a translator with a single model; its settings are fixed in the export.
@@ -53,10 +51,10 @@ def export_translator(
         InputError: the package for the warm-up requests is not installed.
         OSError: the version cannot be written.
     """
-    model = translator.single_model
-    if translator.glossary is not None:
+    _ = translator.single_model  # raises for an ensemble
+    if translator.settings.glossary is not None:
         raise ValueError(
-            "translator.glossary must be None: an export has no glossary; its server takes one per request"
+            "translator.settings.glossary must be None: an export has no glossary; its server takes one per request"
         )
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
@@ -64,18 +62,17 @@ def export_translator(
         raise ValueError("export_translator must be called outside the scope of a tf.distribute.Strategy")
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
-    warmup = warmup_records(name, ATTENTION in model.capabilities, translator.task.context or "")
-    details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
+    check_messages()
+    details: dict[str, Any] = {"weights": storage, "excluded": list(translator.settings.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
     try:
-        warmup += records_of_text(name, _save(translator, storage, temporary))
+        warmup = warmup_records(name, _save(translator, storage, temporary), translator.task.context or "")
         details["sha256"] = _checksums(temporary)
         document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
-        extra = temporary / "assets.extra"
-        extra.mkdir()
-        (extra / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as writer:
+        (temporary / CONFIG_FILE).parent.mkdir()
+        (temporary / CONFIG_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        with tf.io.TFRecordWriter(str(temporary / WARM_UP_FILE)) as writer:
             for record in warmup:
                 writer.write(record)
         return _publish(temporary, export_dir)
@@ -99,7 +96,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
     if tokenizer.source is not tokenizer:
         module.source_tokenizer = tokenizer.source.graph_tokenizer("source_tokenizer")
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save(pathlib.Path(folder) / _VOCABULARY)
+        tokenizer.save(pathlib.Path(folder) / pathlib.Path(VOCABULARY_FILE).name)
         module.vocabularies = [tf.saved_model.Asset(str(file)) for file in sorted(pathlib.Path(folder).iterdir())]
         pipeline = Pipeline(translator, weights, (module.source_tokenizer, module.tokenizer))
         module.truecaser = pipeline.truecaser
@@ -115,7 +112,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
 
 def _checksums(path: pathlib.Path) -> dict[str, str]:
     """Returns the SHA-256 of the files that TensorFlow does not verify when it loads a SavedModel, by name."""
-    files = [path / "saved_model.pb", *sorted((path / "assets").glob("*"))]
+    files = [path / GRAPH_FILE, *sorted((path / ASSETS).glob("*"))]
     return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 

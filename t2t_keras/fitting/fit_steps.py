@@ -18,6 +18,7 @@ from t2t_keras.data.checksums import checksums
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import CONFIG_FILE
 from t2t_keras.fitting.fit_record import FitRecord
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import computes_in_bfloat16
@@ -431,7 +432,7 @@ def _end(max_steps: int, updates: int) -> dict[str, Any]:
 
 def _origin(version: Path) -> Mapping[str, Any]:
     """Reads the origin of an exported version's weights."""
-    path = version / "assets.extra" / "config.json"
+    path = version / CONFIG_FILE
     try:
         return json.loads(path.read_text(encoding="utf-8"))["export"]
     except (OSError, ValueError, KeyError) as error:

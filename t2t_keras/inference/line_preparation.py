@@ -1,12 +1,23 @@
 """The preparation of lines for the model of a run or an export; imports neither TensorFlow nor Keras."""
 
-from t2t_keras.config import DataConfig, DecodeConfig
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.language_codes import Languages
 from t2t_keras.text.protection.preparation import Preparation
 from t2t_keras.text.protection.spans import NOTHING, SpanFinder
 from t2t_keras.text.text_tokenizer import TextTokenizer
+
+
+def for_server(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Returns the settings of an export with the decoding settings that a server replaces in all its translations."""
+    if not task(config.data.task).has_sentences:
+        return config  # a server of several models may have some for other tasks
+    return dataclasses.replace(config, decode=dataclasses.replace(config.decode, **changes))
 
 
 def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig) -> Preparation:
@@ -24,7 +35,7 @@ def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig
     if not kind.has_sentences:
         for name, value in (("case", config.case != "exact"), ("protect", set(config.protect) - {NOTHING})):
             if value:
-                raise InputError(f"--{name}: only translations can be protected or restored, not {data.task}")
+                raise InputError(f"decode.{name}: only translations can be protected or restored, not {data.task}")
     symbols = tokenizer.source.symbols
     known = tokenizer.characters.source.union(*symbols) if tokenizer.characters and kind.has_sentences else None
     finder = SpanFinder(config.protect, known, data.lowercases_sources)

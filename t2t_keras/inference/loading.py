@@ -9,6 +9,7 @@ from t2t_keras.config import Config
 from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.models.contract import SearchedModel
 from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
@@ -34,30 +35,30 @@ class Loaded:
     excluded: tuple[str, ...] = ()
 
 
-def engine_of(name: EngineName, compute_type: ComputeType, longest_source: int) -> Engine:
-    """Makes an engine by name.
+def engine_of(settings: TranslatorSettings, longest_source: int) -> Engine:
+    """Returns the engine of a translator.
 
     Args:
-        name: "tensorflow" or "ctranslate2"; see `Translator.load`.
-        compute_type: see `CTranslate2Engine`; "float32" for the TensorFlow engine.
+        settings: the settings of the translator.
         longest_source: most tokens of a source, end symbol included.
 
     Raises:
-        InputError: the name or the compute type is unknown, or a compute type other than "float32" is given for the
-            TensorFlow engine.
+        InputError: the engine or the compute type is unknown, or the TensorFlow engine is combined with a compute type
+            other than "float32".
     """
-    if name not in get_args(EngineName):
-        raise InputError(
-            f"engine={name!r}: valid: {', '.join(map(repr, get_args(EngineName)))}; an engine object is an argument of "
-            "Translator itself"
-        )
+    engine, compute_type = settings.engine, settings.compute_type
     if compute_type not in get_args(ComputeType):
         raise InputError(f"compute_type={compute_type!r}: valid: {', '.join(map(repr, get_args(ComputeType)))}")
-    if name == "ctranslate2":
+    if engine == "ctranslate2":
         return CTranslate2Engine(compute_type, longest_source)
     if compute_type != "float32":
         raise InputError(f"--compute_type={compute_type} needs --engine=ctranslate2")
-    return TensorFlowEngine()
+    if engine == "tensorflow":
+        return TensorFlowEngine()
+    if isinstance(engine, str | type) or not hasattr(engine, "searcher"):
+        names = ", ".join(map(repr, get_args(EngineName)))
+        raise InputError(f"engine={engine!r}: valid: {names}, or an engine object")
+    return engine
 
 
 def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -> Loaded:

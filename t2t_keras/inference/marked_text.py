@@ -45,7 +45,8 @@ def aligned(
     Args:
         text: the source.
         translation: its translation.
-        sources: the source pieces of each part.
+        sources: the source pieces of each part. The first one may be missing in the text, like a language tag that is
+            put in front of each part.
         targets: the target pieces of each part.
         links: the links (source position, target position) of each part's tokens.
     """
@@ -53,34 +54,46 @@ def aligned(
     text_links = []
     for part, part_links in enumerate(links):
         for source, target in part_links:
-            text_links.append((*target_places[part][target], *source_places[part][source]))
+            target_place, source_place = target_places[part][target], source_places[part][source]
+            if target_place and source_place:
+                text_links.append((*target_place, *source_place))
     return AlignedText(translation, tuple(text_links))
 
 
-def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int]]]:
+def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int] | None]]:
     """Returns the span of characters, (start, end), of each piece of each part of a text.
 
-    If the text does not contain the parts in order, the spans are scaled to the text's length. Pieces are measured in
-    bytes, because byte-fallback pieces stand for single bytes.
+    If the text contains a part only without its first piece, the span of this piece is the text in front of the others,
+    such as a word with a different case, or None if there is no such text. If the text does not contain the parts in
+    order, the spans are scaled to the text's length. Pieces are measured in bytes, because byte-fallback pieces stand
+    for single bytes.
     """
     spellings = [[_spelling(piece) for piece in part] for part in parts]
     content = text.encode()
     characters = [n for n, character in enumerate(text) for _ in character.encode()] + [len(text)]
-    starts = _starts([b"".join(spelling) for spelling in spellings], content)
+    starts = _starts(spellings, content)
     scale = 1.0
     if starts is None:
         sizes = [sum(map(len, spelling)) for spelling in spellings]
-        starts, scale = list(itertools.accumulate(sizes[:-1], initial=0)), len(content) / max(sum(sizes), 1)
+        starts = [(start, 0) for start in itertools.accumulate(sizes[:-1], initial=0)]
+        scale = len(content) / max(sum(sizes), 1)
 
     def character_at(byte: int) -> int:
         return characters[min(max(round(byte * scale), 0), len(content))]
 
-    places = []
-    for start, spelling in zip(starts, spellings, strict=True):
-        ends = list(itertools.accumulate(map(len, spelling), initial=start))
-        if scale == 1.0 and spelling:
-            ends[0] += len(spelling[0]) - len(spelling[0].lstrip(b" "))
-        places.append([(character_at(first), character_at(last)) for first, last in itertools.pairwise(ends)])
+    places: list[list[tuple[int, int] | None]] = []
+    last_end = 0
+    for (start, num_missing), spelling in zip(starts, spellings, strict=True):
+        pieces = spelling[num_missing:]
+        ends = list(itertools.accumulate(map(len, pieces), initial=start))
+        if scale == 1.0 and pieces:
+            ends[0] += len(pieces[0]) - len(pieces[0].lstrip(b" "))
+        spans = [(character_at(first), character_at(last)) for first, last in itertools.pairwise(ends)]
+        front = content[last_end : max(ends[0], last_end)]
+        first = last_end + len(front) - len(front.lstrip())
+        first_span = (character_at(first), character_at(first + len(front.strip()))) if front.strip() else None
+        places.append([*[first_span] * num_missing, *spans])
+        last_end = ends[-1]
     return places
 
 
@@ -91,16 +104,23 @@ def _spelling(piece: str) -> bytes:
     return b"" if piece == END else piece.replace(BLANK, " ").encode()
 
 
-def _starts(parts: Sequence[bytes], content: bytes) -> list[int] | None:
-    """Returns the position of each part in a text, counted from the blank with which the part begins.
+def _starts(parts: Sequence[Sequence[bytes]], content: bytes) -> list[tuple[int, int]] | None:
+    """Returns the position of each part in a text, and how many of the part's first pieces the text lacks: 0 or 1.
 
-    The text need not have this blank, so the first position can be -1. The result is None if the text lacks a part.
+    The position is that of the blank with which the part begins. The text need not have this blank, so the first
+    position can be -1. The result is None if the text lacks more of a part.
     """
     starts, place = [], 0
-    for part in parts:
-        words = part.strip(b" ")
-        if (found := content.find(words, place)) < 0:
+    content = content.lower()  # of ASCII letters only, so that the positions stay the same
+    for pieces in parts:
+        for num_missing in (0, 1):
+            part = b"".join(pieces[num_missing:]).lower()
+            words = part.strip(b" ")
+            start = content.find(words, place)
+            if start >= 0 and (words or not num_missing):
+                starts.append((start - (len(part) - len(part.lstrip(b" "))), num_missing))
+                place = start + len(words)
+                break
+        else:
             return None
-        starts.append(found - (len(part) - len(part.lstrip(b" "))))
-        place = found + len(words)
     return starts

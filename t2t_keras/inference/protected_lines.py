@@ -8,7 +8,6 @@ from t2t_keras.inference.marked_text import aligned
 from t2t_keras.inference.request import Ids, Request
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.placing import AlignedText
-from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.protection.preparation import Preparation, Prepared
 from t2t_keras.text.protection.removal import Sentence, diagonal
 from t2t_keras.text.repair import repair
@@ -30,10 +29,17 @@ class ProtectedLines:
         prepare: prepares lines.
         tokenizer: the tokenizer of the model.
         link_tokens: aligns tokens; raises an `InputError` if the model offers no attention.
+        encode: encodes a request; raises an `InputError` if it cannot be satisfied.
     """
 
-    def __init__(self, prepare: Preparation, tokenizer: TextTokenizer, link_tokens: LinkTokens) -> None:
-        self._prepare, self._tokenizer, self._link_tokens = prepare, tokenizer, link_tokens
+    def __init__(
+        self,
+        prepare: Preparation,
+        tokenizer: TextTokenizer,
+        link_tokens: LinkTokens,
+        encode: Callable[[Request], object],
+    ) -> None:
+        self._prepare, self._tokenizer, self._link_tokens, self._encode = prepare, tokenizer, link_tokens, encode
 
     def prepared(self, line: str | Request, *, keeps_spans: bool = True) -> Prepared | None:
         """Prepares a line; a line whose translation is restricted keeps its case."""
@@ -47,14 +53,17 @@ class ProtectedLines:
         prepared = self.prepared(request)
         return request if prepared is None else dataclasses.replace(request, text=prepared.text)
 
-    def translations(self, lines: Sequence[str | Request], translate: Translate) -> list[list[Translation]]:
+    def translations(
+        self, lines: Sequence[str | Request], translate: Translate, translate_again: Translate
+    ) -> list[list[Translation]]:
         """Translates lines.
 
         Args:
             lines: the lines.
             translate: translates lines as they are, and returns the translations of each line, best first.
+            translate_again: the same, for the lines that are translated again without their spans.
         """
-        rows, results = self._translated(lines, translate)
+        rows, results = self._translated(lines, translate, translate_again)
         flat = [(rows[row].text, each) for row in rows for each in results[row]]
         are_linked = [bool(rows[row].removed) for row in rows for _ in results[row]]
         sentences = iter(self._sentences(flat, are_linked))
@@ -67,7 +76,7 @@ class ProtectedLines:
 
         A line for which the search finds no translation is aligned with itself.
         """
-        rows, results = self._translated(lines, translate)
+        rows, results = self._translated(lines, translate, translate)
         best = [translations[0] for translations in results]
         prepared_rows = [row for row in rows if best[row].exists]
         sentences = self._sentences([(rows[row].text, best[row]) for row in prepared_rows], [True] * len(prepared_rows))
@@ -85,7 +94,7 @@ class ProtectedLines:
         ]
 
     def _translated(
-        self, lines: Sequence[str | Request], translate: Translate
+        self, lines: Sequence[str | Request], translate: Translate, translate_again: Translate
     ) -> tuple[dict[int, Prepared], list[list[Translation]]]:
         """Returns the prepared lines by row, and the translations of all lines as the model read them."""
         rows = {row: prepared for row, line in enumerate(lines) if (prepared := self.prepared(line))}
@@ -95,13 +104,22 @@ class ProtectedLines:
         for row, prepared in rows.items():
             if prepared.is_met(results[row][0].text):
                 results[row] = [each for each in results[row] if prepared.is_met(each.text)]
-            elif retry := self.prepared(lines[row], keeps_spans=False):
+            elif (retry := self.prepared(lines[row], keeps_spans=False)) and self._is_possible(lines[row], retry):
                 retries[row] = retry
         rows |= retries
         read = [_with_text(lines[row], prepared.text) for row, prepared in retries.items()]
-        for row, translations in zip(retries, translate(read) if read else [], strict=True):
+        for row, translations in zip(retries, translate_again(read) if read else [], strict=True):
             results[row] = translations
         return rows, results
+
+    def _is_possible(self, line: str | Request, prepared: Prepared) -> bool:
+        """Returns whether the restrictions of a line can be met without the spans, which leave less room for them."""
+        try:
+            if isinstance(line, Request):
+                self._encode(dataclasses.replace(line, text=prepared.text))
+        except InputError:
+            return False
+        return True
 
     def _sentences(self, pairs: Sequence[tuple[str, Translation]], are_linked: Sequence[bool]) -> list[list[Sentence]]:
         """Returns the sentences of texts with their translations.
@@ -137,12 +155,6 @@ class ProtectedLines:
 
     def _aligned(self, source: str, translation: Translation, links: list[list[tuple[int, int]]]) -> AlignedText:
         sources = [self._tokenizer.source.pieces(ids) for ids in translation.source_ids]
-        if sources and sources[0][0].strip(BLANK) in self._tokenizer.source.symbols:
-            # The tag in front of the source may not be part of the line.
-            symbol = sources[0][0].strip(BLANK)
-            if not source.startswith(symbol):
-                sources[0] = sources[0][1:]
-                links = [[(place - 1, target) for place, target in links[0] if place], *links[1:]]
         targets = [self._tokenizer.pieces(ids) for ids in translation.token_ids]
         return aligned(source, translation.text, sources, targets, links)
 

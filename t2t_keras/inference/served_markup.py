@@ -1,5 +1,6 @@
 """Translates documents with markup on a server, with the outputs of an export's signature `align`."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
@@ -53,15 +54,25 @@ def aligned_output(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
         text: the text.
         outputs: the outputs of `align`, with a batch of one.
     """
-    source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
+    source, target = (
+        [piece.decode() for piece in outputs[f"{side}_pieces"][0] if piece] for side in ("source", "target")
+    )
     if not target:
         return AlignedText.unchanged(text)
-    weights = np.array(outputs["attention"][0, : len(target), : len(source)])
-    # The end symbols of a line's parts must not be linked to.
-    weights[:, [piece == END for piece in source]] = -1.0
-    links = [(int(weights[place].argmax()), place) for place, piece in enumerate(target) if piece != END]
-    return aligned(text, outputs["translation"][0].decode(), [source], [target], [links])
+    sources, targets = _parts(source), _parts(target)
+    if len(sources) != len(targets):  # the output of a part was cut at the length limit, so its end is unknown
+        sources, targets = [slice(0, len(source))], [slice(0, len(target))]
+    links = []
+    for source_part, target_part in zip(sources, targets, strict=True):
+        weights = np.array(outputs["attention"][0, target_part, source_part])
+        weights[:, [piece == END for piece in source[source_part]]] = -1.0
+        ends = [piece == END for piece in target[target_part]]
+        links.append([(int(row.argmax()), place) for place, row in enumerate(weights) if not ends[place]])
+    pieces = [source[part] for part in sources], [target[part] for part in targets]
+    return aligned(text, outputs["translation"][0].decode(), *pieces, links)
 
 
-def _pieces(row: np.ndarray) -> list[str]:
-    return [piece.decode() for piece in row.tolist() if piece]
+def _parts(pieces: Sequence[str]) -> list[slice]:
+    """Returns the places of a line's parts, each of which ends with an end symbol."""
+    ends = [number for number, piece in enumerate(pieces, start=1) if piece == END or number == len(pieces)]
+    return [slice(start, end) for start, end in itertools.pairwise([0, *ends])]

@@ -3,15 +3,18 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
-from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.export_contract import ALIGN, LOWEST, NBEST, SERVING_DEFAULT, SIGNATURES
+from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.served_markup import aligned_output
+from t2t_keras.inference.translation import combinations
 from t2t_keras.runs.run import Run
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.protection.preparation import Preparation, Prepared
@@ -25,37 +28,27 @@ Arrays = dict[str, np.ndarray]
 # The name of a signature and its inputs.
 SignatureCall = tuple[str, Arrays]
 
-_DEFAULT = "serving_default"
-_MOST_ROWS = 8  # of a call of a signature
-_LOWEST = float(np.finfo(np.float32).min)  # the score of a missing translation, because JSON has no infinity
-
 
 class ServedProtection:
     """Finds protected spans for one version of an export.
 
     Args:
         version: the directory of the version. A SavedModel of other origin has no protected spans.
-        protect: replaces `decode.protect` of the export; None keeps it.
-        case: replaces `decode.case` of the export; None keeps it.
+        changes: decoding settings by name, which replace those of the export.
 
     Raises:
         InputError: an expression is not valid, or the task does not support the settings.
     """
 
-    def __init__(self, version: pathlib.Path, protect: Sequence[str] | None = None, case: str | None = None) -> None:
+    def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._config: Config | None = None
         run = Run(version)
         if not (run.exists and run.vocab_path.exists()):
             return
-        config = run.config
-        changes: dict[str, Any] = {} if case is None else {"case": case}
-        if protect is not None:
-            changes["protect"] = tuple(protect)
-        decode = dataclasses.replace(config.decode, **changes)
-        self._config = dataclasses.replace(config, decode=decode)
+        self._config = for_server(run.config, changes)
         self._tokenizer = Tokenizer.load(run.vocab_path)
         self._prepare = functools.lru_cache(maxsize=64)(self._make)
-        self._prepare((), decode.case)
+        self._prepare((), self._config.decode.case)
 
     def _make(self, protect: tuple[str, ...], case: Literal["exact", "fallback"]) -> Preparation:
         assert self._config
@@ -65,12 +58,12 @@ class ServedProtection:
 
     def __call__(
         self,
-        texts: Sequence[str],
+        inputs: Mapping[str, np.ndarray],
         fields: Mapping[str, Any],
-        aligning: str,
-        most_rows: int,
-        *,
-        aligns_all: bool = False,
+        signature: str,
+        aligns: bool,
+        groups: Callable[[Sequence[int]], list[list[int]]],
+        tag: str = "",
     ) -> "ProtectedTexts | None":
         """Prepares the texts of a request; see `t2t_keras.serving.http.protected.Protection`."""
         if self._config is None:
@@ -78,11 +71,13 @@ class ServedProtection:
                 raise InputError(f"{next(iter(fields))!r} needs an export with a vocabulary")
             return None
         prepare = self._prepare(_kinds(fields.get("protect", [])), _case(fields.get("case", self._config.decode.case)))
+        texts = [text.decode("utf-8", "replace") for text in inputs["text"]]
         prepared = [prepare(text) for text in texts]
         if not any(prepared):
             return None
-        call = aligning, min(most_rows, _MOST_ROWS)
-        return ProtectedTexts(prepare, self._config, texts, prepared, call, aligns_all)
+        others = {name: array for name, array in inputs.items() if name != "text"}
+        plan = _Plan(signature, aligns, groups, others, tag)
+        return ProtectedTexts(prepare, self._config, texts, prepared, plan)
 
 
 def _kinds(values: Any) -> tuple[str, ...]:
@@ -98,6 +93,36 @@ def _case(value: Any) -> Literal["exact", "fallback"]:
     return value
 
 
+class _Plan(NamedTuple):
+    """How the texts of a request are translated.
+
+    Attributes:
+        signature: name of the signature that translates.
+        aligns: whether the signature `ALIGN` exists, and returns scores.
+        groups: groups texts of given sizes in bytes into calls, and returns their indices.
+        inputs: the other inputs of the signature, with one row per text.
+        tag: symbol to put in front of each sentence, or "".
+    """
+
+    signature: str
+    aligns: bool
+    groups: Callable[[Sequence[int]], list[list[int]]]
+    inputs: Arrays
+    tag: str
+
+    def signature_for(self, prepared: Prepared | None) -> str:
+        """Returns the signature that translates a text."""
+        needs_links = self.signature == SERVING_DEFAULT and prepared is not None and prepared.removed
+        return ALIGN if needs_links and self.aligns else self.signature
+
+
+class _Hypothesis(NamedTuple):
+    """A translation of a sentence and its score, which is 0 if it is unknown."""
+
+    text: AlignedText
+    score: float
+
+
 class ProtectedTexts:
     """The texts of one request on their way through two rounds of calls; made by `ServedProtection`.
 
@@ -106,8 +131,7 @@ class ProtectedTexts:
         config: the settings of the export.
         texts: the texts.
         prepared: the prepared texts; None for a text that the model reads as it is.
-        call: the name of the signature that aligns words, or "", and the maximum number of rows of a call.
-        aligns_all: whether all texts are aligned, for `aligned`.
+        plan: how they are translated.
 
     Attributes:
         first: the calls of the first round.
@@ -119,26 +143,29 @@ class ProtectedTexts:
         config: Config,
         texts: Sequence[str],
         prepared: Sequence[Prepared | None],
-        call: tuple[str, int],
-        aligns_all: bool = False,
+        plan: _Plan,
     ) -> None:
-        self._prepare, self._config, self._texts = prepare, config, texts
-        self._aligning, self._most_rows = call
-        self._aligns_all = aligns_all
+        self._prepare, self._config, self._texts, self._plan = prepare, config, texts, plan
         self._prepared = list(prepared)
-        self._translated: dict[int, tuple[list[Sentence], float]] = {}
+        # The hypotheses of each text, best first: their sentences and their scores.
+        self._hypotheses: dict[int, list[tuple[list[Sentence], float]]] = {}
         self._jobs = {row: self._sentences(row) for row in range(len(texts))}
         self.first = self._calls()
 
     def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[SignatureCall]:
-        """Returns the calls for texts whose translations do not repeat their spans exactly once."""
+        """Returns the calls for texts whose best translations do not repeat their spans exactly once.
+
+        `outputs` are those of the calls in `first`.
+        """
         self._read(outputs)
         self._jobs = {}
         for row, prepared in enumerate(self._prepared):
-            if prepared is None or prepared.is_met(self._plain(row)):
+            if prepared is None:
                 continue
-            retry = self._prepare(self._texts[row], keeps_spans=False)
-            if retry:
+            hypotheses = self._hypotheses[row]
+            if prepared.is_met(_plain(hypotheses[0][0])):
+                self._hypotheses[row] = [each for each in hypotheses if prepared.is_met(_plain(each[0]))]
+            elif retry := self._prepare(self._texts[row], keeps_spans=False):
                 self._prepared[row] = retry
                 self._jobs[row] = self._sentences(row)
         return self._calls()
@@ -147,20 +174,24 @@ class ProtectedTexts:
         """Returns the translations, given the outputs of the calls of `again`.
 
         Returns:
-            By name: translation, string [texts]; score, float32 [texts]; and, if there are any, unknown_characters,
-            string [texts, spans], the spans with characters that the training text never had, padded with "".
+            The outputs of the signature by name; and, if there are any, unknown_characters, string [texts, spans], the
+            spans with characters that the training text never had, padded with "".
         """
         self._read(outputs)
-        translations, unknown = [], []
+        num_best = self._num_best
+        texts, scores, unknown = [], [], []
         for row, prepared in enumerate(self._prepared):
-            sentences, score = self._translated[row]
-            is_missing = prepared is None or score <= _LOWEST
-            translations.append(self._plain(row) if is_missing or not prepared else prepared.finished(sentences).text)
-            unknown.append([] if prepared is None else [span.encode() for span in prepared.unknown])
-        scores = [max(score, _LOWEST) for _, score in (self._translated[row] for row in range(len(translations)))]
+            best, *others = self._hypotheses[row]
+            hypotheses = [best, *(each for each in others if each[1] > LOWEST)][:num_best]
+            missing = num_best - len(hypotheses)
+            texts.append([*(self._finished(prepared, *each) for each in hypotheses), *[b""] * missing])
+            scores.append([*(max(score, LOWEST) for _, score in hypotheses), *[LOWEST] * missing])
+            unknown.append([span.encode() for span in prepared.unknown] if prepared else [])
+        text_name, score_name = SIGNATURES[self._plan.signature].outputs
+        shape = [len(texts), num_best] if self._plan.signature == NBEST else [len(texts)]
         results = {
-            "translation": np.array([text.encode() for text in translations], object),
-            "score": np.array(scores, np.float32),
+            text_name: np.array(texts, object).reshape(shape),
+            score_name: np.array(scores, np.float32).reshape(shape),
         }
         if width := max(map(len, unknown)):
             names = np.array([[*row, *[b""] * (width - len(row))] for row in unknown], object)
@@ -175,14 +206,19 @@ class ProtectedTexts:
         self._read(outputs)
         results = []
         for row, (text, prepared) in enumerate(zip(self._texts, self._prepared, strict=True)):
-            sentences, score = self._translated[row]
+            sentences, score = self._hypotheses[row][0]
             read = prepared or Prepared(text, text, (), (), (), ())
-            results.append(AlignedText.unchanged(text) if score <= _LOWEST else read.aligned(sentences))
+            results.append(AlignedText.unchanged(text) if score <= LOWEST else read.aligned(sentences))
         return results
 
-    def _plain(self, row: int) -> str:
-        """Returns the translation of a text as the model read it."""
-        return "".join(each.before + each.translation.text for each in self._translated[row][0])
+    @property
+    def _num_best(self) -> int:
+        return self._config.decode.beam_size if self._plan.signature == NBEST else 1
+
+    def _finished(self, prepared: Prepared | None, sentences: Sequence[Sentence], score: float) -> bytes:
+        """Returns the translation of a text, given that of the text that the model read."""
+        is_final = prepared is None or score <= LOWEST
+        return (_plain(sentences) if is_final or not prepared else prepared.finished(sentences).text).encode()
 
     def _sentences(self, row: int) -> list[tuple[str, str]]:
         """Returns the sentences of a text, with the white space between them; one text if it is read as it is."""
@@ -192,57 +228,64 @@ class ProtectedTexts:
         if self._config.decode.split == "lines":
             return [("", prepared.text)] if prepared.text else []
         blank = blank_between(self._config.data.target_language)
-        found = find_sentences(prepared.text, self._config.data.source_language)
-        return [(each.before or blank * (number > 0), each.text) for number, each in enumerate(found)]
+        sentences = find_sentences(prepared.text, self._config.data.source_language)
+        return [(each.before or blank * (number > 0), each.text) for number, each in enumerate(sentences)]
 
     def _rows(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """Yields the signature and the rows of each call: pairs of a text and one of its sentences."""
-        groups: dict[str, list[tuple[int, int]]] = {}
+        rows_by_name: dict[str, list[tuple[int, int]]] = {}
         for row, sentences in self._jobs.items():
-            prepared = self._prepared[row]
             rows = [(row, number) for number in range(len(sentences))]
-            if not self._aligns_all:
-                groups.setdefault(_DEFAULT, []).extend(rows)
-            if self._aligning and (self._aligns_all or (prepared and prepared.removed)):
-                groups.setdefault(self._aligning, []).extend(rows)
-        for name, rows in groups.items():
-            # The texts of a call are padded to the longest one.
-            rows.sort(key=lambda pair: len(self._jobs[pair[0]][pair[1]][1]))
-            for start in range(0, len(rows), self._most_rows):
-                yield name, rows[start : start + self._most_rows]
+            rows_by_name.setdefault(self._plan.signature_for(self._prepared[row]), []).extend(rows)
+        for name, rows in rows_by_name.items():
+            for group in self._plan.groups([len(self._jobs[row][number][1].encode()) for row, number in rows]):
+                yield name, [rows[place] for place in group]
 
     def _calls(self) -> list[SignatureCall]:
         calls = []
         for name, rows in self._rows():
             texts = [self._text(*pair).encode("utf-8", "replace") for pair in rows]
-            calls.append((name, {"text": np.array(texts, object)}))
+            others = self._plan.inputs if name == self._plan.signature else {}
+            chosen = {key: array[[row for row, _ in rows]] for key, array in others.items()}
+            calls.append((name, {"text": np.array(texts, object), **chosen}))
         return calls
 
     def _text(self, row: int, number: int) -> str:
         """Returns a sentence as it is sent: with the symbol in front of its text, such as a language tag."""
-        sentence = self._jobs[row][number][1]
-        return f"{self._prepare.head(self._jobs[row][0][1])}{sentence}" if number else sentence
+        text = self._jobs[row][number][1]
+        text = f"{self._prepare.head(self._jobs[row][0][1])}{text}" if number else text
+        return f"{self._plan.tag} {text}" if self._plan.tag and text.strip() else text
 
     def _read(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> None:
         """Reads the outputs of the calls from `_calls`."""
-        merged: dict[tuple[int, int], Arrays] = {}
+        values: dict[tuple[int, int], Arrays] = {}
         for (_, rows), arrays in zip(self._rows(), outputs, strict=True):
             for place, pair in enumerate(rows):
-                values = {key: array[place : place + 1] for key, array in arrays.items()}
-                # The calls of `_DEFAULT` come first, and theirs is the translation to return.
-                merged[pair] = {**values, **merged.get(pair, {})}
-        results = {pair: self._result(self._jobs[pair[0]][pair[1]][1], values) for pair, values in merged.items()}
+                values[pair] = {key: array[place : place + 1] for key, array in arrays.items()}
         for row, sentences in self._jobs.items():
-            translated = [
-                Sentence(before, source, results[row, number][0]) for number, (before, source) in enumerate(sentences)
+            parts = [self._read_sentence(source, values[row, n]) for n, (_, source) in enumerate(sentences)]
+            self._hypotheses[row] = [
+                (
+                    [Sentence(*pair, each.text) for pair, each in zip(sentences, combination, strict=True)],
+                    sum(each.score for each in combination),
+                )
+                for combination in combinations(parts, self._num_best, by_score=not self._config.decode.sampling)
             ]
-            self._translated[row] = translated, sum(results[row, number][1] for number in range(len(sentences)))
 
-    def _result(self, source: str, values: Mapping[str, np.ndarray]) -> tuple[AlignedText, float]:
-        """Returns the aligned translation of a sentence and its score, which is 0 for documents."""
-        score = float(values["score"][0]) if "score" in values else 0.0
-        if score <= _LOWEST:
-            return AlignedText("", ()), score
+    def _read_sentence(self, source: str, values: Mapping[str, np.ndarray]) -> list[_Hypothesis]:
+        """Returns the hypotheses of a sentence, best first; only the first one can be missing, with an empty text."""
         if "attention" in values:
-            return aligned_output(repair(source), values), score
-        return diagonal(repair(source), values["translation"][0].decode()), score
+            score = float(values["score"][0]) if "score" in values else 0.0
+            is_missing = score <= LOWEST
+            return [_Hypothesis(AlignedText("", ()) if is_missing else aligned_output(repair(source), values), score)]
+        texts, scores = (values[name].reshape(-1).tolist() for name in SIGNATURES[self._plan.signature].outputs)
+        hypotheses = [
+            _Hypothesis(diagonal(repair(source), text.decode()) if score > LOWEST else AlignedText("", ()), score)
+            for text, score in zip(texts, scores, strict=True)
+        ]
+        return [hypotheses[0], *(each for each in hypotheses[1:] if each.score > LOWEST)]
+
+
+def _plain(sentences: Sequence[Sentence]) -> str:
+    """Returns the translation of a text as the model read it."""
+    return "".join(each.before + each.translation.text for each in sentences)

@@ -2,10 +2,13 @@
 
 import pathlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.export_contract import CONSTRAINED, LOWEST, SIGNATURES, TOKENS
+from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
@@ -21,13 +24,12 @@ from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
 Arrays = dict[str, np.ndarray]
+# The name of a signature and its inputs.
+SignatureCall = tuple[str, Arrays]
 
 # Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
 _MOST_TOKENS = 256
 _MOST_ROWS = 8
-
-# The score of a missing translation, because JSON has no infinity.
-_LOWEST = np.finfo(np.float32).min
 
 
 class ServedTerms:
@@ -35,14 +37,15 @@ class ServedTerms:
 
     Args:
         version: the directory of the version.
+        changes: decoding settings by name, which replace those of the export.
 
     Raises:
         InputError: the directory is not an export of this project, or the export's settings do not allow glossaries.
     """
 
-    def __init__(self, version: pathlib.Path) -> None:
+    def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         run = Run(version)
-        config, self.tokenizer = run.config, Tokenizer.load(run.vocab_path)
+        config, self.tokenizer = for_server(run.config, changes), Tokenizer.load(run.vocab_path)
         self.task = task(config.data.task)
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)
@@ -69,11 +72,11 @@ class ServedTerms:
 class TextsWithTerms:
     """The texts of one request on their way through two searches; made by `ServedTerms`.
 
-    The caller runs `tokens` on the inputs in `first`, gives the outputs to `again`, runs `constrained` on the inputs
-    that it returns, and gives those outputs to `answer`.
+    The caller makes the calls in `first` and gives their outputs to `again`. It then makes the calls that `again`
+    returns, and gives their outputs to `answer`.
 
     Attributes:
-        first: the inputs, by name, of each call of `tokens`.
+        first: the calls of `TOKENS`, names of signatures with their inputs.
     """
 
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
@@ -86,19 +89,16 @@ class TextsWithTerms:
         self._parts = [part for line in self._lines for part in line.of_parts()]
         self._plain: list[list[Translation]] = []
         self._requests: dict[int, EncodedRequest] = {}
-        self.first = self._calls(self._parts)
+        self.first = self._calls(TOKENS, self._parts)
 
-    def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays]:
-        """Returns the inputs of each call of `constrained`; none if no term is missing.
-
-        `outputs` are the outputs of the calls of `tokens` with the inputs in `first`.
-        """
+    def again(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[SignatureCall]:
+        """Returns the calls of `CONSTRAINED`, given the outputs of the calls in `first`; none if no term is missing."""
         self._plain = self._best_translations(self._parts, outputs)
         self._requests = self._terms.constrained_requests(self._parts, self._plain)
-        return self._calls(list(self._requests.values()))
+        return self._calls(CONSTRAINED, list(self._requests.values()))
 
     def answer(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
-        """Returns the translations, given the outputs of the calls of `constrained`.
+        """Returns the translations, given the outputs of the calls of `again`.
 
         Returns:
             By name: translation, string [texts]; score, float32 [texts]; and missing_terms, string [texts, terms], the
@@ -117,7 +117,7 @@ class TextsWithTerms:
         missing = [[use.source.encode() for use in each.terms if not use.form] for each in translations]
         width = max(map(len, missing))
         names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)
-        scores = [max(translation.score, _LOWEST) for translation in translations]
+        scores = [max(translation.score, LOWEST) for translation in translations]
         return {
             "translation": np.array([translation.text.encode() for translation in translations], object),
             "score": np.array(scores, np.float32),
@@ -141,13 +141,13 @@ class TextsWithTerms:
         batches = request_batches(parts, _MOST_TOKENS)
         return [batch[start : start + most] for batch in batches for start in range(0, len(batch), most)]
 
-    def _calls(self, parts: Sequence[EncodedRequest]) -> list[Arrays]:
+    def _calls(self, signature: str, parts: Sequence[EncodedRequest]) -> list[SignatureCall]:
         calls = []
         for batch in self._batches(parts):
             sources = [_source(parts[row]) for row in batch]
             lengths = np.array([len(source) for source in sources], np.int32)
             options = option_arrays([parts[row] for row in batch])
-            calls.append({"source_ids": padded(sources), "source_length": lengths, **options})
+            calls.append((signature, {"source_ids": padded(sources), "source_length": lengths, **options}))
         return calls
 
     def _best_translations(
@@ -156,7 +156,7 @@ class TextsWithTerms:
         """Returns the best translation of each part, given the outputs of the calls from `_calls(parts)`."""
         translations: list[list[Translation]] = [[]] * len(parts)
         for batch, arrays in zip(self._batches(parts), outputs, strict=True):
-            rows = (arrays[name] for name in ("translation_ids", "translation_length", "score"))
+            rows = (arrays[name] for name in SIGNATURES[TOKENS].outputs)
             for row, ids, length, score in zip(batch, *rows, strict=True):
                 translations[row] = [self._translation(_source(parts[row]), tuple(ids[:length].tolist()), float(score))]
         return translations

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -231,9 +231,15 @@ def best_answers(parts: Sequence[Sequence[Translation]], num_best: int, no_answe
     return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [joined([])]
 
 
-def combinations(
-    parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool
-) -> list[tuple[Translation, ...]]:
+class _Scored(Protocol):
+    @property
+    def score(self) -> float: ...
+
+
+_ScoredT = TypeVar("_ScoredT", bound=_Scored)
+
+
+def combinations(parts: Sequence[Sequence[_ScoredT]], num_best: int, by_score: bool) -> list[tuple[_ScoredT, ...]]:
     """Combines the translations of a line's parts; without parts, the only combination is empty.
 
     Args:

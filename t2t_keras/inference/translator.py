@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import DataConfig, DecodeConfig
-from t2t_keras.config.decode_config import ComputeType, EngineName
 from t2t_keras.errors import InputError, named
 from t2t_keras.inference import loading
 from t2t_keras.inference.explain import (
@@ -35,16 +34,15 @@ from t2t_keras.inference.request import (
 )
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line, translations_of_result
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
-from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination
 from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.markup.placing import AlignedText
-from t2t_keras.text.terms import Glossary
 from t2t_keras.text.text_tokenizer import TextTokenizer, check_tokenizer
 
 _Result = TypeVar("_Result")
@@ -53,12 +51,12 @@ _Result = TypeVar("_Result")
 class Translator:
     """Translates lines of text; each line's result is independent of the others.
 
-    Words and symbols with characters that the training text never had, and the spans that `config.protect` names, are
+    Words and symbols with characters that the training text never had, and the spans that `decode.protect` names, are
     not translated: they come out exactly once, where the word alignment places them (`t2t_keras.text.protection`).
 
     By default, the translation task splits a line into sentences (`t2t_keras.text.sentences`), translates each
     separately, and joins the translations with the line's own white space. A line break always ends a sentence. With
-    `config.split="lines"`, and in all other tasks, a line is translated as a whole.
+    `decode.split="lines"`, and in all other tasks, a line is translated as a whole.
 
     Sentences, or whole lines, are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage
     returns and other breaks become blanks, and invisible characters are removed. Text that does not fit into
@@ -74,53 +72,49 @@ class Translator:
             `Tokenizer` of this package or any other `TextTokenizer`. If it has a `truecaser`, the translation of each
             sentence gets a capital first letter.
         model: the model; see `t2t_keras.models.contract`.
-        config: the decoding settings; None means the defaults.
+        settings: the settings, or only those of decoding; None means the defaults.
         data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
             and prefixes are lowercased first), `max_length` (most tokens of one part, end symbol included, at least
             2), the languages (for splitting and joining sentences), and the `task` (which post-processes the model's
             output).
-        excluded: words or phrases that no translation may contain; see `Request.excluded`.
-        engine: runs the searches; None means TensorFlow.
-        glossary: if a source contains one of these terms, its translation is made to contain one of the term's forms,
-            as far as the length limit allows. None means no glossary.
+
+    Attributes:
+        settings: the settings, with those of decoding.
 
     Raises:
         ValueError: the tokenizer lacks a member of `TextTokenizer`.
         InputError: the beam is larger than the vocabulary, an excluded phrase or a form of the glossary cannot be
-            spelled, the task is unknown, or the engine does not support a setting.
+            spelled, the task or the engine is unknown, or the engine does not support a setting.
     """
 
     def __init__(
         self,
         tokenizer: TextTokenizer,
         model: SearchedModel,
-        config: DecodeConfig | None = None,
+        settings: TranslatorSettings | DecodeConfig | None = None,
         data: DataConfig | None = None,
-        excluded: Sequence[str] = (),
-        engine: Engine | None = None,
-        glossary: Glossary | None = None,
     ) -> None:
         check_tokenizer(tokenizer)
         data = data or DataConfig()
         self.tokenizer = tokenizer
         self.model = model
-        self.config = config or DecodeConfig()
+        self.config = TranslatorSettings.of(settings).decode or DecodeConfig()
+        self.settings = TranslatorSettings.of(settings).completed(self.config)
         if self.config.beam_size > tokenizer.vocab_size:
             raise InputError(
                 f"decode.beam_size={self.config.beam_size} is more than the vocabulary's {tokenizer.vocab_size} entries"
             )
         self.data = data
-        self.excluded = tuple(excluded)
-        self.glossary = glossary
-        engine = engine or TensorFlowEngine()
-        self._encoder = RequestEncoder(tokenizer, self.config, data, self.excluded, engine.options)
+        engine = loading.engine_of(self.settings, data.max_length)
+        self._encoder = RequestEncoder(tokenizer, self.config, data, self.settings.excluded, engine.options)
         self.task, self.max_source_length = self._encoder.task, self._encoder.max_source_length
         form = self.task.form(tokenizer)
         self._terms: RequiredTerms | None = None
-        if glossary is not None:
+        if (glossary := self.settings.glossary) is not None:
             check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
             self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
-        self._protected = ProtectedLines(preparation(tokenizer, self.config, data), tokenizer, self.link_tokens)
+        prepare = preparation(tokenizer, self.config, data)
+        self._protected = ProtectedLines(prepare, tokenizer, self.link_tokens, self._encoder.encode)
         options = self._encoder.excluded, form, tokenizer.continuations
         self._searcher = engine.searcher(model, self.config, *options)
         self._token_log_probs = token_log_probs_function(model)
@@ -143,68 +137,48 @@ class Translator:
         cls,
         model_dir: str | os.PathLike[str],
         checkpoint: str | None = None,
-        config: DecodeConfig | None = None,
-        excluded: Sequence[str] = (),
-        engine: EngineName = "tensorflow",
-        compute_type: ComputeType = "float32",
-        glossary: Glossary | None = None,
+        settings: TranslatorSettings | DecodeConfig | None = None,
     ) -> "Translator":
         """Loads the translator of a run or an export.
 
         Args:
             model_dir: directory of the run, of the export, or of one of the export's versions.
             checkpoint: the weights to load; see `t2t_keras.runs.load.load_model`.
-            config: decoding settings; None means the settings stored with the run or the export.
-            excluded: words or phrases that no translation may contain, in addition to those stored with an export.
-            engine: "tensorflow", or "ctranslate2", which is faster on a CPU; see `CTranslate2Engine`.
-            compute_type: the number format of CTranslate2's matrix products; see `CTranslate2Engine`.
-            glossary: terms and the forms that their translations must have; see the class.
+            settings: the settings, or only those of decoding; they are completed by those that are stored with the run
+                or the export.
 
         Raises:
-            InputError: the run or the checkpoint does not exist, the size of the vocabulary is not the model's, or the
-                engine does not support a setting.
+            InputError: the run or the checkpoint does not exist, the size of the vocabulary is not the model's, the
+                engine is unknown, or it does not support a setting.
         """
-        loaded = loading.load_run(model_dir, checkpoint)
-        instance = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
-        return cls._create(loaded, config, excluded, instance, glossary)
+        return cls._create(loading.load_run(model_dir, checkpoint), settings)
 
     @classmethod
     def load_ensemble(
         cls,
         members: Sequence[tuple[str | os.PathLike[str], str | None]],
         combination: Combination = "probabilities",
-        config: DecodeConfig | None = None,
-        excluded: Sequence[str] = (),
-        glossary: Glossary | None = None,
+        settings: TranslatorSettings | DecodeConfig | None = None,
     ) -> "Translator":
         """Loads the translator of an ensemble of runs or checkpoints, whose predictions are averaged.
 
         Args:
             members: pairs of a run's directory and a checkpoint, such as `RunCheckpoint`.
             combination: what is averaged, "probabilities" or "log_probabilities".
-            config: decoding settings; None means the first member's.
-            excluded: as for `load`.
-            glossary: as for `load`.
+            settings: as for `load`; completed by the decoding settings of the first member and the excluded phrases of
+                all members.
 
         Raises:
             InputError: as for `load`; or the members have different vocabularies, or were trained on text of
                 different case.
             ValueError: there is no member, or the combination is unknown.
         """
-        return cls._create(loading.load_ensemble(members, combination), config, excluded, None, glossary)
+        return cls._create(loading.load_ensemble(members, combination), settings)
 
     @classmethod
-    def _create(
-        cls,
-        loaded: loading.Loaded,
-        config: DecodeConfig | None,
-        excluded: Sequence[str],
-        engine: Engine | None,
-        glossary: Glossary | None,
-    ) -> "Translator":
-        excluded = tuple(dict.fromkeys((*loaded.excluded, *excluded)))
-        parts = loaded.tokenizer, loaded.model, config or loaded.config.decode, loaded.config.data
-        return cls(*parts, excluded, engine, glossary)
+    def _create(cls, loaded: loading.Loaded, settings: TranslatorSettings | DecodeConfig | None) -> "Translator":
+        completed = TranslatorSettings.of(settings).completed(loaded.config.decode, loaded.excluded)
+        return cls(loaded.tokenizer, loaded.model, completed, loaded.config.data)
 
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True
@@ -431,10 +405,10 @@ class Translator:
     ) -> list[list[Translation]]:
         """Returns up to `num_best` translations of each line, with its protected spans."""
 
-        def translate(read: Sequence[str | Request]) -> list[list[Translation]]:
-            return self._translations(list(numbered(read, self._encoder)), num_best, on_progress, scored)
+        def translate(read: Sequence[str | Request], progress: Progress | None = None) -> list[list[Translation]]:
+            return self._translations(list(numbered(read, self._encoder)), num_best, progress, scored)
 
-        return self._protected.translations(lines, translate)
+        return self._protected.translations(lines, lambda read: translate(read, on_progress), translate)
 
     def _translations(
         self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool

@@ -1,8 +1,8 @@
 """Publishes and fetches versions of exported models in object storage, where other servers can read them, too.
 
 A version is URL/NUMBER/ with the files of an export under their original names, so that TensorFlow Serving can load it.
-`assets.extra/files.json` lists the files with SHA-256 and size. It is created first and exclusively, which reserves the
-version number. `saved_model.pb` is uploaded last; a version without it is incomplete.
+`FILE_LIST` names the files with SHA-256 and size. It is created first and exclusively, which reserves the version
+number. `GRAPH_FILE` is uploaded last; a version without it is incomplete.
 """
 
 import json
@@ -10,17 +10,15 @@ import shutil
 from pathlib import Path
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import FILE_LIST, GRAPH_FILE
 from t2t_keras.machine.files import temporary_name
 from t2t_keras.machine.object_store import Store
 from t2t_keras.machine.remote import download, files_of, measured, mirror_of
 
-GRAPH = "saved_model.pb"
-_FILES = "assets.extra/files.json"
-
 
 def is_version(store: Store) -> bool:
     """Returns whether a URL is that of a complete version of an export."""
-    return GRAPH in store.names()
+    return GRAPH_FILE in store.names()
 
 
 def is_export(store: Store) -> bool:
@@ -49,9 +47,9 @@ def publish_version(store: Store, version: Path) -> str:
     paths = dict(files_of(version))
     contents = json.dumps({name: measured(path) for name, path in paths.items()}, indent=1).encode()
     number = max(_numbers(store), default=0) + 1
-    while not store.create(f"{number}/{_FILES}", contents):
+    while not store.create(f"{number}/{FILE_LIST}", contents):
         number += 1
-    for name in sorted(paths, key=lambda name: (name == GRAPH, name)):
+    for name in sorted(paths, key=lambda name: (name == GRAPH_FILE, name)):
         store.put(paths[name], f"{number}/{name}")
     return f"{store.url}/{number}"
 
@@ -73,8 +71,8 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
     if number is None:
         return None
     newest, prefix = folder / str(number), f"{number}/"
-    listing = newest / _FILES  # missing in a version that was written here and not fetched
-    if not listing.exists() or listing.read_bytes() != store.read(f"{prefix}{_FILES}"):
+    listing = newest / FILE_LIST  # missing in a version that was written here and not fetched
+    if not listing.exists() or listing.read_bytes() != store.read(f"{prefix}{FILE_LIST}"):
         temporary = folder / temporary_name("version")  # not a number, so that a server does not load it yet
         try:
             fetch_version(store, temporary, prefix)
@@ -98,13 +96,13 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     Raises:
         InputError: a file is missing or damaged in the store, or the version was not published by `publish_version`.
     """
-    listing = store.read(f"{prefix}{_FILES}")
+    listing = store.read(f"{prefix}{FILE_LIST}")
     if listing is None:
-        raise InputError(f"{store.url}/{prefix}{_FILES} is missing: publish the version with launch.export")
+        raise InputError(f"{store.url}/{prefix}{FILE_LIST} is missing: publish the version with launch.export")
     try:
         files = {name: (sha256, size) for name, (sha256, size) in json.loads(listing).items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{store.url}/{prefix}{_FILES} is damaged: {error}") from error
+        raise InputError(f"{store.url}/{prefix}{FILE_LIST} is damaged: {error}") from error
     for name, path in files_of(folder) if folder.exists() else ():
         if name not in files:  # from a previous version at this URL
             path.unlink()
@@ -114,14 +112,14 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
         if path.exists() and measured(path) == (sha256, size):
             continue
         if not download(store, f"{prefix}{name}", path, sha256, size):
-            raise InputError(f"{store.url}/{prefix}{name} is named in {_FILES}, but is missing or damaged")
-    (folder / _FILES).parent.mkdir(parents=True, exist_ok=True)
-    (folder / _FILES).write_bytes(listing)
+            raise InputError(f"{store.url}/{prefix}{name} is named in {FILE_LIST}, but is missing or damaged")
+    (folder / FILE_LIST).parent.mkdir(parents=True, exist_ok=True)
+    (folder / FILE_LIST).write_bytes(listing)
 
 
 def _is_whole(store: Store, number: int) -> bool:
     """Returns whether a version is complete: its graph is uploaded last."""
-    return GRAPH in store.names(str(number))
+    return GRAPH_FILE in store.names(str(number))
 
 
 def _numbers(store: Store) -> list[int]:

@@ -4,6 +4,7 @@ import pathlib
 import re
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import GRAPH_FILE, WEIGHTS
 
 _ESCAPES = {"..": ".", ".S": "/"}  # TensorFlow's escapes of "." and "/" in names
 _WEIGHTS = "weights/"  # prefix of the names of weights in an export
@@ -15,12 +16,12 @@ def exported_version(path: pathlib.Path) -> pathlib.Path | None:
     Args:
         path: directory of a version, or of an export, for which its newest complete version is returned.
     """
-    if (path / "saved_model.pb").is_file():
+    if (path / GRAPH_FILE).is_file():
         return path
     if not path.is_dir() or (path / "config.json").exists():
         return None
     versions = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
-    paths = [path / str(version) for version in sorted(versions) if (path / str(version) / "saved_model.pb").is_file()]
+    paths = [path / str(version) for version in sorted(versions) if (path / str(version) / GRAPH_FILE).is_file()]
     return paths[-1] if paths else None
 
 
@@ -29,7 +30,7 @@ def exported_weights(version: pathlib.Path) -> dict:
     import tensorflow as tf  # slow to import, and not needed to read a run
 
     try:
-        reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+        reader = tf.train.load_checkpoint(str(version / WEIGHTS))
         keys = [key for key in reader.get_variable_to_dtype_map() if key.startswith(_WEIGHTS)]
         arrays = {key: reader.get_tensor(key).astype("float32") for key in keys}
     except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: a truncated file

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from t2t_keras.config import Config, DecodeConfig, differences
 from t2t_keras.errors import InputError, named
+from t2t_keras.export_contract import CONFIG_FILE, VOCABULARY_FILE
 from t2t_keras.machine import remote
 from t2t_keras.machine.files import local_path, replacing
 from t2t_keras.machine.locking import locked
@@ -76,8 +77,8 @@ class Run:
         self.config_path = self.path / "config.json"
         self.vocab_path = self.path / "vocab.model"
         if self.exported:
-            self.config_path = self.exported / "assets.extra" / "config.json"
-            self.vocab_path = self.exported / "assets" / "vocab.model"
+            self.config_path = self.exported / CONFIG_FILE
+            self.vocab_path = self.exported / VOCABULARY_FILE
         self.checkpoints_path = self.path / "checkpoints"
         self.tensorboard_path = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"

@@ -59,8 +59,8 @@ class UnsentAnswers:
         with self._lock:
             if self._num_bytes and self._num_bytes + num_bytes > self._limit:
                 raise Busy(
-                    f"{self._num_bytes} bytes of answers wait for their clients to read them, and {num_bytes} more "
-                    f"would be above max_unsent_bytes={self._limit}; try again later"
+                    f"clients have not read responses of {self._num_bytes} bytes yet, and {num_bytes} more bytes would "
+                    f"exceed max_unsent_bytes={self._limit}; try again later"
                 )
             self._num_bytes += num_bytes
         ending = contextlib.ExitStack()

@@ -12,12 +12,13 @@ from concurrent.futures import Future
 import numpy as np
 from tensorflow_serving.apis import get_model_status_pb2
 
+from t2t_keras.export_contract import STREAM_ADVANCE
 from t2t_keras.serving.answer_cache import AnswerCache
 from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.arrivals import arrival
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
-from t2t_keras.serving.growing import ADVANCE, Growing, complete_stream, growing_signature
+from t2t_keras.serving.growing import Growing, complete_stream, growing_signature
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.refusals import Refusals
@@ -138,13 +139,13 @@ class Core:
         return future
 
     def submit_all(
-        self, loan: Loan, signature: Signature, calls: Iterable[Arrays], client_seconds: float | None = None
+        self, loan: Loan, calls: Iterable[tuple[str, Arrays]], client_seconds: float | None = None
     ) -> list[Future[Arrays]]:
-        """Queues several calls of a signature, either all or none; see `submit`."""
+        """Queues several calls, names of signatures with their inputs, either all or none; see `submit`."""
         futures: list[Future[Arrays]] = []
         try:
-            for inputs in calls:
-                futures.append(self.submit(loan, signature, inputs, client_seconds))
+            for name, inputs in calls:
+                futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds))
         except ServingError:
             for future in futures:
                 future.cancel()
@@ -168,12 +169,12 @@ class Core:
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but a streaming request takes only one")
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
-        advance = loan.model.signature(ADVANCE)
+        advance = loan.model.signature(STREAM_ADVANCE)
         if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:
             return complete_stream(cached_outputs)
         if not self._may_grow.acquire(blocking=False):
             raise Busy(
-                f"the limit is max_growing={self.options.max_growing} streamed answers at a time; try again later"
+                f"the limit is max_growing={self.options.max_growing} streamed responses at a time; try again later"
             )
         with contextlib.ExitStack() as ends:
             ends.callback(self._may_grow.release)

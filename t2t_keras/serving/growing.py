@@ -8,11 +8,11 @@ from concurrent.futures import Future
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.export_contract import SERVING_DEFAULT, STREAM_ADVANCE, STREAM_BEGIN
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE, Model
+from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
-_BEGIN, ADVANCE = "stream_begin", "stream_advance"
 _DONE = "done"
 
 # Steps per turn. More than one, because each turn has a fixed cost; few, because a word has one or two tokens.
@@ -28,13 +28,13 @@ def growing_signature(model: Model) -> Signature:
     Raises:
         ServingError: the model lacks the signatures for streaming.
     """
-    if not {DEFAULT_SIGNATURE, _BEGIN, ADVANCE} <= model.signatures.keys():
+    if not {SERVING_DEFAULT, STREAM_BEGIN, STREAM_ADVANCE} <= model.signatures.keys():
         raise ServingError(
             Code.UNIMPLEMENTED,
-            f"version {model.version} has no signatures {_BEGIN!r} and {ADVANCE!r}, so its answers cannot be streamed; "
-            "use predict",
+            f"version {model.version} has no signatures {STREAM_BEGIN!r} and {STREAM_ADVANCE!r}, so its answers cannot "
+            "be streamed; use predict",
         )
-    default, begin, advance = (model.signatures[name] for name in (DEFAULT_SIGNATURE, _BEGIN, ADVANCE))
+    default, begin, advance = (model.signatures[name] for name in (SERVING_DEFAULT, STREAM_BEGIN, STREAM_ADVANCE))
     state: dict[str, tf.Tensor] = {}
 
     def step(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -45,7 +45,7 @@ def growing_signature(model: Model) -> Signature:
         return outputs
 
     outputs = {name: spec for name, spec in advance.outputs.items() if name not in begin.outputs}
-    return Signature(ADVANCE, default.inputs, outputs, step)
+    return Signature(STREAM_ADVANCE, default.inputs, outputs, step)
 
 
 def complete_stream(outputs: Arrays) -> "Growing":

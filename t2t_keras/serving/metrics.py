@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram, Metric
@@ -23,6 +24,8 @@ _UNKNOWN = "unknown"
 _TF_SERVING_REQUESTS = ":tensorflow:serving:request_count"
 _TF_SERVING_LATENCY = ":tensorflow:serving:request_latency"
 _TF_SERVING_BUCKETS = tuple(10 * 1.8**power for power in range(33))
+
+_KINDS: tuple[Any, ...] = (Counter, Gauge, Histogram)
 
 
 class Call:
@@ -68,59 +71,34 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
-        registry = self.registry
-        self._requests = Counter(
-            "t2t_serving_requests",
-            "Requests answered, by outcome.",
-            ["interface", "signature", "outcome"],
-            registry=registry,
-        )
-        self._latency = Histogram(
-            "t2t_serving_latency_seconds",
-            "From a request that is read to its answer.",
-            ["signature"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._tf_serving_latency = Histogram(
-            _TF_SERVING_LATENCY,
-            "The same in microseconds.",
-            ["model_name", "API", "entrypoint"],
-            buckets=_TF_SERVING_BUCKETS,
-            registry=registry,
-        )
+        counter, gauge, histogram = (functools.partial(kind, registry=self.registry) for kind in _KINDS)
+        names = ["interface", "signature", "outcome"]
+        self._requests = counter("t2t_serving_requests", "Requests answered, by outcome.", names)
+        text = "Seconds from the end of reading a request to its response."
+        self._latency = histogram("t2t_serving_latency_seconds", text, ["signature"], buckets=_SECONDS)
+        names = ["model_name", "API", "entrypoint"]
+        text = "Microseconds from the end of reading a request to its response."
+        self._tf_serving_latency = histogram(_TF_SERVING_LATENCY, text, names, buckets=_TF_SERVING_BUCKETS)
         self._tf_serving_requests = _TfServingRequests()
         self.registry.register(self._tf_serving_requests)
-        self._batches = Histogram(
-            "t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, registry=registry
-        )
-        self._sentences = Counter("t2t_serving_sentences", "Sentences run.", registry=registry)
-        self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", registry=registry)
-        self._queue_bytes = Gauge(
-            "t2t_serving_queue_bytes",
-            "Bytes of text that wait for a batch, with an overhead a sentence.",
-            registry=registry,
-        )
-        self._streams = Gauge("t2t_serving_streams", "Translations that grow at the moment.", registry=registry)
-        self._unsent_bytes = Gauge(
-            "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", registry=registry
-        )
-        self._cache_hits = Counter("t2t_serving_cache_hits", "Sentences whose answers were kept.", registry=registry)
-        self._cache_misses = Counter(
-            "t2t_serving_cache_misses", "Sentences whose answers could be kept, but were not there.", registry=registry
-        )
-        self._cache_bytes = Gauge("t2t_serving_cache_bytes", "Bytes of answers that are kept.", registry=registry)
-        self._refusals = Counter(
-            "t2t_serving_refusals",
-            "What was refused before it was a request to a model, by reason.",
-            ["interface", "reason"],
-            registry=registry,
-        )
+        self._batches = histogram("t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS)
+        self._sentences = counter("t2t_serving_sentences", "Sentences run.")
+        self._queue = gauge("t2t_serving_queue_sentences", "Queued sentences.")
+        text = "Bytes of queued text, including an overhead per sentence."
+        self._queue_bytes = gauge("t2t_serving_queue_bytes", text)
+        self._streams = gauge("t2t_serving_streams", "Translations that are being streamed.")
+        text = "Bytes of large responses that clients have not read yet."
+        self._unsent_bytes = gauge("t2t_serving_unsent_bytes", text)
+        self._cache_hits = counter("t2t_serving_cache_hits", "Sentences whose outputs were in the cache.")
+        text = "Sentences whose outputs were not in the cache, but may be cached."
+        self._cache_misses = counter("t2t_serving_cache_misses", text)
+        self._cache_bytes = gauge("t2t_serving_cache_bytes", "Size of the cache of outputs in bytes.")
+        text = "Connections and requests refused before they reached a model, by reason."
+        self._refusals = counter("t2t_serving_refusals", text, ["interface", "reason"])
+        text = "The latest served version of the first model; 0 means none."
+        self._version = gauge("t2t_serving_version", text)
         # Cached, because looking up labels takes several times as long as updating a metric.
         self._child = functools.cache(lambda metric, *labels: metric.labels(*labels))
-        self._version = Gauge(
-            "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
-        )
 
     def watch(
         self,

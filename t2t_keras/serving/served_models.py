@@ -18,6 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import CONFIG_FILE, GRAPH_FILE, SERVING_DEFAULT, WARM_UP_FILE
 from t2t_keras.machine import streams
 from t2t_keras.machine.files import sha256
 from t2t_keras.serving.answer_cache import repeatable
@@ -26,11 +27,6 @@ from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Function, Signature
 
 _LOG = logging.getLogger(__name__)
-
-DEFAULT_SIGNATURE = "serving_default"
-GRAPH_FILE = "saved_model.pb"
-CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
-WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
 _PROBE = b"<context> Hello."  # question-answering models have a symbol `<context>`; others read it as a word
 
@@ -95,12 +91,12 @@ class Model:
         return self._look == _look(self.path)
 
     def signature(self, name: str) -> Signature:
-        """Returns a signature by name; "" means "serving_default".
+        """Returns a signature by name; "" means the default signature.
 
         Raises:
             ServingError: there is no signature with this name.
         """
-        name = name or DEFAULT_SIGNATURE
+        name = name or SERVING_DEFAULT
         if name not in self.signatures:
             known = ", ".join(repr(known) for known in sorted(self.signatures))
             raise ServingError(
@@ -133,7 +129,7 @@ class Model:
 
         This also tests versions without warm-up requests before they are served.
         """
-        signature = self.signatures.get(DEFAULT_SIGNATURE)
+        signature = self.signatures.get(SERVING_DEFAULT)
         if not signature or [spec.dtype for spec in signature.inputs.values()] != [tf.string] or not signature.in_rows:
             return
         (name,) = signature.inputs
@@ -147,7 +143,7 @@ class Model:
         for name, array in outputs.items():
             if array.dtype.kind == "f" and np.isnan(array).any():
                 raise ServingError(
-                    Code.DATA_LOSS, f"the output {name!r} of {DEFAULT_SIGNATURE!r} is not a number: damaged weights?"
+                    Code.DATA_LOSS, f"the output {name!r} of {SERVING_DEFAULT!r} is not a number: damaged weights?"
                 )
 
     def _run_record(self, record: bytes) -> None:
@@ -235,7 +231,7 @@ def _load(path: pathlib.Path) -> Any:
     except Exception as error:
         raise ServingError(
             Code.DATA_LOSS,
-            f"{path}/saved_model.pb cannot be loaded by TensorFlow {tf.__version__}: it is damaged, or needs a newer "
+            f"{path}/{GRAPH_FILE} cannot be loaded by TensorFlow {tf.__version__}: it is damaged, or needs a newer "
             f"version or other operations ({type(error).__name__}: {str(error)[:200]})",
         ) from error
 

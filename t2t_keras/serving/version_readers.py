@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from t2t_keras.errors import InputError
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 
@@ -23,7 +24,7 @@ class VersionReaders(Generic[Reader]):
     def __init__(self, make: Callable[[pathlib.Path], Reader]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._readers: weakref.WeakKeyDictionary[Model, Reader] = weakref.WeakKeyDictionary()
+        self._readers: weakref.WeakKeyDictionary[Model, Reader | InputError] = weakref.WeakKeyDictionary()
 
     def of(self, model: Model) -> Reader:
         """Returns the object for a version, and makes it from the version's files at the first call.
@@ -38,5 +39,11 @@ class VersionReaders(Generic[Reader]):
                     raise ServingError(
                         Code.UNAVAILABLE, f"the files of version {model.version} are missing or have changed"
                     )
-                self._readers[model] = self._make(model.path)
-            return self._readers[model]
+                try:
+                    self._readers[model] = self._make(model.path)
+                except InputError as error:  # reported to each request, without reading the files again
+                    self._readers[model] = error
+            reader = self._readers[model]
+        if isinstance(reader, InputError):
+            raise InputError(str(reader))  # a copy, because an exception keeps the frames through which it passed
+        return reader

@@ -150,7 +150,7 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
         first = job.members[0]
         _check_weights(job.members, study_dir)
         members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
-        translator = Translator.load_ensemble(members, config=first.config.decode)
+        translator = Translator.load_ensemble(members, settings=first.config.decode)
         results = _evaluate(translator, PreparedData.open(study_dir / first.data_dir), study_dir / job.name)
     return {**_sums(("parameters", *_COSTS), _results_of(job.members, study_dir)), **results}
 

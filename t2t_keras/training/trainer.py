@@ -15,12 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import Config, differences
+from t2t_keras.config.decode_config import EngineName
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.pipeline import raising, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, refusal
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.machine.remote import publishing, with_urls
 from t2t_keras.machine.standard_error import tell
 from t2t_keras.models.contract import SequenceModel
@@ -148,8 +150,9 @@ class Trainer:
                 does not support the model, the decoding settings or the task.
         """
 
-        def make(engine: CTranslate2Engine | None = None) -> Translator:
-            return Translator(self.data.tokenizer, model, self.config.decode, self.config.data, engine=engine)
+        def make(engine: EngineName | CTranslate2Engine = "tensorflow") -> Translator:
+            settings = TranslatorSettings(self.config.decode, engine=engine)
+            return Translator(self.data.tokenizer, model, settings, self.config.data)
 
         if not is_on_jax():
             translator = make()

@@ -12,6 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.config.data_config import Lowercase
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints
@@ -64,7 +65,7 @@ def translator(
     data = DataConfig(max_length=MAX_LENGTH, lowercase=lowercase, truecase=bool(words))
     tokenizer = Tokenizer(tiny.tokenizer().serialized)
     tokenizer.truecaser = Truecaser(words) if words else None
-    return Translator(tokenizer, model, config, data, **arguments)
+    return Translator(tokenizer, model, TranslatorSettings(config, **arguments), data)
 
 
 def config_of(translator: Translator) -> Config:

@@ -12,6 +12,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from t2t_keras.errors import InputError
 from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.served_models import Loader
 from t2t_keras.serving.server import Server
@@ -24,7 +25,9 @@ LINES = [text.decode("utf-8", "replace") for text in exporting.TEXTS]
 @pytest.fixture(scope="module")
 def expected(version):
     """What `launch.translate --engine=ctranslate2 --num_best=3` finds in the export."""
-    return Translator.load(version, engine="ctranslate2").translate_nbest(LINES, exporting.DECODE.beam_size)
+    return Translator.load(version, settings=TranslatorSettings(engine="ctranslate2")).translate_nbest(
+        LINES, exporting.DECODE.beam_size
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def test_the_outputs_are_those_of_the_same_engine_without_a_server(version, func
         pairs = [(one.text, one.score) for one in nbest] + missing * (exporting.DECODE.beam_size - len(nbest))
         assert [text.decode() for text in row] == [text for text, _ in pairs]
         assert scores.tolist() == pytest.approx([score for _, score in pairs], abs=1e-5)
-    best = Translator.load(version, engine="ctranslate2").translate(LINES)
+    best = Translator.load(version, settings=TranslatorSettings(engine="ctranslate2")).translate(LINES)
     found = functions["serving_default"](text=text)
     assert [text.decode() for text in found["translation"].numpy()] == [one.text for one in best]
     assert found["score"].numpy().tolist() == pytest.approx([one.score for one in best], abs=1e-5)

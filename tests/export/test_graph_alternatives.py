@@ -1,14 +1,18 @@
 """Other words at a place of a translation, in the graph: they are found as by the search in Python."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.export import graph_alternatives
 from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_alternatives import COUNT, alternatives_signature
+from t2t_keras.export.graph_alternatives import COUNT
 from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.traceable import traceable_signature
+from t2t_keras.export_contract import ALTERNATIVES
 from t2t_keras.search.searcher import Searcher
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.repair import repair
@@ -19,7 +23,9 @@ TEXTS = ["A man is walking.", "Two dogs play in the snow.", "Zwei Hunde"]
 
 def function_of(translator):
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
-    return alternatives_signature(pipeline).get("alternatives")
+    if not pipeline.may_be_told:
+        return None
+    return traceable_signature(ALTERNATIVES, functools.partial(graph_alternatives.alternatives, pipeline))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
 from tests.export import exporting
@@ -77,5 +78,6 @@ def test_what_was_excluded_stays_so(version, tmp_path):
     shutil.copytree(version, other)
     path = pathlib.Path(other / "assets.extra" / "config.json")
     path.write_text(path.read_text().replace('"excluded": []', '"excluded": ["Hunde"]'))
-    assert Translator.load(other, config=DecodeConfig(beam_size=1)).excluded == ("Hunde",)
-    assert Translator.load(other, excluded=["dog", "Hunde"]).excluded == ("Hunde", "dog")
+    assert Translator.load(other, settings=DecodeConfig(beam_size=1)).settings.excluded == ("Hunde",)
+    settings = TranslatorSettings(excluded=["dog", "Hunde"])
+    assert Translator.load(other, settings=settings).settings.excluded == ("Hunde", "dog")

@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from t2t_keras.config import Config
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.writing import export_translator
+from t2t_keras.export_contract import SIGNATURES, state_name
 from t2t_keras.machine.files import sha256
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
@@ -40,6 +41,27 @@ def test_a_server_may_keep_all_answers_but_samples(meta_graph):
 def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(version):
     assert {"Add", "StatefulPartitionedCall"} < {*dir(tf.raw_ops)} and not exporting.SENTENCEPIECE & {*dir(tf.raw_ops)}
     assert exporting.others_operations(version) == exporting.SENTENCEPIECE
+
+
+def test_signatures_are_those_of_the_contract(meta_graph):
+    found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
+    assert {*found} == {*SIGNATURES}
+    assert {s.method_name for s in found.values()} == {"tensorflow/serving/predict"}
+    for name, signature in found.items():
+        contract = SIGNATURES[name]
+        sides = (
+            (signature.inputs, contract.inputs, contract.takes_state),
+            (signature.outputs, contract.outputs, contract.returns_state),
+        )
+        for tensors, expected, has_state in sides:
+            state = {state_name(number) for number in range(len(tensors) - len(expected))} if has_state else set()
+            assert {*tensors} == {*expected, *state}, name
+            for tensor_name, (dtype, axes) in expected.items():
+                tensor = tensors[tensor_name]
+                assert tf.dtypes.as_dtype(tensor.dtype).name == dtype
+                sizes = [axis.size for axis in tensor.tensor_shape.dim]
+                wanted = [{"k": 3, "heads": 2}.get(axis, -1) if isinstance(axis, str) else axis for axis in axes]
+                assert sizes == wanted, f"{name}: {tensor_name}"
 
 
 def bytes_of_weights(version: pathlib.Path) -> int:
@@ -167,7 +189,7 @@ def test_what_cannot_be_exported(quick, translator, tmp_path):
     with pytest.raises(ValueError, match="storage must be one of float32, bfloat16; got 'int8'"):
         export(translator, tmp_path, "int8")
     with pytest.raises(ValueError, match="glossary must be None"):
-        terms = exporting.Translator(translator.tokenizer, translator.model, glossary=Glossary(()))
+        terms = exporting.translator(glossary=Glossary(()))
         export_translator(terms, exporting.config_of(translator), tmp_path)
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
         export(translator, tmp_path)

@@ -4,13 +4,15 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.export.warmup import warmup_records
+from t2t_keras.export_contract import SIGNATURES
 from t2t_keras.serving import served_models
 from t2t_keras.tasks.registry import task
 
 
 def test_lines_have_the_symbol_without_which_they_are_no_sources_of_the_task():
     answering = task("question_answering")
-    records = map(prediction_log_pb2.PredictionLog.FromString, warmup_records("a", True, answering.context))
+    functions = {name: lambda text: {} for name in SIGNATURES}
+    records = map(prediction_log_pb2.PredictionLog.FromString, warmup_records("a", functions, answering.context))
     inputs = [record.predict_log.request.inputs for record in records]
     lines = [line for given in inputs if "text" in given for line in tf.make_ndarray(given["text"])]
     assert len(lines) > 10

@@ -115,9 +115,9 @@ def search_results(folder: pathlib.Path, name: str) -> list[list[dict[str, Any]]
     config = DecodeConfig(**case["decode"])
     if case.get("ensemble"):
         members = [(folder / "run", str(step)) for step in (FIRST, SECOND)]
-        translator = Translator.load_ensemble(members, config=config)
+        translator = Translator.load_ensemble(members, settings=config)
     else:
-        translator = Translator.load(folder / "run", config=config)
+        translator = Translator.load(folder / "run", settings=config)
     found = translator.translate_nbest(requests(case.get("request", {})), config.beam_size)
     return [[translation_values(translation) for translation in nbest] for nbest in found]
 

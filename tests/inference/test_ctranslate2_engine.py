@@ -16,6 +16,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.batches import padded
 from t2t_keras.search.engines import TensorFlowEngine
@@ -34,7 +35,8 @@ needs_ctranslate2 = pytest.mark.skipif("not __import__('importlib.util').util.fi
 
 @functools.cache
 def translator(engine: EngineName, compute_type: ComputeType = "float32", **changes) -> Translator:
-    return Translator.load(RUN, None, dataclasses.replace(ALIKE, **changes), (), engine, compute_type)
+    decode = dataclasses.replace(ALIKE, **changes)
+    return Translator.load(RUN, settings=TranslatorSettings(decode, engine=engine, compute_type=compute_type))
 
 
 def both(lines, num_best: int, **changes):
@@ -63,7 +65,7 @@ def test_it_finds_what_tensorflow_found(name):
     """The best of each n-best list; see `tests/golden`."""
     case = recorder.SEARCHES[name]
     settings = DecodeConfig(**case["decode"])
-    engine = Translator.load(RUN, config=settings, engine="ctranslate2")
+    engine = Translator.load(RUN, settings=TranslatorSettings(settings, engine="ctranslate2"))
     found = engine.translate_nbest(recorder.requests(case.get("request", {})), settings.beam_size)
     pairs = [(nbest[0], golden[0]) for nbest, golden in zip(found, GOLDEN[name], strict=True)]
     same = [(one, golden) for one, golden in pairs if json.loads(json.dumps(one.token_ids)) == golden["token_ids"]]
@@ -161,7 +163,8 @@ def test_samples_are_the_seeds_and_in_no_order_of_scores():
     config = dataclasses.replace(ALIKE, **drawn, seed=3)
 
     def samples(config):
-        return ids(Translator.load(RUN, config=config, engine="ctranslate2").translate_nbest(LINES[:9], 5))
+        settings = TranslatorSettings(config, engine="ctranslate2")
+        return ids(Translator.load(RUN, settings=settings).translate_nbest(LINES[:9], 5))
 
     one = samples(config)
     assert one == samples(config) != samples(dataclasses.replace(config, seed=4))
@@ -197,7 +200,8 @@ def test_longer_sources_than_the_format_has_positions_for(sizes):
 def refused(model=None, config=ALIKE, excluded=(), **arguments) -> str:
     model = model or translator("tensorflow").model
     with pytest.raises(InputError) as error:
-        Translator(tiny.tokenizer(), model, config, excluded=excluded, engine=CTranslate2Engine(), **arguments)
+        settings = TranslatorSettings(config, excluded, engine="ctranslate2")
+        Translator(tiny.tokenizer(), model, settings, **arguments)
     return str(error.value)
 
 

@@ -62,6 +62,14 @@ def test_pieces_that_do_not_spell_the_text_have_places_in_proportion():
     assert found.links == ((0, 1, 0, 1), (1, 4, 1, 4))
 
 
+def test_a_first_word_in_a_different_case_and_a_tag_move_no_span():
+    pieces = ["▁ein", "▁Hund", "</s>"]
+    found = aligned("A dog", "Ein Hund", [["<2de>", "▁a", "▁dog", "</s>"]], [pieces], [[(1, 0), (2, 1)]])
+    assert found.links == ((0, 3, 0, 1), (3, 8, 1, 5))
+    found = aligned("Übung hilft", "A dog", [["▁übung", "▁hilft", "</s>"]], [["▁a", "▁dog"]], [[(0, 0), (1, 1)]])
+    assert found.links == ((0, 1, 0, 5), (1, 5, 6, 11))
+
+
 def test_sentences_without_a_blank_in_between_have_their_own_places():
     pieces = [["▁狗", "跑", "。", "</s>"], ["▁猫", "</s>"], ["▁", "<0xE9>", "<0xB8>", "<0x9F>", "</s>"]]
     links = [[(n, n) for n in range(len(part) - 1)] for part in pieces]

@@ -8,6 +8,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference import json_lines
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from tests.export import exporting
 from tests.inference import tiny
 
@@ -21,7 +22,8 @@ SEARCHES = tiny.SharedSearches()
 
 def copier(**settings) -> Translator:
     data = DataConfig(**{name: settings.pop(name) for name in ("task", "target_language") if name in settings})
-    return Translator(tiny.tokenizer(), tiny.copy_model(), DecodeConfig(**settings), data, (), SEARCHES)  # type: ignore[arg-type]
+    decoding = TranslatorSettings(DecodeConfig(**settings), engine=SEARCHES)
+    return Translator(tiny.tokenizer(), tiny.copy_model(), decoding, data)  # type: ignore[arg-type]
 
 
 def test_sentences_are_translated_one_by_one():

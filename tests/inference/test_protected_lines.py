@@ -13,10 +13,10 @@ import tensorflow as tf
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import json_lines
-from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.inference.marked_text import translate_marked
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.text.characters import Characters
 from t2t_keras.text.extension import with_symbols
 from t2t_keras.text.markup.documents import MarkedDocument
@@ -85,7 +85,7 @@ def test_without_a_record_everything_is_read_as_before():
     model = tiny.CopyModel(tiny.tokenizer().vocab_size)
     (found,) = Translator(tiny.tokenizer(), model).translate(["A man 😊 runs"])
     assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
-    (found,) = copier(config=protecting("nothing")).translate(["A man 😊 runs"])
+    (found,) = copier(settings=protecting("nothing")).translate(["A man 😊 runs"])
     assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
 
 
@@ -106,7 +106,7 @@ LINE = "Two dogs play (see https://x.org/a_b). A man"
 
 
 def test_a_model_that_repeats_a_span_reads_it():
-    translator = copier(config=protecting("urls"))
+    translator = copier(settings=protecting("urls"))
     sizes = searches_of(translator)
     (found,) = translator.translate([LINE])
     assert found.text == LINE and sum(sizes) == 2
@@ -114,7 +114,7 @@ def test_a_model_that_repeats_a_span_reads_it():
 
 
 def test_a_model_that_changes_a_span_translates_without_it():
-    translator = copier("_", "x", config=protecting("urls"))
+    translator = copier("_", "x", settings=protecting("urls"))
     sizes = searches_of(translator)
     found = translator.translate([LINE, "A man"])
     assert [each.text for each in found] == [LINE, "A man"] and sum(sizes) == 5
@@ -122,7 +122,7 @@ def test_a_model_that_changes_a_span_translates_without_it():
 
 
 def test_the_other_hypotheses_repeat_the_spans_too():
-    for hypotheses in copier(config=protecting("urls")).translate_nbest([LINE, "😊 A man"], 2):
+    for hypotheses in copier(settings=protecting("urls")).translate_nbest([LINE, "😊 A man"], 2):
         assert hypotheses and all(
             each.text.count("https://x.org/a_b") + each.text.count("😊") == 1 for each in hypotheses
         )
@@ -130,7 +130,7 @@ def test_the_other_hypotheses_repeat_the_spans_too():
 
 @pytest.mark.parametrize("replaced", ["", "5"])
 def test_spans_of_all_kinds_come_out_once(replaced):
-    translator = copier(replaced, "x", config=protecting("urls,emails,numbers,files", "Keras"))
+    translator = copier(replaced, "x", settings=protecting("urls,emails,numbers,files", "Keras"))
     lines = [
         "https://x.org",
         "https://x.org https://y.org",
@@ -146,7 +146,7 @@ def test_spans_of_all_kinds_come_out_once(replaced):
 
 
 def test_a_request_keeps_its_prefix_and_its_constraints_whole():
-    translator = copier(config=protecting())
+    translator = copier(settings=protecting())
     (found,) = translator.translate([Request("😊 A man runs", prefix="Two dogs")])
     assert found.text.startswith("Two dogs") and found.text.count("😊") == 1
     (found,) = translator.translate([Request("A 😊 man runs", constraints=("A man",))])
@@ -157,22 +157,22 @@ def test_a_request_keeps_its_prefix_and_its_constraints_whole():
 
 def test_a_glossary_keeps_its_forms_whole():
     glossary = Glossary.parsed(["A man\tA man"], "terms.tsv")
-    (found,) = copier(config=protecting(), glossary=glossary).translate(["A 😊 man runs"])
+    (found,) = copier(settings=TranslatorSettings(protecting(), glossary=glossary)).translate(["A 😊 man runs"])
     assert found.text == "A man 😊 runs" and found.terms[0].form == "A man"
 
 
 def test_capitals_are_read_in_ordinary_case():
-    translator = copier(config=protecting(case="fallback"))
+    translator = copier(settings=protecting(case="fallback"))
     line = "TWO DOGS PLAY 😊 IN THE SNOW. A man"
     (found,) = translator.translate([line])
     assert found.text == line
     assert [each.source for each in found.sentences] == ["Two dogs play in the snow.", "A man"]
-    (found,) = copier(config=protecting()).translate([line])
+    (found,) = copier(settings=protecting()).translate([line])
     assert found.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
 
 
 def test_a_model_of_lowercase_returns_the_case_too():
-    translator = copier(config=protecting(case="fallback"), data=DataConfig(lowercase="both"))
+    translator = copier(settings=protecting(case="fallback"), data=DataConfig(lowercase="both"))
     assert [each.text for each in translator.translate(["TWO DOGS", "Two dogs"])] == ["TWO DOGS", "two dogs"]
 
 
@@ -181,8 +181,8 @@ def test_other_tasks_protect_nothing():
     (found,) = copier(data=data).translate(["A man 😊 runs"])
     assert found.unknown == ()
     for settings in ({"protect": ("urls",)}, {"case": "fallback"}):
-        with pytest.raises(InputError, match=f"--{next(iter(settings))}: only translations"):
-            copier(config=DecodeConfig(**settings), data=data)
+        with pytest.raises(InputError, match=f"^decode.{next(iter(settings))}: only translations"):
+            copier(settings=DecodeConfig(**settings), data=data)
 
 
 def test_json_lists_the_unknown_characters():
@@ -204,9 +204,8 @@ def test_a_document_keeps_them_beside_its_tags():
 def test_every_engine_repeats_them(engine):
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
-    engines = {"tensorflow": None, "ctranslate2": CTranslate2Engine(longest_source=64)}
     config = dataclasses.replace(protecting("urls"), max_length_offset=5)
-    translator = Translator(tokenizer(), tiny.transformer(), config, engine=engines[engine])
+    translator = Translator(tokenizer(), tiny.transformer(), TranslatorSettings(config, engine=engine))
     for hypotheses in translator.translate_nbest(["A man 😊 runs https://x.org/a", "Two 我爱 dogs. 😊 A man"], 2):
         for each in hypotheses:
             assert each.text.count("😊") == 1
@@ -218,6 +217,12 @@ def test_the_page_runs_as_it_stands_there(capsys):
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(compile(code, "protected_text.md", "exec"), {"translator": copier(), "Translator": Translator})
     assert capsys.readouterr().out == "A man 😊 runs 5 km/h. ('😊',)\n"
+
+
+def test_a_request_whose_text_is_only_a_span_keeps_its_first_translation():
+    translator = copier("_", "x", settings=protecting("urls"))
+    first, second = translator.translate(["A man", Request("https://x.org/a_b", prefix="Two")])
+    assert first.text == "A man" and second.text.startswith("Two")
 
 
 def test_a_constraint_that_cannot_be_met_is_not_returned_as_met():

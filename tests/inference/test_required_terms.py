@@ -6,8 +6,8 @@ import pytest
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ def translator(*terms: str, model=None, data: DataConfig | None = None, excluded
     glossary = Glossary.parsed(terms, "terms.tsv") if terms else None
     config = DecodeConfig(**{"beam_size": 3, "max_length_offset": 6, **settings})
     model = model or tiny.copy_model()
-    return Translator(tiny.tokenizer(), model, config, data, excluded, SEARCHES, glossary)
+    return Translator(tiny.tokenizer(), model, TranslatorSettings(config, excluded, glossary, SEARCHES), data)
 
 
 def uses(translation) -> list[tuple[str, str, bool]]:
@@ -110,10 +110,10 @@ def test_what_does_not_go_with_it_is_refused(settings, words):
 def test_an_engine_without_constraints_and_subwords_are_refused():
     with pytest.raises(InputError, match="^a glossary: not supported by this engine; use --engine=tensorflow"):
         glossary = Glossary.parsed(["dog\tHund"], "terms.tsv")
-        Translator(tiny.tokenizer(), tiny.transformer(), engine=CTranslate2Engine(), glossary=glossary)
+        Translator(tiny.tokenizer(), tiny.transformer(), TranslatorSettings(glossary=glossary, engine="ctranslate2"))
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
     with pytest.raises(InputError, match="^a glossary: the vocabulary's entries"):
-        Translator(subwords, tiny.CopyModel(subwords.vocab_size), glossary=glossary)
+        Translator(subwords, tiny.CopyModel(subwords.vocab_size), TranslatorSettings(glossary=glossary))
 
 
 def test_some_of_the_forms_may_be_excluded():

@@ -35,6 +35,17 @@ def test_they_become_what_the_translator_makes_of_them():
     assert expected[0].count("<b>") == 1 and expected[1].count("<b>") == 6
 
 
+def test_a_tag_in_front_of_each_part_moves_no_markup():
+    pieces = np.array([["<2de>", "▁A", "▁dog", ".", "</s>", "<2de>", "▁Two", "▁men", "</s>"]], object)
+    encoded = np.array([[piece.encode() for piece in pieces[0]]], object)
+    target = np.array([[piece for piece in encoded[0] if piece != b"<2de>"]], object)
+    attention = np.eye(9, dtype=np.float32)[np.newaxis, [1, 2, 3, 4, 6, 7, 8]]
+    outputs = {"translation": np.array([b"A dog. Two men"], object), "attention": attention}
+    outputs |= {"source_pieces": encoded, "target_pieces": target}
+    document = "<p>A <b>dog</b>. Two <i>men</i></p>"
+    assert ServedDocuments("html", [document]).filled([outputs]) == [document]
+
+
 def test_a_text_without_a_translation_stays():
     nothing = {"translation": np.array([b""], object), "attention": np.zeros([1, 0, 2], np.float32)}
     nothing |= {f"{side}_pieces": np.array([[b""]], object) for side in ("source", "target")}

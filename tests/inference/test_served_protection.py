@@ -1,5 +1,6 @@
 """Texts with protected spans, as a server translates them: as the translator itself does."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -17,15 +18,25 @@ DATA = DataConfig(vocab_size=350, max_length=24)
 assert KNOWN
 
 
-def read(folder, decode=None, **arguments) -> ServedProtection:
+def read(folder, decode=None, data=DATA, **changes) -> ServedProtection:
     """As for an export, of which only the settings and the vocabulary are read."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
-    config = Config(model=tiny.transformer().config, data=DATA, decode=decode or DecodeConfig(beam_size=1))
+    config = Config(model=tiny.transformer().config, data=data, decode=decode or DecodeConfig(beam_size=1))
     (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
     tokenizer().save(folder / "assets" / "vocab.model")
-    return ServedProtection(folder, **arguments)
+    return ServedProtection(folder, changes)
+
+
+def groups_of_eight(sizes):
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    return [order[start : start + 8] for start in range(0, len(order), 8)]
+
+
+def prepared(protection, texts, fields=None, signature="serving_default", aligns=True, **others):
+    inputs = {"text": np.array([text.encode() for text in texts], object), **others}
+    return protection(inputs, fields or {}, signature, aligns, groups_of_eight)
 
 
 def copied(calls, spoil=""):
@@ -35,9 +46,10 @@ def copied(calls, spoil=""):
         texts = [text.decode() for text in inputs["text"]]
         texts = ["".join(c for c in text if c not in spoil) for text in texts]
         arrays = {"translation": np.array([text.encode() for text in texts], object)}
-        if name == "serving_default":
-            arrays["score"] = np.full(len(texts), -1.0, np.float32)
-        else:
+        arrays["score"] = arrays["log_probability"] = np.full(len(texts), -1.0, np.float32)
+        arrays["translations"] = np.array([[text.encode(), f"{text} too".encode()] for text in texts], object)
+        arrays["scores"] = np.array([[-1, -2]] * len(texts), np.float32)
+        if name == "align":
             pieces = [[f"▁{word}".encode() for word in text.split()] + [b"</s>"] for text in texts]
             width = max(map(len, pieces))
             rows = np.array([row + [b""] * (width - len(row)) for row in pieces], object).reshape(len(texts), width)
@@ -52,10 +64,10 @@ def answered(texts, spoil=""):
     return texts.answer(copied(again, spoil)), again
 
 
-@pytest.mark.parametrize("aligning", ["align", ""])
-def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligning):
+@pytest.mark.parametrize("aligns", [True, False])
+def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
     protection = read(tmp_path, case="fallback")
-    answer, again = answered(protection(TEXTS, {}, aligning, 64))
+    answer, again = answered(prepared(protection, TEXTS, aligns=aligns))
     config = DecodeConfig(beam_size=1, case="fallback")
     translator = Translator(tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), config, DATA)
     expected = translator.translate(TEXTS)
@@ -68,32 +80,58 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligning):
 
 def test_plain_texts_need_no_protection(tmp_path):
     protection = read(tmp_path)
-    assert protection(["A man", "THE DOG"], {}, "align", 8) is None
+    assert prepared(protection, ["A man", "THE DOG"]) is None
 
 
 def test_a_span_that_is_not_repeated_is_put_back(tmp_path):
     protection = read(tmp_path, DecodeConfig(beam_size=1, protect=("man",)))
     texts = ["A man runs https://x.org/a.", "Two dogs"]
-    answer, again = answered(protection(texts, {"protect": ["urls"]}, "align", 8), spoil=":")
-    assert [name for name, _ in again] == ["serving_default", "align"]
-    assert all(inputs["text"].tolist() == [b"A runs."] for _, inputs in again)
+    answer, again = answered(prepared(protection, texts, {"protect": ["urls"]}), spoil=":")
+    assert [(name, inputs["text"].tolist()) for name, inputs in again] == [("align", [b"A runs."])]
     assert answer["translation"].tolist() == [text.encode() for text in texts]
     assert "unknown_characters" not in answer
-    answer, again = answered(protection(texts, {"protect": ["urls"]}, "align", 8))
+    answer, again = answered(prepared(protection, texts, {"protect": ["urls"]}))
     assert not again and answer["translation"].tolist() == [text.encode() for text in texts]
+
+
+def test_several_translations_repeat_the_spans(tmp_path):
+    protection = read(tmp_path, DecodeConfig(beam_size=2))
+    answer, _ = answered(prepared(protection, ["A man 😊 runs. Two dogs", "A dog", "😊"], signature="nbest"))
+    texts = [[text.decode() for text in row] for row in answer["translations"]]
+    whole = "A man 😊 runs. Two dogs"
+    assert texts == [[whole, f"{whole} too"], ["A dog", "A dog too"], ["😊", ""]]
+    assert answer["scores"].tolist() == [[-2, -3], [-1, -2], [0, np.finfo(np.float32).min]]
+
+
+def test_each_sentence_is_sampled_with_the_seed_of_its_text(tmp_path):
+    seeds = np.array([7, 8], np.int64)
+    texts = prepared(read(tmp_path), ["A man 😊 runs. Two dogs", "A dog"], signature="sample", seed=seeds)
+    ((name, inputs),) = texts.first
+    pairs = dict(zip(inputs["text"].tolist(), inputs["seed"].tolist(), strict=True))
+    assert (name, pairs) == ("sample", {b"A man runs.": 7, b"Two dogs": 7, b"A dog": 8})
+    answer, _ = answered(texts)
+    assert {*answer} == {"translation", "log_probability", "unknown_characters"}
+
+
+def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
+    inputs = {"text": np.array(["A man 😊 runs. Two dogs".encode()], object)}
+    texts = read(tmp_path)(inputs, {}, "align", True, groups_of_eight, "<2de>")
+    (call,) = texts.first
+    assert sorted(call[1]["text"].tolist()) == [b"<2de> A man runs.", b"<2de> Two dogs"]
+    assert not texts.again(copied([("align", {"text": np.array([b"Two dogs", b"A man runs."], object)})]))
 
 
 def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
     texts = [*(["A man 😊 runs"] * 20), *(["A man"] * 5)]
-    calls = read(tmp_path)(texts, {}, "align", 64).first
+    calls = prepared(read(tmp_path), texts).first
     assert [(name, len(inputs["text"])) for name, inputs in calls] == [
-        *(("serving_default", size) for size in (8, 8, 8, 1)),
         *(("align", size) for size in (8, 8, 4)),
+        ("serving_default", 5),
     ]
 
 
 def test_a_missing_translation_stays_missing(tmp_path):
-    texts = read(tmp_path)(["A man 😊 runs"], {}, "align", 8)
+    texts = prepared(read(tmp_path), ["A man 😊 runs"])
     outputs = copied(texts.first)
     outputs[0]["score"][:] = np.finfo(np.float32).min
     outputs[0]["translation"][:] = b""
@@ -103,7 +141,7 @@ def test_a_missing_translation_stays_missing(tmp_path):
 
 
 def test_documents_get_texts_with_links(tmp_path):
-    texts = read(tmp_path)(["A man 😊 runs", "Two dogs"], {}, "align", 8, aligns_all=True)
+    texts = prepared(read(tmp_path), ["A man 😊 runs", "Two dogs"], signature="align")
     assert {name for name, _ in texts.first} == {"align"}
     assert not texts.again(copied(texts.first))
     first, second = texts.aligned([])
@@ -123,12 +161,19 @@ def test_documents_get_texts_with_links(tmp_path):
 )
 def test_an_invalid_field_is_named(tmp_path, fields, problem):
     with pytest.raises(InputError, match=problem):
-        read(tmp_path)(["A man"], fields, "align", 8)
+        prepared(read(tmp_path), ["A man"], fields)
+
+
+def test_other_tasks_ignore_the_settings_of_the_server(tmp_path):
+    protection = read(tmp_path, data=dataclasses.replace(DATA, task="summarisation"), protect=("urls",))
+    assert prepared(protection, ["See https://x.org"]) is None
+    with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
+        prepared(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 
 def test_a_model_of_other_origin_protects_nothing(tmp_path):
     (tmp_path / "saved_model.pb").touch()
     protection = ServedProtection(tmp_path)
-    assert protection(["😊"], {}, "", 8) is None
+    assert prepared(protection, ["😊"]) is None
     with pytest.raises(InputError, match="'protect' needs an export with a vocabulary"):
-        protection(["😊"], {"protect": []}, "", 8)
+        prepared(protection, ["😊"], {"protect": []})

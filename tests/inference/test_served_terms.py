@@ -13,6 +13,8 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.terms import Glossary
 from tests.export import exporting
 from tests.inference import tiny
@@ -23,19 +25,20 @@ TERMS = [("dogs", "Hunde|Leiter"), ("snow", "Schnee"), ("man", "man|Mann"), ("do
 DATA = DataConfig(vocab_size=350, max_length=24)
 
 
-def read(folder, config: Config) -> ServedTerms:
+def read(folder, config: Config, **changes) -> ServedTerms:
     """As for an export, of which only the settings and the vocabulary are read."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
     (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
     tiny.tokenizer().save(folder / "assets" / "vocab.model")
-    return ServedTerms(folder)
+    return ServedTerms(folder, changes)
 
 
 def answered(texts, tokens, constrained):
     """What a server makes of calls of two functions; the inputs of all calls of the second."""
-    again = texts.again([tokens(**inputs) for inputs in texts.first])
+    assert {name for name, _ in texts.first} <= {"tokens"}
+    again = [inputs for name, inputs in texts.again([tokens(**inputs) for _, inputs in texts.first])]
     return texts.answer([constrained(**inputs) for inputs in again]), again
 
 
@@ -50,7 +53,7 @@ def compared(answer, translations):
 
 def with_glossary(model, config, data=DATA) -> Translator:
     glossary = Glossary.parsed(["\t".join(pair) for pair in TERMS], "terms.tsv")
-    return Translator(tiny.tokenizer(), model, config, data, glossary=glossary)
+    return Translator(tiny.tokenizer(), model, TranslatorSettings(config, glossary=glossary), data)
 
 
 def test_texts_become_what_the_translator_makes_of_them(tmp_path):
@@ -68,7 +71,7 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path):
     expected = translator.translate(LINES)
     for most_rows in (1, 5):
         texts = served(LINES, TERMS, most_rows)
-        assert max(len(inputs["source_ids"]) for inputs in texts.first) == most_rows
+        assert max(len(inputs["source_ids"]) for _, inputs in texts.first) == most_rows
         answer, again = answered(texts, tokens, tokens)
         compared(answer, expected)
         assert again and all("constraints" in inputs for inputs in again)
@@ -99,6 +102,12 @@ def test_the_signatures_of_an_export_are_such(tmp_path):
     many = np.resize(inputs["constraints"], (64, 90, 20, 9))
     with pytest.raises(tf.errors.InvalidArgumentError, match="progress with constraints would be of shape"):
         called("constrained")(**{**inputs, "constraints": many})
+
+
+def test_the_server_protects_spans(tmp_path):
+    served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA), protect=("man",))
+    ((_, inputs),) = served(["A man"], TERMS[:1], 8).first
+    assert inputs["source_ids"].tolist() == [[*tiny.tokenizer().encode("A"), EOS_ID]]
 
 
 @pytest.mark.parametrize(

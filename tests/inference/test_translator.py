@@ -12,6 +12,7 @@ from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translation, Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.engines import TensorFlowEngine
 from t2t_keras.symbols import EOS_ID
@@ -25,27 +26,28 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 SEARCHES = tiny.SharedSearches()
 
 
-def copier(**arguments) -> Translator:
+def copier(settings: DecodeConfig | None = None, data: DataConfig | None = None) -> Translator:
     """A translator whose translation of a line is the line."""
-    arguments = {"engine": SEARCHES, **arguments}
-    return Translator(tiny.tokenizer(), tiny.copy_model(), **arguments)  # type: ignore[arg-type]
+    return Translator(tiny.tokenizer(), tiny.copy_model(), TranslatorSettings(settings, engine=SEARCHES), data)  # type: ignore[arg-type]
 
 
 def texts(translations: list[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-@pytest.mark.parametrize("engine", ["pytorch", TensorFlowEngine()])
+@pytest.mark.parametrize("engine", ["pytorch", None, TensorFlowEngine])
 def test_an_engine_without_a_known_name_is_refused(engine):
-    with pytest.raises(InputError, match=rf"^engine={re.escape(repr(engine))}: valid: 'tensorflow', 'ctranslate2'; an"):
-        Translator.load(GOLDEN / "run", engine=engine)
+    with pytest.raises(
+        InputError, match=rf"^engine={re.escape(repr(engine))}: valid: 'tensorflow', 'ctranslate2', or an"
+    ):
+        Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine=engine))
     with pytest.raises(InputError, match="^compute_type='int4': valid: 'float32', 'int8', 'bfloat16'$"):
-        Translator.load(GOLDEN / "run", engine="ctranslate2", compute_type="int4")
+        Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine="ctranslate2", compute_type="int4"))
 
 
 def test_every_line_gives_its_translation_in_order():
     lines = [sentence[:length] for length in (9, 44, 3, 20, 1) for sentence in tiny.SENTENCES]
-    translator = copier(config=DecodeConfig(beam_size=2, tokens_per_batch=64))
+    translator = copier(settings=DecodeConfig(beam_size=2, tokens_per_batch=64))
     assert texts(translator.translate(lines)) == [line.strip() for line in lines]
     assert texts(translator.translate(iter(lines))) == [line.strip() for line in lines]
 
@@ -77,7 +79,7 @@ def test_odd_lines_give_one_line_each():
     assert texts(found) == list(odd.values())
     assert [t.num_parts for t in found] == [len(text.split("\n")) if text else 0 for text in odd.values()]
     assert found[8].line == "A    man"
-    whole = copier(config=DecodeConfig(split="lines")).translate(odd)
+    whole = copier(settings=DecodeConfig(split="lines")).translate(odd)
     assert texts(whole) == [" ".join(text.split()) for text in odd.values()]
     assert copier().translate([]) == []
 
@@ -146,7 +148,7 @@ def test_a_run_has_its_truecased_words(tmp_path):
 @pytest.mark.quick("line0")
 @pytest.mark.parametrize("line", ["Two dogs play. " * 6667, "dog " * 25000, "a" * 100_000, "犬" * 3000])
 def test_absurdly_long_line(line):
-    translator = copier(config=DecodeConfig(beam_size=1), data=DataConfig(max_length=200))
+    translator = copier(settings=DecodeConfig(beam_size=1), data=DataConfig(max_length=200))
     before, found, after = translator.translate(["A man", line, "dogs"])
     assert (before.text, after.text) == ("A man", "dogs")
     assert found.num_parts > 1
@@ -182,7 +184,7 @@ def test_progress_is_reported():
 @pytest.mark.parametrize("streams", [2, 5])
 def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
     lines = [" ".join(["dogs"] * (i % 7 + 1)) for i in range(40)]
-    translator = copier(config=DecodeConfig(beam_size=2, tokens_per_batch=16))
+    translator = copier(settings=DecodeConfig(beam_size=2, tokens_per_batch=16))
     expected, seen = translator.translate(lines), []
     monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: streams)
     assert translator.translate(lines, lambda *progress: seen.append(progress)) == expected
@@ -191,7 +193,7 @@ def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
 
 def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
     monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: 2)
-    translator = copier(config=DecodeConfig(tokens_per_batch=16))
+    translator = copier(settings=DecodeConfig(tokens_per_batch=16))
     monkeypatch.setattr(translator, "_searcher", lambda *batch, **asked: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         translator.translate(["dogs"] * 40)

@@ -197,7 +197,7 @@ def test_an_ensemble_is_of_all_seeds_and_costs_what_they_cost(study, performed, 
     for name in ("parameters", "hours", "flops_by_count", "flops_by_time"):
         assert results[name] == pytest.approx(sum(member[name] for member in both))
     members = [(study.study_dir / f"base/seed_{seed}", "averaged_last10") for seed in (1, 2)]
-    translator = Translator.load_ensemble(members, config=config_of(study, "base/seed_1").decode)
+    translator = Translator.load_ensemble(members, settings=config_of(study, "base/seed_1").decode)
     sources, _ = data.text("test")
     written = (study.study_dir / "base/ensemble/evaluation/test/hypotheses.txt").read_text(encoding="utf-8")
     assert [translation.text for translation in translator.translate(sources)] == written.splitlines()

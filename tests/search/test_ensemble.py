@@ -193,7 +193,7 @@ def test_runs_of_other_settings(model_dir, tmp_path, monkeypatch):
     shorter = tiny.make_run(tmp_path / "shorter", max_length=100)
     monkeypatch.setattr(run.Run, "excluded", property(lambda self: ("dog",) if self.path == shorter else ()))
     assert load_ensemble([(model_dir, None), (shorter, None)]).excluded == ("dog",)
-    loaded = Translator.load_ensemble([(model_dir, None), (shorter, None)], config=DecodeConfig(beam_size=1))
+    loaded = Translator.load_ensemble([(model_dir, None), (shorter, None)], settings=DecodeConfig(beam_size=1))
     assert loaded.max_source_length == 100 and loaded.config.beam_size == 1
     lowercased = tiny.make_run(tmp_path / "lowercased", lowercase="both")
     with pytest.raises(InputError, match="run was trained with data.lowercase=none, .*lowercased with both"):

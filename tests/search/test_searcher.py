@@ -10,6 +10,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation, joined
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searcher import output_limits
 from t2t_keras.symbols import EOS_ID
@@ -30,7 +31,7 @@ REQUESTS = [
 
 def translator(model=None, excluded=(), **settings) -> Translator:
     config = DecodeConfig(**{"beam_size": 3, "max_length_offset": 8, **settings})
-    return Translator(tiny.tokenizer(), model or tiny.transformer(), config, excluded=excluded)
+    return Translator(tiny.tokenizer(), model or tiny.transformer(), TranslatorSettings(config, excluded))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def test_calls_of_which_one_is_refused_leave_nothing_running(server, monkeypatch
     monkeypatch.setattr(core._batcher, "submit", lambda *call: queued.append(queue(*call)) or queued[-1])
     try:
         with core.lend("toy", None) as loan, pytest.raises(ServingError, match="max_sentence_bytes=300"):
-            core.submit_all(loan, loan.model.signature("endless"), [texts(b"a"), texts(b"x" * 301)])
+            core.submit_all(loan, [("endless", texts(b"a")), ("endless", texts(b"x" * 301))])
         assert [future.cancelled() for future in queued] == [True]
     finally:
         for future in queued:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import get_args, get_type_hints
 
 import grpc
 import httpx
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_service_pb2_grpc
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.serving.http.glossed import GlossaryField
 from t2t_keras.serving.http.marked import MarkupField
@@ -17,6 +19,7 @@ from t2t_keras.serving.http.protected import ProtectionField
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.version_readers import VersionReaders
+from t2t_keras.text.protection.spans import KINDS
 
 WHERE = "/v1/models/upper"
 
@@ -51,8 +54,9 @@ class Stars:
         return [(self._signature, self._inputs([text.replace("+", "p") for text in again]))] if again else []
 
     def answer(self, outputs):
-        rows = [row.decode() for row in self._outputs[0]["translation"]]
-        fresh = iter([row.decode() for one in outputs for row in one["translation"]])
+        name = "translations" if self._signature == "nbest" else "translation"
+        rows = [row.decode() for row in self._outputs[0][name].reshape(-1)]
+        fresh = iter([row.decode() for one in outputs for row in one[name].reshape(-1)])
         rows = [next(fresh) if "+" in text else row for row, text in zip(rows, self._texts, strict=True)]
         texts = [row + self._mark * text.count("*") for row, text in zip(rows, self._texts, strict=True)]
         return {
@@ -77,10 +81,10 @@ class Documents:
         return ["|".join(next(texts) for _ in parts) for parts in self._parts]
 
 
-def find(texts, fields, aligning, most_rows, *, aligns_all=False):
+def find(inputs, fields, signature, aligns, groups, tag=""):
     if "protect" in fields and fields["protect"] != ["stars"]:
         raise InputError("'protect' must be stars")
-    signature = aligning if aligns_all else "serving_default"
+    texts = [text.decode() for text in inputs["text"]]
     return Stars(texts, "#" if fields else "*", signature) if any("*" in text for text in texts) else None
 
 
@@ -139,6 +143,26 @@ def test_spans_of_documents_are_put_back(client):
     assert client.post(f"{WHERE}:predict", json={**content, "instances": ["a|b"]}).json() == {"predictions": ["A|B"]}
 
 
+def test_libretranslate_answers_alike(client):
+    content = {"q": ["a*", "b+*", "c"], "source": "en", "target": "de"}
+    assert client.post("/translate", json=content).json() == {"translatedText": ["A*", "BP*", "C"]}
+    content |= {"q": "a*|b", "format": "html"}
+    assert client.post("/translate", json=content).json() == {"translatedText": "A*|B"}
+
+
+def test_openapi_has_the_fields(client):
+    properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
+    assert properties["protect"]["items"]["enum"] == list(KINDS)
+    assert properties["case"]["enum"] == list(get_args(get_type_hints(DecodeConfig)["case"]))
+    assert not any("only for predict" in properties[name]["description"] for name in ("protect", "case"))
+    assert "only for predict" in properties["markup_attributes"]["description"]
+
+
+def test_other_signatures_of_translations_are_protected_too(client):
+    content = {"signature_name": "nbest", "inputs": {"text": ["a*", "b"]}}
+    assert client.post(f"{WHERE}:predict", json=content).json()["outputs"]["translation"] == ["A*", "B"]
+
+
 def test_grpc_answers_alike(server):
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="upper"))
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a*", "b"]))
@@ -152,8 +176,8 @@ def test_grpc_answers_alike(server):
     ("content", "status", "words"),
     [
         ({"protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
-        ({"protect": ["stars"], "instances": ["a"], "signature_name": "nbest"}, 501, "'protect' is supported only for"),
-        ({"case": "fallback", "instances": ["a"], "signature_name": "nbest"}, 501, "'case' is supported only for"),
+        ({"protect": ["stars"], "instances": ["a"], "signature_name": "align"}, 501, "'protect' is supported only for"),
+        ({"case": "fallback", "instances": ["a"], "signature_name": "align"}, 501, "'case' is supported only for"),
         (
             {"glossary": [], "protect": ["stars"], "instances": ["a"]},
             400,

@@ -15,6 +15,7 @@ from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.translator import Translator
+from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
 from tests import programs
@@ -196,7 +197,7 @@ def test_a_long_paragraph_has_several_parts(folders):
 def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
     """Whatever the settings allow."""
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
-    translator = Translator.load(folders["tagging"] / "run", config=config, excluded=["B-PER"])
+    translator = Translator.load(folders["tagging"] / "run", settings=TranslatorSettings(config, ["B-PER"]))
     tokenizers = (translator.tokenizer.graph_tokenizer(),) * 2
     exported = signatures(Pipeline(translator, Weights(translator.single_model), tokenizers))
     lines = [" ".join(["Ana"] * 12), "Bo"]

@@ -10,13 +10,33 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import SERVING_DEFAULT, SIGNATURES, SignatureContract
 from t2t_keras.serving.core import Core, Loan
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
-from t2t_keras.serving.served_signatures import Arrays, Signature
+from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature
+
+# The name of a signature and its inputs.
+SignatureCall = tuple[str, Arrays]
+
+_NOTHING = SignatureContract({}, {})
+_MOST_ROWS = 8  # of a call of a field; enough for an efficient batch
+
+
+class TwoRounds(Protocol):
+    """The texts of a request that are translated in two rounds; use `first`, `again` and `answer` in this order."""
+
+    @property
+    def first(self) -> Sequence[SignatureCall]:
+        """The calls of the first round."""
+
+    def again(self, outputs: Sequence[Arrays]) -> Sequence[SignatureCall]:
+        """Returns the calls of the second round, given the outputs of the first one; may be empty."""
+
+    def answer(self, outputs: Sequence[Arrays]) -> Arrays:
+        """Returns the outputs of the request, given those of the second round."""
 
 
 class FieldCall:
@@ -29,12 +49,13 @@ class FieldCall:
         loan: the model.
         content: the parsed body; empty over gRPC.
         name: name of the field.
-        inputs: the inputs of the request, if they were read already.
+        read: the signature of the request and its inputs, if they were read already.
         client_seconds: deadline of the client in seconds from now, if it has one.
 
     Attributes:
         value: the JSON value of the field; None if the request does not have it.
         model: the model.
+        signature: the signature of the request.
         options: the settings of the server, with its limits.
     """
 
@@ -44,11 +65,13 @@ class FieldCall:
         loan: Loan,
         content: Mapping[str, Any],
         name: str,
-        inputs: Arrays | None = None,
+        read: tuple[Signature, Arrays] | None = None,
         client_seconds: float | None = None,
     ) -> None:
         self.value, self.model, self.options = content.get(name), loan.model, core.options
-        self._core, self._loan, self._content, self._inputs = core, loan, content, inputs
+        self._core, self._loan, self._content = core, loan, content
+        self._inputs: Arrays | None
+        self.signature, self._inputs = read or (loan.model.signature(SERVING_DEFAULT), None)
         limit = core.options.request_seconds
         self._end = time.monotonic() + (limit if client_seconds is None else min(limit, client_seconds))
         self._futures: list[Future[Arrays]] = []
@@ -64,25 +87,28 @@ class FieldCall:
         """Returns the JSON values of those fields that the request has."""
         return {name: self._content[name] for name in names if name in self._content}
 
-    def read_texts(self) -> Arrays:
-        """Returns the input "text" of the default signature; only its type is checked.
+    def unchecked_inputs(self) -> Arrays:
+        """Returns the inputs of the signature; only their types are checked.
 
         Raises:
-            ServingError: the input is missing or of the wrong type.
+            ServingError: an input is missing or of the wrong type.
         """
-        if self._inputs is not None:
-            return self._inputs
-        return json_tensors.read_inputs(dict(self._content), self.model.signature(DEFAULT_SIGNATURE))
+        if self._inputs is None:
+            self._inputs = json_tensors.read_inputs(dict(self._content), self.signature)
+        return self._inputs
+
+    def inputs(self) -> Arrays:
+        """Returns the inputs of the signature, checked like those of a request without the field.
+
+        Raises:
+            ServingError: an input is missing, of the wrong type, or exceeds a limit.
+        """
+        self.signature.check(self.unchecked_inputs(), self.options.limits)
+        return self.unchecked_inputs()
 
     def texts(self) -> list[str]:
-        """Returns the texts of the request, checked like a request without the field.
-
-        Raises:
-            ServingError: the texts are missing, of the wrong type, or exceed a limit.
-        """
-        inputs = self.read_texts()
-        self.model.signature(DEFAULT_SIGNATURE).check(inputs, self.options.limits)
-        return [text.decode("utf-8", "replace") for text in inputs["text"]]
+        """Returns the input "text", checked like `inputs`."""
+        return [text.decode("utf-8", "replace") for text in self.inputs()["text"]]
 
     def check_bytes(self, num_bytes: int, description: str) -> None:
         """Raises a `ServingError` if the request is larger than a batch may be.
@@ -94,12 +120,42 @@ class FieldCall:
         if num_bytes > (most := self.options.max_batch_bytes):
             raise invalid(f"{description}: the limit is max_batch_bytes={most}")
 
-    def submit(self, signature: str, calls: Iterable[Arrays]) -> list[Future[Arrays]]:
-        """Queues calls of a signature, either all or none; see `Core.submit`."""
-        seconds = self._end - time.monotonic()
-        futures = self._core.submit_all(self._loan, self.model.signature(signature), calls, seconds)
+    def groups(self, sizes: Sequence[int]) -> list[list[int]]:
+        """Groups texts of similar length into calls, because the texts of a call are padded to the longest one.
+
+        Args:
+            sizes: the sizes of the texts in bytes.
+
+        Returns:
+            The indices of the texts of each call.
+        """
+        most_rows, most_bytes = min(_MOST_ROWS, self.options.limits.max_sentences), self.options.max_batch_bytes
+        groups: list[list[int]] = []
+        for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+            cost = sizes[number] + ROW_COST
+            if not groups or len(groups[-1]) == most_rows or (len(groups[-1]) + 1) * cost > most_bytes:
+                groups.append([])
+            groups[-1].append(number)
+        return groups
+
+    def submit(self, calls: Iterable[SignatureCall]) -> list[Future[Arrays]]:
+        """Queues calls, either all or none; see `Core.submit`."""
+        futures = self._core.submit_all(self._loan, calls, self._end - time.monotonic())
         self._futures += futures
         return futures
+
+    async def second_outputs(self, texts: TwoRounds, futures: Sequence[Future[Arrays]]) -> list[Arrays]:
+        """Returns the outputs of the second round of calls; `futures` are those of the first round."""
+        calls = await asyncio.to_thread(texts.again, await self.outputs(futures))
+        return await self.outputs(self.submit(calls))
+
+    def translate(self, texts: TwoRounds) -> Coroutine[Any, Any, Arrays]:
+        """Queues the first round of calls, and returns a coroutine for the outputs of the request."""
+        return self._answer(texts, self.submit(texts.first))
+
+    async def _answer(self, texts: TwoRounds, futures: Sequence[Future[Arrays]]) -> Arrays:
+        outputs = await self.second_outputs(texts, futures)
+        return await asyncio.to_thread(texts.answer, outputs)
 
     async def outputs(self, futures: Sequence[Future[Arrays]]) -> list[Arrays]:
         """Waits for the outputs of queued calls, at most until the time limit of the request."""
@@ -120,9 +176,9 @@ class RequestField(Protocol):
     "text", and that no two fields are combined. The field is not available for `:stream`. An `InputError` of `begin` or
     of its coroutine is reported as an invalid request.
 
-    An automatic field also processes requests without it, over REST and gRPC, if they use the default signature with
-    the input "text". It is available for `:stream`, and its refinements are allowed without it. Another field accepts
-    it by naming it among its refinements.
+    An automatic field also processes requests without it, over REST and gRPC, if they are for one of its signatures and
+    the model has the inputs that exports have. It is available for `:stream`, and its refinements are allowed without
+    it. Another field accepts it by naming it among its refinements.
 
     Attributes:
         name: name of the field, and the label of its requests in metrics.
@@ -132,7 +188,7 @@ class RequestField(Protocol):
         schema: OpenAPI schema of the value, with a description.
         signatures: names of the signatures that a model needs for the field.
         refinements: OpenAPI schemas of further fields, which are allowed only together with this one.
-        is_automatic: whether the field also processes requests without it.
+        automatic_for: names of the signatures whose requests the field also processes without it.
     """
 
     name: str
@@ -142,7 +198,7 @@ class RequestField(Protocol):
     schema: Mapping[str, Any]
     signatures: frozenset[str]
     refinements: Mapping[str, Any]
-    is_automatic: bool
+    automatic_for: frozenset[str]
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays] | None:
         """Checks a request and queues its first calls.
@@ -223,7 +279,7 @@ class Calls:
     def __init__(self, core: Core, fields: Sequence[RequestField]) -> None:
         self._core, self.fields = core, tuple(fields)
         self._automatic = {
-            name: field for field in fields if field.is_automatic for name in (field.name, *field.refinements)
+            name: field for field in fields if field.automatic_for for name in (field.name, *field.refinements)
         }
         # JSON escapes (\u) may also spell the names.
         names = [name for field in fields for name in (field.name, *field.refinements)]
@@ -275,12 +331,12 @@ class Calls:
 
     def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> Growing | OneTurn:
         """Queues the first turn of a streaming request; see `begin` and `Core.grow`."""
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} can be streamed; omit 'signature_name'")
+        if content.get("signature_name", SERVING_DEFAULT) not in ("", SERVING_DEFAULT):
+            raise invalid(f"only answers of {SERVING_DEFAULT!r} can be streamed; omit 'signature_name'")
         call.signature = "stream"
         if field := self._field_of(content):
             raise invalid(f"{field.requests} cannot be streamed; use predict")
-        signature = loan.model.signature(DEFAULT_SIGNATURE)
+        signature = loan.model.signature(SERVING_DEFAULT)
         inputs = json_tensors.read_inputs(content, signature)
         # More than one text is refused below.
         if len(inputs.get("text", ())) == 1 and (
@@ -295,7 +351,7 @@ class Calls:
         Raises:
             ServingError: the request has several fields, or a refinement without its field.
         """
-        present = [field for field in self.fields if field.name in content and not field.is_automatic]
+        present = [field for field in self.fields if field.name in content and not field.automatic_for]
         if len(present) > 1:
             raise invalid(f"{present[1].requests} cannot be combined with {present[0].noun}")
         for field in self.fields:
@@ -316,24 +372,23 @@ class Calls:
         content: Mapping[str, Any],
     ) -> QueuedCall | None:
         """Queues the first calls of an automatic field; returns None if no such field processes the request."""
-        is_default = signature.name == DEFAULT_SIGNATURE and list(signature.inputs) == ["text"]
-        if not is_default or "text" not in inputs:
-            for name in self._automatic:
-                if name in content:
-                    raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {DEFAULT_SIGNATURE!r}")
-            return None
+        has_inputs = signature.inputs.keys() == inputs.keys() == SIGNATURES.get(signature.name, _NOTHING).inputs.keys()
+        for name, field in self._automatic.items():
+            if name in content and not (has_inputs and signature.name in field.automatic_for):
+                names = ", ".join(map(repr, sorted(field.automatic_for)))
+                raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {names} of exports")
         for field in self.fields:
-            if field.is_automatic:
-                field_call = FieldCall(self._core, loan, content, field.name, inputs, client_seconds)
+            if has_inputs and signature.name in field.automatic_for:
+                field_call = FieldCall(self._core, loan, content, field.name, (signature, inputs), client_seconds)
                 if queued := _queue(field, field_call):
                     return queued
         return None
 
     def _begin_field(self, field: RequestField, loan: Loan, content: dict[str, Any]) -> QueuedCall:
-        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
-            raise invalid(f"only {DEFAULT_SIGNATURE!r} supports {field.noun}; omit 'signature_name'")
+        if content.get("signature_name", SERVING_DEFAULT) not in ("", SERVING_DEFAULT):
+            raise invalid(f"only {SERVING_DEFAULT!r} supports {field.noun}; omit 'signature_name'")
         has_signatures = field.signatures <= loan.model.signatures.keys()
-        if not has_signatures or list(loan.model.signature(DEFAULT_SIGNATURE).inputs) != ["text"]:
+        if not has_signatures or list(loan.model.signature(SERVING_DEFAULT).inputs) != ["text"]:
             raise ServingError(Code.UNIMPLEMENTED, f"version {loan.model.version} {field.missing}")
         queued = _queue(field, FieldCall(self._core, loan, content, field.name))
         assert queued, f"{field.name} is not automatic, so it must process every request"

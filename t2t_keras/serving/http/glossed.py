@@ -1,50 +1,20 @@
 """Translation with a glossary: texts whose translation lacks a required term are translated again with constraints."""
 
-import asyncio
 import itertools
 import pathlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
+from t2t_keras.export_contract import CONSTRAINED, TOKENS
 from t2t_keras.serving.http import json_tensors
-from t2t_keras.serving.http.fields import FieldCall
+from t2t_keras.serving.http.fields import FieldCall, TwoRounds
 from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import Arrays
 from t2t_keras.serving.version_readers import VersionReaders
 
-# The signatures that translate token ids: without constraints, and with phrases that the output must contain.
-_PLAIN, _CONSTRAINED = "tokens", "constrained"
-
-
-class Texts(Protocol):
-    """Texts with a glossary, and the state of their translation.
-
-    Call `first`, `again` and `answer` in this order.
-    """
-
-    @property
-    def first(self) -> Sequence[Arrays]:
-        """The inputs of the calls of signature `tokens`, which translate without constraints."""
-
-    def again(self, outputs: Sequence[Arrays]) -> Sequence[Arrays]:
-        """Returns the inputs of the calls of signature `constrained`; may be empty.
-
-        Args:
-            outputs: outputs of the calls of `first`.
-        """
-
-    def answer(self, outputs: Sequence[Arrays]) -> Arrays:
-        """Returns the outputs of the request.
-
-        Args:
-            outputs: outputs of the calls of `again`.
-        """
-
-
 # A function of texts, glossary entries (pairs of a term and its forms) and the maximum number of rows per call. It
 # raises an `InputError` that names an invalid entry.
-ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], Texts]
+ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], TwoRounds]
 
 
 class GlossaryField:
@@ -68,29 +38,21 @@ class GlossaryField:
         "description": "terms, and their forms, separated by |; a translation must have one form",
         "examples": [[["dog", "Hund|Hunde"]]],
     }
-    signatures = frozenset({_PLAIN, _CONSTRAINED})
+    signatures = frozenset({TOKENS, CONSTRAINED})
     refinements: Mapping[str, Any] = {}
-    is_automatic = False
+    automatic_for: frozenset[str] = frozenset()
 
     def __init__(self, reader: Callable[[pathlib.Path], ReadTexts]) -> None:
         self._glossaries = VersionReaders(reader)
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
-        """Queues the translation without constraints. The outputs are those of `Texts.answer`."""
+        """Queues the translation without constraints. The outputs are those of `TwoRounds.answer`."""
         most_rows = call.options.limits.max_sentences
         pairs, texts = _pairs(call.value, most_rows), call.texts()
         # Limited, because every request encodes all forms again.
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in (*texts, *itertools.chain(*pairs)))
         call.check_bytes(num_bytes, f"texts and a glossary of {num_bytes} bytes")
-        glossed = self._glossaries.of(call.model)(texts, pairs, most_rows)
-        return _translate(call, glossed, call.submit(_PLAIN, glossed.first))
-
-
-async def _translate(call: FieldCall, texts: Texts, futures: list[Future[Arrays]]) -> Arrays:
-    """Waits for the translations without constraints, and translates again the texts that lack a term."""
-    calls = await asyncio.to_thread(texts.again, await call.outputs(futures))
-    outputs = await call.outputs(call.submit(_CONSTRAINED, calls))
-    return await asyncio.to_thread(texts.answer, outputs)
+        return call.translate(self._glossaries.of(call.model)(texts, pairs, most_rows))
 
 
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:

@@ -7,33 +7,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t2t_keras.export_contract import ALIGN
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.fields import FieldCall
-from t2t_keras.serving.http.protected import (
-    SCHEMAS,
-    ProtectedTexts,
-    Protections,
-    protect,
-    second_outputs,
-    submit,
-)
+from t2t_keras.serving.http.protected import SCHEMAS, ProtectedTexts, Protections, protect
 from t2t_keras.serving.parts import rows_of
 from t2t_keras.serving.request_errors import invalid
-from t2t_keras.serving.served_signatures import ROW_COST, Arrays
+from t2t_keras.serving.served_signatures import Arrays
 
-# The signature that returns translations with word alignments.
-_ALIGN = "align"
-# Maximum number of sentences in a call of this signature, enough for an efficient batch.
-_MOST_SENTENCES = 8
-
-
-_ATTRIBUTES = {
+_REFINEMENTS: Mapping[str, Any] = {
     "markup_attributes": {
         "type": "array",
         "items": {"type": "string"},
         "description": "attributes to translate, with html or xml",
         "examples": [["alt", "title", "placeholder", "aria-label"]],
-    }
+    },
+    "tag": {
+        "type": "string",
+        "description": "symbol in front of each source, for a model that translates in several directions",
+        "examples": ["<2de>"],
+    },
 }
 
 
@@ -72,12 +65,12 @@ class MarkupField:
         "enum": ["html", "xml", "placeholders"],
         "description": "the texts and the answers are documents",
     }
-    signatures = frozenset({_ALIGN})
-    is_automatic = False
+    signatures = frozenset({ALIGN})
+    automatic_for: frozenset[str] = frozenset()
 
     def __init__(self, read: ReadDocuments, protections: Protections | None = None) -> None:
         self._read, self._protections = read, protections
-        self.refinements: Mapping[str, Any] = _ATTRIBUTES if protections is None else {**_ATTRIBUTES, **SCHEMAS}
+        self.refinements: Mapping[str, Any] = _REFINEMENTS if protections is None else {**_REFINEMENTS, **SCHEMAS}
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
         """Parses the documents and queues the calls on their texts. The output is "translation", one per document."""
@@ -86,7 +79,8 @@ class MarkupField:
         attributes = call.refinement("markup_attributes", [])
         if not isinstance(attributes, list) or not all(isinstance(name, str) for name in attributes):
             raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.shown(attributes)}")
-        raw = call.read_texts()["text"]
+        tag = _tag(call)
+        raw = call.unchecked_inputs()["text"]
         if raw.ndim != 1 or not raw.size:
             raise invalid("'text' must be a list of documents")
         limit = call.options.limits.max_sentences
@@ -96,15 +90,26 @@ class MarkupField:
         num_bytes = sum(map(len, raw))
         call.check_bytes(num_bytes, f"documents of {num_bytes} bytes in a request")
         documents = self._read(call.value, [text.decode("utf-8", "replace") for text in raw], attributes)
-        texts = [text.encode() for text in documents.texts]
+        texts = np.array([text.encode() for text in documents.texts], object)
         if len(texts) > limit:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
-        protected = protect(call, documents.texts, self._protections, aligns_all=True) if self._protections else None
+        protected = protect(call, self._protections, ALIGN, {"text": texts}, tag) if self._protections else None
         if protected:
-            return _translate_protected(call, documents, protected, submit(call, protected.first))
-        groups = _groups(texts, call.options.max_batch_bytes)
-        calls = ({"text": np.array([texts[number] for number in group], object)} for group in groups)
-        return _translate(call, documents, groups, call.submit(_ALIGN, calls))
+            return _translate_protected(call, documents, protected, call.submit(protected.first))
+        front = f"{tag} ".encode() if tag else b""
+        groups = call.groups(list(map(len, texts)))
+        calls = ((ALIGN, {"text": np.array([front + texts[number] for number in group], object)}) for group in groups)
+        return _translate(call, documents, groups, call.submit(calls))
+
+
+def _tag(call: FieldCall) -> str:
+    """Returns the value of "tag", which must be the tag of one of the model's target languages."""
+    tag = call.refinement("tag", "")
+    tags = [f"<2{target}>" for _, target in call.model.about.get("directions", [])]
+    if tag != "" and tag not in tags:
+        valid = f"one of {', '.join(dict.fromkeys(tags))}" if tags else "empty for a model of one direction"
+        raise invalid(f"'tag' must be {valid}; got {json_tensors.shown(tag)}")
+    return tag
 
 
 async def _translate(
@@ -122,20 +127,9 @@ async def _translate_protected(
     call: FieldCall, documents: Documents, texts: ProtectedTexts, futures: list[Future[Arrays]]
 ) -> Arrays:
     """Waits for the translations of texts with protected spans, and returns the translated documents."""
-    outputs = await second_outputs(call, texts, futures)
+    outputs = await call.second_outputs(texts, futures)
     return _outputs(await asyncio.to_thread(lambda: documents.filled(texts.aligned(outputs))))
 
 
 def _outputs(documents: Sequence[str]) -> Arrays:
     return {"translation": np.array([text.encode() for text in documents], object)}
-
-
-def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
-    """Groups the indices of texts of similar length, because the texts of a call are padded to the longest one."""
-    groups: list[list[int]] = []
-    for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
-        cost = len(texts[number]) + ROW_COST
-        if not groups or len(groups[-1]) == _MOST_SENTENCES or (len(groups[-1]) + 1) * cost > most_bytes:
-            groups.append([])
-        groups[-1].append(number)
-    return groups

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t2t_keras.export_contract import SERVING_DEFAULT
 from t2t_keras.serving.http.fields import RequestField
 
 Description = dict[str, Any]
@@ -84,9 +85,9 @@ def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str 
 def _request(fields: Sequence[RequestField]) -> Description:
     optional: dict[str, Description] = {}
     # Automatic fields come last, because other fields may accept theirs.
-    for field in sorted(fields, key=lambda field: field.is_automatic):
+    for field in sorted(fields, key=lambda field: bool(field.automatic_for)):
         for name, schema in ((field.name, field.schema), *field.refinements.items()):
-            limit = "" if field.is_automatic else "only for predict: "
+            limit = "" if field.automatic_for else "only for predict: "
             optional[name] = {**schema, "description": limit + schema["description"]}
     return {**_REQUEST, "properties": {**_REQUEST["properties"], **optional}}
 
@@ -94,7 +95,7 @@ def _request(fields: Sequence[RequestField]) -> Description:
 _REQUEST: Description = {
     "type": "object",
     "properties": {
-        "signature_name": {"type": "string", "default": "serving_default"},
+        "signature_name": {"type": "string", "default": SERVING_DEFAULT},
         "instances": {
             "type": "array",
             "description": "one element per row: the value of the only input, or an object of all inputs",

@@ -105,16 +105,21 @@ def answer_errors(handle: Handler) -> Handler:
     return answer
 
 
-def data_response(core: Core, content: bytes) -> ASGIApp:
+def data_response(core: Core, pieces: Iterator[bytes], size: int) -> ASGIApp:
     """Returns a response of encoded JSON; a large one counts as unsent until the client has read it.
+
+    Args:
+        core: counts the bytes.
+        pieces: the response.
+        size: approximate size of the data in memory, in bytes.
 
     Raises:
         Busy: too many bytes are unsent.
     """
-    if len(content) <= LARGE_BYTES:
-        return json_response(content)
-    large = Streamed(iter([content]), "application/json")
-    large.ends.callback(core.unsent.add(len(content)))
+    if size <= LARGE_BYTES:
+        return json_response(b"".join(pieces))
+    large = Streamed(pieces, "application/json")
+    large.ends.callback(core.unsent.add(size))
     return compress(large)
 
 

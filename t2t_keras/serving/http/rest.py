@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys, KeyCheck
-from t2t_keras.serving.answers import LARGE_BYTES, memory_of
+from t2t_keras.serving.answers import memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
@@ -36,6 +36,7 @@ from t2t_keras.serving.http.responses import (
     Streamed,
     answer_errors,
     compress,
+    data_response,
     error_content,
     error_message,
     json_message,
@@ -200,13 +201,7 @@ class _Rest:
             begin = functools.partial(self._begin, call, target, body)
             queued, by_row = await off_loop.run(work, begin, give_up=lambda begun: begun[0].give_up())
             outputs = await wait_for_outputs(request, queued.result())
-            pieces = json_tensors.write_outputs(outputs, by_row)
-            size = memory_of(outputs)
-            if size <= LARGE_BYTES:
-                return json_response(b"".join(pieces))
-            large = Streamed(pieces, "application/json")
-            large.ends.callback(self._core.unsent.add(size))
-            return compress(large)
+            return data_response(self._core, json_tensors.write_outputs(outputs, by_row), memory_of(outputs))
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
         """Streams the output for a text as server-sent events; errors before the first event have an HTTP status."""

@@ -24,9 +24,14 @@ class LanguagePair:
     target: str
     has_tags: bool = False
 
+    @property
+    def tag(self) -> str:
+        """The symbol in front of the texts that the model takes, or ""."""
+        return f"<2{self.target}>" if self.has_tags else ""
+
     def source_text(self, text: str) -> str:
         """Returns the text that the model takes for a text of the source language."""
-        return f"<2{self.target}> {text}" if self.has_tags and text.strip() else text
+        return f"{self.tag} {text}" if self.tag and text.strip() else text
 
 
 class LanguagePairs:

@@ -2,16 +2,18 @@
 
 import asyncio
 import dataclasses
+import functools
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from t2t_keras.export_contract import NBEST
 from t2t_keras.language_names import language_name
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys
@@ -114,7 +116,7 @@ class TranslationApi:
             fields = await self._read_fields(request, call)
             query = _query(fields, self._core.options.limits)
             content = await wait_for_outputs(request, self._answer(call, query))
-            return data_response(self._core, content)
+            return data_response(self._core, iter([content]), len(content))
 
     async def _read_fields(self, request: Request, call: Call) -> Mapping[str, Any]:
         """Reads the fields of a request, and checks its key."""
@@ -160,10 +162,10 @@ class TranslationApi:
         translations = [[text] for text in query.texts]
         for number, pair in enumerate(route, start=1):
             num_alternatives = query.num_alternatives if number == len(route) else 0
-            content = {"inputs": [pair.source_text(texts[0]) for texts in translations]}
-            work = sys.maxsize if query.is_html else sum(map(len, content["inputs"]))
-            begin, give_up = self._begin(call, pair, query.is_html, num_alternatives), QueuedCall.give_up
-            queued = await off_loop.run(work, begin, content, give_up=give_up)
+            texts = [hypotheses[0] for hypotheses in translations]
+            work = sys.maxsize if query.is_html else sum(map(len, texts))
+            begin = functools.partial(self._begin, call, pair, texts, query.is_html, num_alternatives)
+            queued = await off_loop.run(work, begin, give_up=QueuedCall.give_up)
             outputs = await queued.result()
             translated = outputs["translations" if "translations" in outputs else "translation"]
             rows = translated.reshape(len(translations), -1)  # --> [texts, hypotheses]
@@ -171,22 +173,19 @@ class TranslationApi:
         return translations
 
     def _begin(
-        self, call: Call, pair: LanguagePair, is_html: bool, num_alternatives: int
-    ) -> Callable[[dict[str, Any]], QueuedCall]:
-        """Returns the function that queues the call for some texts."""
-
-        def begin(content: dict[str, Any]) -> QueuedCall:
-            with self._core.lend(pair.model, None) as loan:
-                call.model = pair.model
-                if is_html:
-                    if pair.has_tags or not any(field.name == "markup" for field in self._calls.fields):
-                        raise ServingError(Code.UNIMPLEMENTED, "html format is not supported")
-                    content["markup"] = "html"
-                elif num_alternatives and "nbest" in loan.model.signatures:
-                    content["signature_name"] = "nbest"
-                return self._calls.begin(call, loan, content)
-
-        return begin
+        self, call: Call, pair: LanguagePair, texts: Sequence[str], is_html: bool, num_alternatives: int
+    ) -> QueuedCall:
+        """Queues the calls for some texts."""
+        if is_html and not any(field.name == "markup" for field in self._calls.fields):
+            raise ServingError(Code.UNIMPLEMENTED, "html format is not supported")
+        with self._core.lend(pair.model, None) as loan:
+            call.model = pair.model
+            content: dict[str, Any] = {"inputs": [text if is_html else pair.source_text(text) for text in texts]}
+            if is_html:
+                content |= {"markup": "html", "tag": pair.tag}
+            elif num_alternatives and NBEST in loan.model.signatures:
+                content["signature_name"] = NBEST
+            return self._calls.begin(call, loan, content)
 
     async def _rank(self, texts: Sequence[str], pairs: LanguagePairs) -> list[dict[str, Any]]:
         """Returns the likely languages of all texts together, the most likely one first."""

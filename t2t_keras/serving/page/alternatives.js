@@ -3,10 +3,10 @@
 /**
  * Shows hypotheses, best first.
  *
- * @param {HTMLElement} list - is filled.
+ * @param {HTMLElement} list - the list to fill.
  * @param {{translation: string, score: number}[]} found
- * @param {{isProbability?: boolean, none?: string}} task - `isProbability`: scores are log-probabilities, and shown in
- *   percent. An empty output, which a blank text has, is then no answer, and left out. `none` stands for an empty output.
+ * @param {{isProbability?: boolean, none?: string}} task - `isProbability`: scores are log-probabilities, and are
+ *   shown in percent; empty outputs, which blank texts have, are left out. `none` replaces an empty output.
  */
 export function showAlternatives(list, found, { isProbability, none }) {
   const answers = found
@@ -15,7 +15,7 @@ export function showAlternatives(list, found, { isProbability, none }) {
   list.replaceChildren(...answers.map((entry) => item(entry, answers[0], isProbability)));
 }
 
-/** Says what the list is of. */
+/** Describes the list. */
 export function alternativesHint(isProbability) {
   if (isProbability) return "All answers that the search found, with their probabilities.";
   return (
@@ -41,7 +41,7 @@ function item({ translation, score }, best, isProbability) {
   return row;
 }
 
-/** The words of a text, those marked that are not in a longest common subsequence with another. */
+/** The words of a text; words outside a longest common subsequence with `other` are marked. */
 function marked(text, other) {
   const words = text.split(" ");
   const common = inCommon(words, other.split(" "));

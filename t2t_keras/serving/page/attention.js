@@ -5,11 +5,11 @@ const WORD_START = "▁";
 const MARKS = { "<s>": "start", "</s>": "end", "<unk>": "?", "<pad>": "–" };
 // Weights below are not drawn as links.
 const VISIBLE = 0.08;
-// From here on text on the colour of a weight is in the contrasting colour: in the dark scheme, in the light one.
+// Text on weights from these values on has the contrasting colour: in the dark scheme, and in the light one.
 const HALF = 0.55;
 const STRONG = 0.8;
 
-/** The picture; elements are given by name, so that it knows nothing of the page around it. */
+/** The picture; it gets its elements by name, and is independent of the page. */
 export class AttentionPicture {
   /**
    * @param {{ribbons: HTMLElement, links: SVGElement, source: HTMLElement, target: HTMLElement, map: HTMLTableElement,
@@ -19,14 +19,14 @@ export class AttentionPicture {
     this.parts = parts;
     this.content = { source: [], target: [], weights: [] };
     this.chips = { source: [], target: [] };
-    /** What stays chosen when the pointer leaves: {side, index} or null. */
+    /** The piece that stays selected when the pointer leaves: {side, index} or null. */
     this.pinned = null;
     for (const side of ["source", "target"]) this.listenToPieces(side);
     this.listenToMap();
     new ResizeObserver(() => this.draw(this.shown)).observe(parts.ribbons);
   }
 
-  /** Shows pieces, those that look as target and those that are looked at as source, and weights[target][source]. */
+  /** Shows pieces, the queries as target and the keys as source, and weights[target][source]. */
   show(content) {
     this.content = content;
     this.pinned = null;
@@ -57,7 +57,7 @@ export class AttentionPicture {
     element.addEventListener("keydown", (event) => this.move(side, event));
   }
 
-  /** One stop of the tab key a ribbon; within it the arrows move. */
+  /** Moves the focus with the arrow keys; the tab key reaches one piece of each ribbon. */
   move(side, event) {
     const chips = this.chips[side];
     const at = chips.indexOf(document.activeElement);
@@ -93,13 +93,13 @@ export class AttentionPicture {
     this.parts.map.addEventListener("pointerleave", () => this.choose(this.pinned));
   }
 
-  /** The weights of a piece with all pieces of the other side. */
+  /** The weights between a piece and all pieces of the other side. */
   weightsOf({ side, index }) {
     const { weights } = this.content;
     return side === "target" ? weights[index] : weights.map((row) => row[index]);
   }
 
-  /** Lights what goes with a piece; null lights nothing. */
+  /** Highlights the pieces that belong to a piece; null removes the highlight. */
   choose(choice) {
     const valid = choice && this.chips[choice.side][choice.index];
     this.shown = valid ? choice : null;
@@ -115,7 +115,7 @@ export class AttentionPicture {
     this.read();
   }
 
-  /** Says in words what is lit. */
+  /** Describes the highlighted weights in words. */
   read() {
     const { reading } = this.parts;
     if (!this.shown) return reading.replaceChildren();
@@ -132,7 +132,7 @@ export class AttentionPicture {
     reading.replaceChildren(isolated(this.content[this.shown.side][this.shown.index]), arrow, ...entries);
   }
 
-  /** Links from pieces to pieces: of the chosen one, or of all, faintly. */
+  /** Draws the links of the selected piece, or of all pieces, faintly. */
   draw(choice) {
     const { ribbons, links } = this.parts;
     const frame = ribbons.getBoundingClientRect();

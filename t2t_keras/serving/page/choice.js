@@ -1,6 +1,6 @@
-// Which attention is shown: its kind, layer and head.
+// The choice of the attention to show: its kind, layer and head.
 
-// What each kind is called, and what its two ribbons hold; "" is the alignment, the only one that every model has.
+// The names of the kinds and of their ribbons; "" is the alignment, the only kind that every model has.
 const KINDS = {
   "": {
     name: "Alignment",
@@ -28,15 +28,15 @@ const KINDS = {
   },
 };
 const MEAN = "";
-const AGAIN = 3000; // milliseconds after which a server that was busy is asked again
+const AGAIN = 3000; // milliseconds before a retry if the server is busy
 
-/** The fields of the choice; elements are given by name, so that it knows nothing of the page around it. */
+/** The fields of the choice; it gets its elements by name, and is independent of the page. */
 export class AttentionChoice {
   /**
    * @param {{fields: HTMLElement, kind: HTMLSelectElement, layer: HTMLSelectElement, head: HTMLSelectElement,
    *   hint: HTMLElement, keys: HTMLElement, queries: HTMLElement}} parts
-   * @param {{asked: () => void, headChosen: () => void}} listeners - called when another answer is wanted, and when
-   *   another head of the same answer is.
+   * @param {{asked: () => void, headChosen: () => void}} listeners - called when a different answer is needed,
+   *   and when a different head of the same answer is.
    */
   constructor(parts, { asked, headChosen }) {
     this.parts = parts;
@@ -49,7 +49,7 @@ export class AttentionChoice {
     parts.head.addEventListener("change", headChosen);
   }
 
-  /** Takes another model: nothing can be chosen until it has told how many layers it has. */
+  /** Switches to a model; the choice is hidden until its numbers of layers are known. */
   use(model) {
     this.model = model;
     this.layers = {};
@@ -75,13 +75,13 @@ export class AttentionChoice {
     this.parts.fields.hidden = there.length < 2;
   }
 
-  /** The kind and the layer that are chosen; null for the alignment. */
+  /** The chosen kind and layer; null for the alignment. */
   get chosen() {
     const { kind, layer } = this.parts;
     return kind.value ? { kind: kind.value, layer: Number(layer.value) } : null;
   }
 
-  /** Says what is chosen, and offers its layers, at first the last but one. */
+  /** Describes the chosen kind, and offers its layers; the default is the last but one. */
   describe() {
     const { kind, layer, head, hint, keys, queries } = this.parts;
     const count = this.layers[kind.value] || 0;
@@ -94,7 +94,7 @@ export class AttentionChoice {
     queries.setAttribute("aria-label", KINDS[kind.value].queries);
   }
 
-  /** An answer's content for the picture: the weights of the chosen head, or the mean of all. */
+  /** The content of the picture: the weights of the chosen head, or the mean of all heads. */
   picture({ source, target, heads }) {
     const { head } = this.parts;
     const before = head.value;

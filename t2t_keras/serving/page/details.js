@@ -6,11 +6,11 @@ import { AttentionChoice } from "./choice.js";
 import { Words } from "./words.js";
 
 const element = (id) => document.getElementById(id);
-const PAUSE = 300; // milliseconds that a sentence stays the same before it is looked at more closely
-const AGAIN = 3000; // milliseconds after which a server that was busy is asked again
+const PAUSE = 300; // milliseconds without a change of the sentence before its details are requested
+const AGAIN = 3000; // milliseconds before a retry if the server is busy
 const KEPT = 100; // answers of each kind
 
-/** What there is to know of one sentence. */
+/** The details of one sentence. */
 export class Details {
   /** @param {(sentence: string, translation: string) => void} chosen - see `Words`. */
   constructor(chosen) {
@@ -76,11 +76,11 @@ export class Details {
     for (const card of this.cards) card.known = new Map();
   }
 
-  /** Takes another model; cards that it has no signature for say so. */
+  /** Switches to a model; cards whose signature it lacks say so. */
   use(model) {
     this.model = model;
     this.sentence = "";
-    clearTimeout(this.timer); // what was asked of the model before is not of this one
+    clearTimeout(this.timer); // the requests concern the previous model
     this.controller.abort();
     for (const card of this.cards) {
       card.known.clear();
@@ -97,8 +97,8 @@ export class Details {
   }
 
   /**
-   * Shows a sentence, whose translation is given, with whether the reader has had a part in it; "" shows none. Asks for
-   * what is not known once the sentence has stayed for a moment.
+   * Shows a sentence with its translation; "" shows none. Requests missing details once the sentence has stayed for a
+   * moment. `isChosen` is whether the reader has changed the translation.
    */
   of(sentence, translation, isChosen = false) {
     const cards = this.cards.filter((card) => card.there);
@@ -108,7 +108,7 @@ export class Details {
     if (sentence && picture) picture.draw(element("picture-frame"), sentence, translation);
     const isNew = translation !== this.translation;
     [this.translation, this.isChosen] = [translation, isChosen];
-    // Which words attention is between depends on the translation, where the reader says what to show.
+    // The attention of a chosen layer depends on the translation.
     if (sentence && sentence === this.sentence && isNew && this.choice.chosen) return this.askAnew("attention");
     if (sentence === this.sentence) return this.busy(this.asking);
     this.sentence = sentence;
@@ -122,7 +122,7 @@ export class Details {
     else if (sentence) cards.forEach((card) => card.show(card.known.get(sentence)));
   }
 
-  /** Forgets the answers of a card and asks again, because another choice has been made. */
+  /** Drops the answers of a card and requests new ones, because the reader made a different choice. */
   askAnew(name) {
     const { sentence, translation, isChosen } = this;
     this.cards.find((card) => card.name === name).known.clear();
@@ -138,7 +138,7 @@ export class Details {
   async ask(missing, sentence) {
     const { signal } = this.controller;
     const failures = await Promise.all(missing.map((card) => this.askFor(card, sentence, signal)));
-    // Another sentence has been chosen meanwhile: the answers are kept, not shown.
+    // The sentence has changed meanwhile: the answers are stored, but not shown.
     if (signal.aborted || sentence !== this.sentence) return;
     this.asking = false;
     this.busy(false);
@@ -147,7 +147,7 @@ export class Details {
     if (again.length) this.timer = setTimeout(() => this.ask(again, sentence), AGAIN);
   }
 
-  /** Asks for one card; the failure is the result, and stands on the card. */
+  /** Requests the content of one card; returns the error, which the card shows, or null. */
   async askFor(card, sentence, signal) {
     try {
       const found = await card.ask(signal);
@@ -166,7 +166,7 @@ export class Details {
     this.say(card, "");
   }
 
-  /** Says on a card why it is empty; "" shows what it is for. */
+  /** Shows on a card why it is empty; "" shows its content. */
   say(card, message) {
     const note = element(`${card.name}-none`);
     note.textContent = message;
@@ -174,7 +174,7 @@ export class Details {
     element(card.name).classList.toggle("empty", Boolean(message));
   }
 
-  /** Whether what is shown is of another sentence than the one it is to be of. */
+  /** Marks the details as outdated or as current. */
   busy(whether) {
     element("details").setAttribute("aria-busy", String(whether));
   }

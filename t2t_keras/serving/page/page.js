@@ -15,17 +15,17 @@ const source = element("source");
 const target = element("target");
 const translations = new Translations(renderSoon, (trouble) => {
   showTrouble(trouble);
-  if (trouble) refresh(); // the model may have another name by now
+  if (trouble) refresh(); // the model may have a different name by now
 });
 const details = new Details((sentence, translation) => translations.choose(sentence, translation));
 let model = null;
 let typing = 0;
-/** The number of the line that is shown in detail. */
+/** The index of the line that is shown in detail. */
 let current = 0;
 let frame = 0;
 const BLANK = { translation: "" };
 
-/** The lines of the text; spaces around a sentence make no other sentence. */
+/** The lines of the text, without the spaces around them. */
 function sentences() {
   return source.value.split("\n").map((line) => line.trim());
 }
@@ -43,13 +43,13 @@ function followCaret() {
   render();
 }
 
-/** The line that is shown in detail: the current one, or the nearest above it, or below, that has text. */
+/** The index of the line to show in detail: the current line, or the nearest line with text above or below it. */
 function detailed(lines) {
   const filled = lines.map((line, at) => (line ? at : -1)).filter((at) => at >= 0);
   return filled.findLast((at) => at <= current) ?? filled[0] ?? -1;
 }
 
-/** Several answers in one frame are one change. */
+/** Renders all changes within a frame at once. */
 function renderSoon() {
   frame ||= requestAnimationFrame(render);
 }
@@ -82,18 +82,18 @@ function row(number) {
   text.dir = "auto";
   item.append(button, text);
   item.addEventListener("click", (event) => {
-    // Whoever selects text of a translation wants to copy it.
+    // A selection in a translation is meant to be copied.
     if (event.target === text && !getSelection().isCollapsed) return;
     current = number;
     render();
     const offset = event.target === text ? offsetIn(text, event) : -1;
-    // While the line has no answer, the words are still those of another one.
+    // Until the line has an answer, the words are those of a different line.
     if (offset >= 0 && details.words.sentence === sentences()[number]) details.words.lookAt(offset);
   });
   return item;
 }
 
-/** The number of the character of an element's text that the pointer is at, or -1. */
+/** The index of the character under the pointer in an element's text, or -1. */
 function offsetIn(element, { clientX, clientY }) {
   const place = document.caretPositionFromPoint?.(clientX, clientY);
   const range = place ? null : document.caretRangeFromPoint?.(clientX, clientY);
@@ -101,7 +101,7 @@ function offsetIn(element, { clientX, clientY }) {
   return node?.parentNode === element ? offset : -1;
 }
 
-/** Shows a line's answer, or while there is none what stood there before, or as much of it as there is, as waiting. */
+/** Shows the answer for a line; until there is one, shows the previous or the partial answer as waiting. */
 function fill(item, line, several, chosen) {
   const answer = line ? translations.of(line) : BLANK;
   const soFar = answer ? "" : translations.soFar(line);
@@ -115,10 +115,10 @@ function fill(item, line, several, chosen) {
   text.classList.toggle("waiting", !answer);
   text.classList.toggle("refused", Boolean(answer?.error));
   const empty = (line && model?.task.none) || "";
-  // What stood there stays while it may come again.
+  // The previous text stays as long as the new one may still become equal to it.
   const before = text.textContent.startsWith(soFar) ? text.textContent : soFar;
   const shown = answer ? (answer.error ?? (answer.translation || empty)) : before || "…";
-  // Only what changes is announced, and only when it is whole.
+  // Screen readers announce a changed text only once it is complete.
   text.setAttribute("aria-busy", String(!answer));
   if (text.textContent !== shown) text.textContent = shown;
 }
@@ -140,7 +140,7 @@ async function copy() {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    // Not a secure origin, or forbidden: select it, and the reader can.
+    // The origin is not secure, or access is denied. The reader can copy the selection.
     getSelection().selectAllChildren(target);
     button.textContent = "Selected";
   }
@@ -183,7 +183,7 @@ function introduce() {
     return button;
   });
   element("examples").replaceChildren(...buttons);
-  const content = JSON.stringify({ instances: [{ [model.input]: "…" }] });
+  const content = JSON.stringify({ instances: [{ [model.input]: model.tagged("…") }] });
   element("curl").textContent = `curl ${new URL(model.path, location.href)}:predict -d '${content}'`;
 }
 
@@ -191,8 +191,12 @@ function introduce() {
 function offerDirections() {
   const choice = element("direction");
   choice.hidden = !model.directions.length;
+  const before = choice.value;
   const options = model.directions.map((pair) => new Option(pair.map(languageName).join(" to "), pair.join("-")));
   choice.replaceChildren(...options);
+  if (!options.some(({ value }) => value === before)) return;
+  choice.value = before; // of the previous version
+  model.languages = model.directions[choice.selectedIndex];
 }
 
 function chooseDirection() {
@@ -208,7 +212,7 @@ function use(found) {
   showTrouble(null);
   source.disabled = !model.translates;
   if (source.disabled) {
-    showTrouble({ message: "The model that is served has no signature that takes a text and gives a translation." });
+    showTrouble({ message: "The served model has no signature that translates text." });
     return;
   }
   offerDirections();
@@ -218,7 +222,7 @@ function use(found) {
   typed();
 }
 
-/** Asks for the model until there is one: a server that has just started may not have loaded it. */
+/** Requests the model until there is one; a server that has just started may not have loaded it yet. */
 async function start(seconds = 1) {
   clearTimeout(start.timer);
   try {
@@ -229,7 +233,7 @@ async function start(seconds = 1) {
   }
 }
 
-/** Takes a newer version, if the server has one. */
+/** Switches to a newer version if the server has one. */
 async function refresh() {
   if (document.hidden || !model) return;
   const found = await Model.load().catch(() => model);

@@ -1,14 +1,14 @@
-// What the page asks the server, in TensorFlow Serving's REST interface.
+// Requests to the server, in TensorFlow Serving's REST interface.
 
 import { taskOf } from "./tasks.js";
 
 const KINDS = ["encoder", "decoder", "cross"];
 
-/** A request that brought no answer; `kind` says what to do about it. */
+/** A failed request. */
 export class Failure extends Error {
   /**
-   * @param {"away" | "busy" | "refused" | "broken"} kind - no server; a server that is full or stopping, so that trying
-   *   again helps; a request that is wrong; an answer that is wrong.
+   * @param {"away" | "busy" | "refused" | "broken"} kind - "away": there is no server; "busy": the server is full or
+   *   stopping, so a retry may help; "refused": the request is invalid; "broken": the response is invalid.
    * @param {string} message - for the reader of the page.
    */
   constructor(kind, message) {
@@ -22,9 +22,9 @@ export class Failure extends Error {
   }
 }
 
-/** The model that the server serves: its name, its version, and what its signatures take and give. */
+/** The served model: its name, its version, and the inputs and outputs of its signatures. */
 export class Model {
-  /** Asks the server for its model. */
+  /** Requests the description of the server's model. */
   static async load() {
     const about = await ask("server.json");
     const path = `v1/models/${encodeURIComponent(about.model)}`;
@@ -36,19 +36,19 @@ export class Model {
     this.name = about.model;
     this.version = version;
     this.task = taskOf(about.task);
-    /** The pairs of languages of a model that a tag in front of a source tells its target language. */
+    /** The pairs of languages between which the model translates, if it needs a tag for the target language. */
     this.directions = about.directions ?? [];
     this.languages = this.directions[0] ?? [about.source_language, about.target_language];
     this.path = path;
     this.signatures = signatures;
     this.maxSentences = about.max_sentences || 32;
     const text = signatures.serving_default || { inputs: {}, outputs: {} };
-    /** The one input that is text, and the output that is its translation; undefined where there is none. */
+    /** The name of the only input, if it is text, and of the output with the translation; undefined if missing. */
     this.input = Object.keys(text.inputs).length === 1 ? firstString(text.inputs) : undefined;
     this.output = "translation" in text.outputs ? "translation" : firstString(text.outputs);
   }
 
-  /** What stands in front of each source. */
+  /** The tag in front of each source, or "". */
   get tag() {
     return this.directions.length ? `<2${this.languages[1]}>` : "";
   }
@@ -61,29 +61,29 @@ export class Model {
     return Boolean(this.input && this.output);
   }
 
-  /** Whether there is a signature that takes these inputs and no others, and gives these outputs. */
+  /** Whether there is a signature with exactly these inputs, and with these outputs. */
   gives(signature, inputs, outputs) {
-    const found = this.signatures[signature];
-    if (!found || Object.keys(found.inputs).sort().join() !== [...inputs].sort().join()) return false;
-    return outputs.every((name) => name in found.outputs);
+    const { inputs: taken, outputs: returned } = this.signatures[signature] ?? { inputs: {}, outputs: {} };
+    if (Object.keys(taken).sort().join() !== [...inputs].sort().join()) return false;
+    return outputs.every((name) => name in returned);
   }
 
-  /** The translations of some sentences, in their order. */
+  /** Translates sentences. */
   async translate(sentences, signal) {
     const outputs = await this.predict("serving_default", { [this.input]: sentences.map((sentence) => this.tagged(sentence)) }, signal);
     const translations = Array.isArray(outputs) ? outputs : outputs[this.output];
     if (!Array.isArray(translations) || translations.length !== sentences.length) {
-      throw new Failure("broken", "The model gave other than one translation a sentence.");
+      throw new Failure("broken", "The model did not return one translation per sentence.");
     }
     return translations;
   }
 
-  /** Whether a translation can be seen while it is made. */
+  /** Whether translations can be streamed. */
   get grows() {
     return this.gives("stream_begin", [this.input], []) && "stream_advance" in this.signatures;
   }
 
-  /** The translation of a sentence; `seen` is called with each text that there is before it. */
+  /** Translates a sentence; calls `seen` with each partial translation. */
   async grow(sentence, seen, signal) {
     const body = JSON.stringify({ inputs: { [this.input]: [this.tagged(sentence)] } });
     for await (const [name, data] of events(`${this.path}:stream`, { method: "POST", body, signal })) {
@@ -100,12 +100,12 @@ export class Model {
     return hypotheses(await this.predict("nbest", { text: [this.tagged(sentence)] }, signal));
   }
 
-  /** Whether it can be told how a translation begins. */
+  /** Whether the model continues a given beginning of a translation. */
   get offersWords() {
     return this.gives("alternatives", ["text", "prefix"], ["translations", "scores"]);
   }
 
-  /** Translations of a sentence that begin with a text and go on with different words, best first. */
+  /** Translations of a sentence that begin with a text and continue with different words, best first. */
   async continuations(sentence, prefix, signal) {
     return hypotheses(await this.predict("alternatives", { text: [this.tagged(sentence)], prefix: [prefix] }, signal));
   }
@@ -114,28 +114,28 @@ export class Model {
   async alignment(sentence, signal) {
     const outputs = await this.predict("align", { text: [this.tagged(sentence)] }, signal);
     const [source, target] = [outputs.source_pieces[0], outputs.target_pieces[0]].map(withoutPadding);
-    const first = this.tag && source[0]?.replace("▁", "") === this.tag ? 1 : 0; // the tag is no word of the text
+    const first = this.tag && source[0]?.replace("▁", "") === this.tag ? 1 : 0; // the tag is not part of the text
     const weights = cut(outputs.attention[0], target, source).map((row) => row.slice(first));
     return { source: source.slice(first), target, heads: [weights] };
   }
 
-  /** The number of layers of each kind of attention that the model has and can tell of. */
+  /** The number of layers of each kind of attention that the model offers. */
   async attentionLayers() {
     const outputs = ["query_pieces", "key_pieces", "attention", "num_layers"];
-    // The attention of a translation is that of its tokens, which a finished output no longer shows.
+    // Attention belongs to the model's tokens, which a post-processed output no longer shows.
     if (this.task.finishes || !this.gives("attention", ["text", "target", "kind", "layer"], outputs)) return {};
     const anything = KINDS.map(() => ".");
     const inputs = { text: anything, target: anything, kind: KINDS, layer: KINDS.map(() => 0) };
-    const found = await this.predict("attention", inputs);
-    return Object.fromEntries(KINDS.map((kind, at) => [kind, found.num_layers[at]]));
+    const { num_layers: counts } = await this.predict("attention", inputs);
+    return Object.fromEntries(KINDS.map((kind, at) => [kind, counts[at]]));
   }
 
-  /** Like `alignment`, of a kind and a layer: the pieces that are looked at as source, those that look as target. */
+  /** Like `alignment`, for a kind and a layer of attention; the keys are the source, the queries the target. */
   async attention(sentence, translation, { kind, layer }, signal) {
     const inputs = { text: [this.tagged(sentence)], target: [translation], kind: [kind], layer: [layer] };
     const outputs = await this.predict("attention", inputs, signal);
     const [source, target] = [outputs.key_pieces[0], outputs.query_pieces[0]].map(withoutPadding);
-    // A head that the kind does not have is nothing but zeros.
+    // The weights of a head that this kind lacks are zeros.
     const heads = outputs.attention[0].filter((head) => head[0].some((weight) => weight > 0));
     return { source, target, heads: heads.map((head) => cut(head, target, source)) };
   }
@@ -148,10 +148,10 @@ export class Model {
   }
 }
 
-/** Those of the only sentence; one that there is not comes as the lowest float32. */
+/** The hypotheses of the only sentence; a missing one has the lowest float32 as its score. */
 function hypotheses({ translations, scores }) {
-  const found = translations[0].map((translation, index) => ({ translation, score: scores[0][index] }));
-  return found.filter(({ score }) => score > -1e30);
+  const entries = translations[0].map((translation, index) => ({ translation, score: scores[0][index] }));
+  return entries.filter(({ score }) => score > -1e30);
 }
 
 function firstString(tensors) {
@@ -187,7 +187,7 @@ async function ask(path, options = {}) {
   throw failure(response.status, (content && content.error) || "");
 }
 
-/** The server-sent events of an answer, as pairs of a name, "" for none, and the JSON in them. */
+/** The server-sent events of a response, as pairs of a name, which may be "", and parsed JSON. */
 async function* events(path, options) {
   const headers = { "Content-Type": "application/json" };
   let waiting = "";

@@ -1,4 +1,4 @@
-// What the page says and shows of each task; a model that names none translates.
+// The texts and pictures of the page for each task; the default task is translation.
 
 const SVG = "http://www.w3.org/2000/svg";
 const CHARACTER = 8; // pixels
@@ -48,12 +48,12 @@ const TASKS = {
 };
 
 /**
- * What is said and shown of a task.
+ * The texts and the picture of a task.
  *
  * @returns {{title: string, source: string, target: string, hint: string, examples?: string[], none?: string,
  *   picture?: {name: string, hint: string, draw: (frame: HTMLElement, sentence: string, output: string) => void},
- *   isProbability?: boolean, finishes?: boolean}} `none` stands for an empty output; `isProbability` is whether scores
- *   are log-probabilities of whole answers; `finishes` whether an output is not what the model wrote, token by token.
+ *   isProbability?: boolean, finishes?: boolean}} `none` replaces an empty output; `isProbability` is whether scores
+ *   are log-probabilities of whole answers; `finishes` is whether outputs are post-processed.
  */
 export function taskOf(name) {
   return TASKS[name] || TASKS.translation;
@@ -64,7 +64,7 @@ function drawTree(frame, sentence, output) {
   const parts = [];
   let right = GAP;
   let deepest = 0;
-  /** Places a part, its words from left to right, and gives the middle of it. */
+  /** Places a part with its words from left to right, and returns its centre. */
   const place = (part, depth) => {
     deepest = Math.max(deepest, depth);
     if (!part.children.length) {
@@ -94,7 +94,7 @@ function drawTree(frame, sentence, output) {
   frame.replaceChildren(picture);
 }
 
-/** A tree of brackets; a part of speech that says nothing, XX, gives way to its word. */
+/** Parses a bracketed tree; the placeholder XX for a part of speech is replaced by its word. */
 function parsed(text) {
   const top = { label: "", children: [] };
   const open = [top];
@@ -142,7 +142,7 @@ function drawLabels(frame, sentence, output) {
   frame.replaceChildren(row);
 }
 
-/** A colour that is always the same for a label. */
+/** The hue of a label, always the same. */
 function hue(name) {
   return [...name].reduce((sum, character) => (sum * 31 + character.codePointAt(0)) % 360, 7);
 }

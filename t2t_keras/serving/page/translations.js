@@ -1,19 +1,19 @@
-// Which sentences are asked for, and when. Answers are kept by the sentence they are of, so that one that comes late
-// can never stand beside another text.
+// Requests the translations of sentences. Answers are stored by sentence, so a late answer is never shown for a
+// different text.
 
 import { Failure } from "./server.js";
 
-const TOGETHER = 8; // sentences a request: the first of a long text appear before the last
-const AT_ONCE = 2; // requests under way
+const TOGETHER = 8; // sentences per request, so that the first ones of a long text appear early
+const AT_ONCE = 2; // concurrent requests
 const KEPT = 500; // answers
-const LONGEST_WAIT = 30; // seconds between two tries
+const LONGEST_WAIT = 30; // seconds between two attempts
 
-/** The translations of the sentences that are wanted now, and of earlier ones. */
+/** The translations of the current sentences and of earlier ones. */
 export class Translations {
   /**
-   * @param {() => void} changed - is called whenever there are new answers.
-   * @param {(trouble: {message: string, seconds: number} | null) => void} troubled - is called when the server cannot be
-   *   had, with the time until the next try, and with null once it answers.
+   * @param {() => void} changed - called whenever there are new answers.
+   * @param {(trouble: {message: string, seconds: number} | null) => void} troubled - called when the server fails,
+   *   with the time until the next attempt, and with null once it responds.
    */
   constructor(changed, troubled) {
     this.changed = changed;
@@ -29,7 +29,7 @@ export class Translations {
     this.timer = 0;
   }
 
-  /** Takes another model, of which nothing is known yet. */
+  /** Switches to a model, and drops the answers of the previous one. */
   use(model) {
     this.model = model;
     this.answers.clear();
@@ -39,14 +39,14 @@ export class Translations {
   }
 
   /**
-   * {translation} or {error} of a sentence, or undefined while there is neither; a translation in which the reader has had
-   * a part has as `own` what the model gave.
+   * {translation} or {error} of a sentence, or undefined while there is neither. If the reader has changed the
+   * translation, `own` is the model's.
    */
   of(sentence) {
     return this.answers.get(sentence);
   }
 
-  /** Has a sentence be translated otherwise; "" brings back what the model gave. */
+  /** Replaces the translation of a sentence; "" restores the model's own. */
   choose(sentence, translation) {
     const before = this.answers.get(sentence);
     if (!before || before.error) return;
@@ -55,12 +55,12 @@ export class Translations {
     this.changed();
   }
 
-  /** As much as there is of a sentence's translation while it is made, or "". */
+  /** The partial translation of a sentence that is being streamed, or "". */
   soFar(sentence) {
     return this.growing.get(sentence) ?? "";
   }
 
-  /** Asks for what is not known yet of these sentences; requests for none of them are given up. */
+  /** Requests the missing translations of these sentences; cancels requests that concern none of them. */
   want(sentences) {
     this.wanted = new Set(sentences);
     for (const request of this.underWay) {
@@ -69,7 +69,7 @@ export class Translations {
     this.pump();
   }
 
-  /** Tries at once, whatever has failed before. */
+  /** Retries immediately. */
   again() {
     clearTimeout(this.timer);
     this.timer = 0;
@@ -84,7 +84,7 @@ export class Translations {
     }
   }
 
-  /** The sentences of the next request: several, but those alone that were refused together with others. */
+  /** The sentences of the next request: several, or a single one that was refused together with others. */
   next() {
     const asked = new Set([...this.underWay].flatMap((request) => request.sentences));
     const most = Math.min(TOGETHER, this.model.maxSentences);
@@ -119,7 +119,7 @@ export class Translations {
     }
   }
 
-  /** The translations of sentences: of one as it grows, if that can be had. */
+  /** Translates sentences; streams the translation of a single one if possible. */
   async found(sentences, signal) {
     const { model } = this;
     if (sentences.length > 1 || !model.grows) return model.translate(sentences, signal);
@@ -128,7 +128,7 @@ export class Translations {
       return [await model.grow(sentence, (text) => this.see(sentence, text), signal)];
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      return model.translate(sentences, signal); // or it says why not
+      return model.translate(sentences, signal); // or reports the reason
     }
   }
 
@@ -148,7 +148,7 @@ export class Translations {
     else this.keep(sentences[0], { error: error.message });
   }
 
-  /** Waits before the next try, longer each time. */
+  /** Waits before the next attempt, longer each time. */
   wait(message) {
     const seconds = Math.min(2 ** this.failures++, LONGEST_WAIT);
     clearTimeout(this.timer);
@@ -159,7 +159,7 @@ export class Translations {
   keep(sentence, answer) {
     this.answers.set(sentence, answer);
     for (const old of this.answers.keys()) {
-      // All that are wanted are kept, however many.
+      // The current sentences stay, regardless of their number.
       if (this.answers.size <= Math.max(KEPT, this.wanted.size)) return;
       if (!this.wanted.has(old)) this.answers.delete(old);
     }

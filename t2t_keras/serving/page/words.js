@@ -1,22 +1,22 @@
-// The words of one translation, and what could stand in place of each of them.
+// The words of one translation, and the words that could replace each of them.
 
 const KEPT = 200; // answers
 
-/** Elements are given by name, so that it knows nothing of the page around it. */
+/** The card with the words of a translation; it gets its elements by name, and is independent of the page. */
 export class Words {
   /**
    * @param {{card: HTMLElement, words: HTMLElement, others: HTMLElement, note: HTMLElement, back: HTMLButtonElement}} parts
-   * @param {(sentence: string, translation: string) => void} chosen - is called with what a sentence is to become, and
-   *   with "" for what the model itself gave.
+   * @param {(sentence: string, translation: string) => void} chosen - called with a sentence and the
+   *   translation that the reader chose, or "" for the model's own.
    */
   constructor(parts, chosen) {
     this.parts = parts;
     this.chosen = chosen;
     this.model = null;
     this.sentence = this.translation = "";
-    /** The number of the word whose place is looked at, or -1. */
+    /** The index of the selected word, or -1. */
     this.at = -1;
-    /** The number of the word that is to have the focus once the words are shown anew, or -1. */
+    /** The index of the word that gets the focus once the words are replaced, or -1. */
     this.next = -1;
     this.known = new Map();
     this.controller = new AbortController();
@@ -28,14 +28,14 @@ export class Words {
     parts.back.addEventListener("click", () => this.choose("", 0));
   }
 
-  /** Takes another model, of which nothing is known yet. */
+  /** Switches to a model, and drops the answers of the previous one. */
   use(model) {
     this.model = model;
     this.known.clear();
     this.of("", "", false);
   }
 
-  /** Shows a sentence's translation word by word; `isChosen` is whether the reader has had a part in it. */
+  /** Shows a sentence's translation word by word; `isChosen` is whether the reader has changed it. */
   of(sentence, translation, isChosen) {
     const { card, words, back } = this.parts;
     card.hidden = !translation || !this.model?.offersWords;
@@ -53,7 +53,7 @@ export class Words {
     this.next = -1;
   }
 
-  /** Shows what could stand in place of a word, by its number. */
+  /** Shows the words that could replace a word, given its index. */
   async look(index) {
     if (!this.spans?.[index] || this.parts.card.hidden) return;
     this.mark(index);
@@ -78,13 +78,13 @@ export class Words {
     }
   }
 
-  /** Has the sentence become something, and a word get the focus, since the button that was pressed goes away. */
+  /** Sets the sentence's translation, and the word that gets the focus in place of the pressed button. */
   choose(translation, next) {
     this.next = next;
     this.chosen(this.sentence, translation);
   }
 
-  /** Shows what could stand at a place in the text of the translation, by the number of a character. */
+  /** Shows the words that could replace the word at a character of the translation. */
   lookAt(offset) {
     this.look(this.spans?.findLastIndex(({ start }) => start <= offset) ?? -1);
   }
@@ -99,7 +99,7 @@ export class Words {
     return this.known.get(key);
   }
 
-  /** Marks the word whose place is looked at, and makes it the one stop of the tab key. */
+  /** Marks the selected word, and makes it the only one that the tab key reaches. */
   mark(index) {
     this.at = index;
     [...this.parts.words.children].forEach((button, at) => {
@@ -126,7 +126,7 @@ export class Words {
     return item;
   }
 
-  /** The arrows move among the words. */
+  /** Moves the focus among the words with the arrow keys. */
   move(event) {
     const buttons = [...this.parts.words.children];
     const at = buttons.indexOf(document.activeElement);
@@ -148,12 +148,12 @@ export class Words {
   }
 }
 
-/** The words of a text, those with blanks between them: [{word, start}]. */
+/** The words of a text, separated by white space: [{word, start}]. */
 function spansOf(text) {
   return [...text.matchAll(/\S+/gu)].map((match) => ({ word: match[0], start: match.index }));
 }
 
-/** Of continuations of a beginning the best for each word that it can go on with, but for one word. */
+/** The best continuation of a beginning for each next word except `word`. */
 function otherWords(found, prefix, word) {
   const others = new Map();
   for (const { translation } of found) {

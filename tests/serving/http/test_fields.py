@@ -22,13 +22,13 @@ class Repeated:
     schema = {"type": "integer", "description": "how often each translation is repeated"}
     signatures = frozenset({"nbest"})
     refinements: ClassVar[dict] = {}
-    is_automatic = False
+    automatic_for: frozenset[str] = frozenset()
 
     def begin(self, call):
         if type(call.value) is not int:
             raise InputError(f"repeat must be an integer, got {call.value}")
         texts = [text.encode() for text in call.texts()]
-        return self._repeat(call, call.submit("nbest", [{"text": np.array(texts, object)}]))
+        return self._repeat(call, call.submit([("nbest", {"text": np.array(texts, object)})]))
 
     async def _repeat(self, call, futures):
         (outputs,) = await call.outputs(futures)
@@ -71,6 +71,7 @@ def test_a_new_field(client):
         "inputs",
         "markup",
         "markup_attributes",
+        "tag",
         "repeat",
         "silence",
     ]

@@ -49,7 +49,7 @@ class Numbers:
             raise InputError("x" * 5000)
         self._wanted = dict(pairs)
         self._texts = texts
-        self.first = [self._inputs(text) for text in texts]
+        self.first = [("tokens", self._inputs(text)) for text in texts]
 
     def _inputs(self, text, **more):
         return {"source_ids": np.array([[int(text)]], np.int32), "source_length": np.array([1], np.int32), **more}
@@ -59,7 +59,7 @@ class Numbers:
         self._asked = [row for row, text in enumerate(self._texts) if text in self._wanted]
         wanted = [self._wanted[self._texts[row]] for row in self._asked]
         return [
-            self._inputs(self._texts[row], constraints=np.array([[[[int(digit)]]]], np.int32))
+            ("constrained", self._inputs(self._texts[row], constraints=np.array([[[[int(digit)]]]], np.int32)))
             for row, digit in zip(self._asked, wanted, strict=True)
         ]
 

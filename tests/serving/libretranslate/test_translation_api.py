@@ -129,8 +129,23 @@ def test_a_model_of_several_directions_gets_the_tag_of_the_target_language(confi
         assert translate(client, q=["a", " "], target="it").json() == {"translatedText": ["<<2it> a>", "< >"]}
         through = translate(client, q="a", source="it", target="es").json()
         assert through == {"translatedText": "<<2es> <<2en> a>>"}
-        assert translate(client, q="a", target="it", format="html").status_code == 501
+        assert translate(client, q="a", target="it", format="html").status_code == 501  # it has no alignment
         assert client.get("/server.json").json()["directions"] == [["en", "it"], ["it", "en"], ["en", "es"]]
+
+
+def test_documents_get_the_tag_in_front_of_each_text(tmp_path):
+    page_model.save(tmp_path / "many")
+    config = tmp_path / "many" / "1" / "assets.extra" / "config.json"
+    config.write_text(json.dumps({"data": {"source_language": "en", "directions": ["en-it", "en-es"]}}))
+    file = tmp_path / "models.config"
+    file.write_text(f'model_config_list {{ config {{ name: "many" base_path: "{tmp_path}/many" }} }}')
+    with serving(file, [MarkupField(Documents)]) as client:
+        answer = translate(client, q="one|two", target="es", format="html")
+        assert answer.json() == {"translatedText": "<2ES> ONE|<2ES> TWO"}  # the model returns all of its input
+        content = {"markup": "html", "tag": "<2fr>", "inputs": ["one"]}
+        answer = client.post("/v1/models/many:predict", json=content)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("'tag' must be one of <2it>, <2es>; got")
 
 
 def test_what_the_server_says_of_itself(client):
