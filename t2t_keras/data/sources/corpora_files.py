@@ -200,13 +200,13 @@ def raw_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
             raise InputError(f"{path}: {kind}, not text in UTF-8; {remedy}")
     number = 0
     try:
-        first = file.readline()
-        body = without_byte_order_mark(first).removesuffix(b"\n").removesuffix(b"\r")
+        first = without_byte_order_mark(file.readline())
+        body = first.removesuffix(b"\n").removesuffix(b"\r")
         second = file.readline() if b"\r" in body else b""
         if b"\r" in body and not second:  # no line feed, except possibly at the end
             yield from body.split(b"\r")
             return
-        for line in itertools.chain([body] if first else [], [second] if second else [], file):
+        for line in itertools.chain([first] if first else [], [second] if second else [], file):
             number += 1
             yield line
     except _DAMAGED as error:
