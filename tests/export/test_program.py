@@ -24,7 +24,7 @@ def test_it_exports(program_results, version):
         ("no_checkpoint", "no checkpoint '77' in {}/run/checkpoints; steps there: 1, 2; names there: none"),
         ("ensemble", "--ensemble: an ensemble cannot be exported; average checkpoints of one run instead"),
         ("engine", "--engine=ctranslate2: an export searches with TensorFlow; omit the flag"),
-        ("no_run", "{}/nothing is not a run's directory: it has no config.json"),
+        ("no_run", "--model_dir={}/nothing: no such folder"),
         ("beam", "decode.beam_size=1000 is more than the vocabulary's 350 entries"),
         ("average_of_export", "--average_last: {}/saved_models/tiny is an exported model, which has no checkpoints"),
         ("checkpoint_of_export", "{}/saved_models/tiny is an exported model: it has no checkpoint '1' to choose"),

@@ -33,6 +33,7 @@ def folder(tmp_path_factory):
 def results(folder):
     run = [f"--model_dir={folder / 'run'}", "--max_length_offset=3"]
     texts = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.de'}"]
+    (folder / "labels").write_text("O O\n")
     labels = [f"--{side}={folder / 'labels'}" for side in ("hypotheses", "references")]
     cases = {
         "files": [*run, *texts, "--lowercase", "--paper_bleu", "--beam_size=1", f"--output_dir={folder / 'out'}"],

@@ -113,7 +113,7 @@ def test_a_file_with_both_sides_needs_no_target(files):
         ({"data_dir": "{}/a.en"}, r"--data_dir=.*a\.en is a file; give a folder"),
         (
             {"valid_source": "{}/data/valid.source.txt", "valid_target": "{}/a.de"},
-            r".*data/valid\.source\.txt: cannot be",
+            r".*data/valid\.source\.txt: the preparation",
         ),
     ],
 )

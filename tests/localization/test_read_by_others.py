@@ -1,11 +1,108 @@
-"""Translated catalogues are as msgfmt wants them."""
+"""What other programs read in translated files: translate-toolkit, and msgfmt for catalogues."""
 
 import shutil
 import subprocess
 
 import pytest
 
-from tests.localization.fake_translations import backwards, translated_file
+from tests.localization.fake_translations import backwards, longer, translated_file
+from tests.localization.sample_files import SAMPLES
+
+# For each format the module and the class of translate-toolkit, and the units that it reads: source, target, and
+# whether the target is to be checked. In a file of a single language, the texts are the sources.
+READ = {
+    ".po": (
+        "pypo.pofile",
+        [
+            ("A dog runs.", "A DOG RUNS.", True),
+            (
+                "Copied %s to %d places in the <b>big folder</b>, which you will find below the other folder.\n",
+                "COPIED %s TO %d PLACES IN THE <b>BIG FOLDER</b>, WHICH YOU WILL FIND BELOW THE OTHER FOLDER.\n",
+                True,
+            ),
+            ("%d dog", "%d DOG", True),
+            ("Save _As", "SAVE _AS", True),
+            ("Cat", "Katze", False),
+        ],
+    ),
+    ".xliff": (
+        "xliff.xlifffile",
+        [("A big dog runs.", "A BIG DOG RUNS.", True), ("Cat", "Katze", False)],
+    ),
+    ".xlf": ("xliff2.Xliff2File", [("Hello big world!", "HELLO BIG WORLD!", False)]),
+    ".tmx": (
+        "tmx.tmxfile",
+        [("A <b>dog</b> & cat.", "A <b>DOG</b> & CAT.", False), ("Cat", "Katze", False)],
+    ),
+    ".ts": (
+        "ts2.tsfile",
+        [
+            ("&Open file", "&OPEN FILE", True),
+            ('E&xit %1 "now"', 'E&XIT %1 "NOW"', True),
+            ("%n dog(s)", "%n DOG(S)", True),
+            ("Done", "Fertig", False),
+            ("<b>Bold</b> dog", "<b>BOLD</b> DOG", True),
+        ],
+    ),
+    ".csv": (
+        "csvl10n.csvfile",
+        [("A dog", "A DOG", False), ('A "big" dog, here', 'A "BIG" DOG, HERE', False), ("Cat", "Katze", False)],
+    ),
+    ".srt": (
+        "subtitles.SubRipFile",
+        [
+            "<i>TWO DOGS ARE RUNNING\nTHROUGH THE SNOW.</i>",
+            "- WHERE ARE YOU?\n- HERE, <b>I AM</b>.",
+            "♪ LA LA LA ♪",
+        ],
+    ),
+    ".json": ("jsonl10n.JsonFile", ['A "DOG"/CAT', "ONE", "HELLO {{name}}", "3", "x"]),
+    ".yaml": (
+        "yaml.RubyYAMLFile",
+        [
+            *("HELLO %{name}", 'A "BIG" DOG', "IT'S A DOG", "ONE DOG", "TWO DOGS"),
+            *("A LINE OF TEXT.\n\nSECOND PARAGRAPH.", "A FOLDED TEXT THAT CONTINUES HERE.\n", "3", "A DOG", "A DOG"),
+        ],
+    ),
+    ".properties": ("properties.javafile", ["A DOG", "IT''S {0} DOGS AND CATS", 'GRÜßE: "X"', ""]),
+    ".strings": ("properties.stringsutf8file", ['COPIED %@ TO %@ "NOW"\n', "DOG"]),
+    ".md": (
+        "markdown.MarkdownFile",
+        [
+            *("---\ntitle: Not translated\n---\n\n", "DOG *BREEDS* WITH `code`", "Title", "Reference"),
+            "A **BIG DOG** RUNS OVER [THE LAWN]{1}, SEE [REFERENCE]{2} AND ![picture]{3} WITH 5 \\* 3. IT IS A VERY "
+            "LONG PARAGRAPH THAT CONTINUES {4}CTRL{5} HERE.\nA HARD BREAK.",
+            *("[ ] A TASK_NAME HERE CONTINUES HERE", "NAME", "USE | CASE", "DOG", "`a|b` BARKS", "code", "Reference"),
+        ],
+    ),
+}
+
+
+def units(suffix: str, content: bytes) -> list:
+    """The units that translate-toolkit reads; the test is skipped where a package for the format is missing."""
+    module, name = READ[suffix][0].split(".")
+    storage = pytest.importorskip(f"translate.storage.{module}", reason="needs translate-toolkit", exc_type=ImportError)
+    store = getattr(storage, name)()
+    store.parse(content)
+    return [unit for unit in store.units if unit.istranslatable()]
+
+
+@pytest.mark.parametrize("suffix", READ)
+def test_translate_toolkit_reads_the_translations(suffix):
+    expected = READ[suffix][1]
+    found = units(suffix, translated_file(SAMPLES[suffix], suffix))
+    if isinstance(expected[0], str):
+        assert [str(unit.source) for unit in found] == expected
+    else:
+        assert [(str(unit.source), str(unit.target), unit.isfuzzy()) for unit in found] == expected
+
+
+def test_subtitles_keep_their_times():
+    before, after = (
+        [(unit.getlocations()) for unit in units(".srt", content)]
+        for content in (SAMPLES[".srt"].encode(), translated_file(SAMPLES[".srt"], ".srt", longer))
+    )
+    assert after == before and len(after) == 3
 
 
 def plural_catalogue(rule: str, forms: int = 2) -> str:

@@ -50,6 +50,11 @@ def plain(plain_training) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
+def one_replica_with_everything() -> dict[str, np.ndarray]:
+    return trajectory(train={**EVERYTHING, **FEW})
+
+
+@pytest.fixture(scope="module")
 def one_replica_with_risk() -> dict[str, np.ndarray]:
     return trajectory(steps=4, train=RISK)
 
