@@ -1,7 +1,7 @@
 # make quickstart   sets up .venv, then trains, scores, exports and serves a small translation model (about 10 minutes)
 # make test         sets up .venv, then runs the quick tests
 # PYTHON=python3.12 chooses the interpreter that .venv is made with; it must be 3.11 to 3.13.
-# TENSORFLOW=2.20 does any of it with that version of TensorFlow instead of 2.21, in .venv-2.20.
+# TENSORFLOW=2.20 uses that version of TensorFlow instead of 2.21, in .venv-2.20.
 
 PYTHON ?= python3
 TENSORFLOW ?= 2.21
@@ -21,19 +21,19 @@ SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reord
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
-	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
-	@echo "make test [PROCESSES=2]      the quick tests, side by side in so many processes (5 minutes)"
-	@echo "make integration             whole programs, exports, families and tasks (15 minutes)"
-	@echo "make slow                    the tests that take minutes"
-	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
-	@echo "make attack [BODIES=5000]    what hostile clients can do to the server (10 minutes, on a quiet machine)"
-	@echo "make lint                    style, common mistakes and types; make format puts the style right"
-	@echo "make docs                    the documents as a site, docs/_build/html/index.html"
-	@echo "make ci                      lint, test and integration, with what only tests of other backends, peers and manifests need"
-	@echo "make release                 builds into dist/ what the committed version is published as, and says how to publish it"
-	@echo "make clean                   removes the environments and what building and testing leave behind"
-	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
+	@echo "make venv                    creates the virtual environment $(VENV) and installs everything"
+	@echo "make quickstart [MINUTES=5]  trains on real text, scores, translates, exports and serves"
+	@echo "make test [PROCESSES=2]      the quick tests, in this number of processes (5 minutes)"
+	@echo "make integration             whole programs, exports, families and tasks (20 minutes)"
+	@echo "make slow                    the tests that take minutes each"
+	@echo "make faults                  kills real trainings in many ways and compares the results (25 minutes)"
+	@echo "make attack [BODIES=5000]    attacks the server as hostile clients do (10 minutes, on an idle machine)"
+	@echo "make lint                    checks style, common mistakes and types; make format corrects the style"
+	@echo "make docs                    builds the documentation as a website, docs/_build/html/index.html"
+	@echo "make ci                      runs lint, test and integration, with the packages that only tests need"
+	@echo "make release                 builds the release of the committed version in dist/, and prints how to publish it"
+	@echo "make clean                   removes the environments and the files of builds and tests"
+	@echo "TENSORFLOW=2.20 with any of these uses TensorFlow 2.20, in a separate environment; the default is 2.21"
 
 venv: $(INSTALLED)
 
