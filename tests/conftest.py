@@ -1,15 +1,13 @@
-"""What all tests share: quiet logs, set before anything imports TensorFlow, a Ctrl-C that is heard, and rings.
+"""Configures all tests: quiet logs, interrupts, garbage collection, memory and rings.
 
-Searching for garbage in what imports and the collection of tests have made would take a tenth of all time: there is
-none while tests are collected, what is there when they begin is looked at no more, and what is old a fifth as often.
+Collecting the garbage of imports and of the collection of tests would take a tenth of the time. Garbage collection is
+therefore off until the tests are collected, ignores the objects that exist then, and visits old objects less often.
 
-Graphs run as they were traced, since a fifth of all time would go into optimising them for the few times that they run,
-and no curves of trainings are drawn, which takes as long as their few steps. This goes for programs too. All is as in
-use where that takes minutes anyway, and in tests of exports, of what earlier code found, of memory, of the curves and
-of the whole way from text to an answer.
+Graphs run as they were traced, because optimising them would take a fifth of the time, and trainings draw no curves.
+Programs that tests start do the same. The tests in `_AS_IN_USE` run with both.
 
-A test is of the quick ring, `make test`, unless it is marked `integration`. Of one marked `quick("a", "b")`, the cases
-a and b are in the quick ring and all others in the integration ring.
+A test belongs to the quick ring, `make test`, unless it is marked `integration`. If a test is marked `quick("a", "b")`,
+its cases a and b belong to the quick ring and all other cases to the integration ring.
 """
 
 import gc
@@ -29,17 +27,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("XLA_FLAGS", programs.QUICKLY_COMPILED["XLA_FLAGS"])
 gc.disable()
 
-# A shell's background job ignores these, and so would every program that the tests start and interrupt.
+# A background job of a shell ignores these signals. Programs that tests start and interrupt would ignore them too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Their files take longest: begun first, they do not keep one process busy when the others have nothing left.
+# Files of these folders take longest. They run first, so that no process is still busy when the others have finished.
 _FIRST = ("export", "on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models")
-# The files of these share what takes long to make, so one process runs them all.
+# The files of these folders share expensive fixtures, so one process runs them all.
 _TOGETHER = ("tests/export",)
-# The beginnings of the names of tests in which all is as in use.
+# Prefixes of the tests that optimise graphs and draw curves.
 _AS_IN_USE = (
     *("tests/attack/", "tests/documented/", "tests/export/", "tests/faults/", "tests/launch/test_quickstart.py"),
     *("tests/launch/test_real_text.py", "tests/test_from_text_to_answer.py", "tests/test_golden.py"),
@@ -49,7 +47,7 @@ _AS_IN_USE = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives each case its ring, and orders the files by their folders."""
+    """Assigns each case to its ring, and orders the files by their folders."""
     unknown: dict[str, set[str]] = {}
     for item in items:
         mark = item.get_closest_marker("quick")
@@ -61,13 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker("integration")
     if not any("[" in argument for argument in config.args) and any(unknown.values()):
         raise pytest.UsageError(
-            f"pytest.mark.quick names cases that are not there: { {k: v for k, v in unknown.items() if v} }"
+            f"pytest.mark.quick names cases that do not exist: { {k: v for k, v in unknown.items() if v} }"
         )
     items.sort(key=lambda item: _FIRST.index(item.path.parent.name) if item.path.parent.name in _FIRST else len(_FIRST))
 
 
 def pytest_collection_finish() -> None:
-    """Garbage is collected again, but for what is there already."""
+    """Switches garbage collection on, except for the objects that exist already."""
     gc.freeze()
     gc.set_threshold(10_000, 10, 5)
     gc.enable()
@@ -75,7 +73,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before any fixture of the test; tests of one file are alike, since their trainings are compared bit for bit."""
+    """Sets the speed-ups before any fixture; the tests of a file share them, because they compare trainings bit for bit."""
     programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
     programs.be_quick(programs.quickly)
 
@@ -105,7 +103,7 @@ def freed_memory(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With --dist=loadfile: what runs each file in one process, and some folders."""
+    """Returns a scheduler for --dist=loadfile that runs each file, and each folder of `_TOGETHER`, in one process."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
