@@ -73,7 +73,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Sets the speed-ups before any fixture; the tests of a file share them, because they compare trainings bit for bit."""
+    """Sets the speed-ups before any fixture; all tests of a file share them, which compare trainings bit by bit."""
     programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
     programs.be_quick(programs.quickly)
 
