@@ -106,7 +106,7 @@ def test_what_was_trained_is_saved_and_cloned(family, tmp_path):
 
 
 @promise("`jit_compile=True` and `False`", torch="not tested")
-@pytest.mark.integration
+@pytest.mark.slow
 @every_family
 def test_a_compiled_training_is_that_of_plain_operations(family):
     plain, compiled = (trained(made(family), jit_compile=jit_compile) for jit_compile in (False, True))

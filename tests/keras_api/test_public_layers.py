@@ -142,7 +142,7 @@ def test_what_was_trained_is_saved_and_cloned(case, rng, tmp_path):
 
 
 @promise("`jit_compile=True` and `False`", torch="not tested")
-@pytest.mark.integration
+@pytest.mark.slow
 @every_layer
 def test_a_compiled_training_is_that_of_plain_operations(case):
     found = []
