@@ -144,7 +144,7 @@ def test_a_batch_that_is_not_there_is_misuse():
             plan.rows(batch)
 
 
-def test_advancing_is_stepping():
+def test_advancing_skips_batches():
     plans = EpochPlans(*sentence_lengths(300), 1000, seed=5)
     position = start = Position(0, 2)
     for steps in range(3 * plans.plan(0).num_batches):
