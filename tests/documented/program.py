@@ -12,12 +12,14 @@ import tensorflow as tf
 from t2t_keras.data.sources import corpora
 from t2t_keras.data.sources.corpora import Corpus
 
+# The letters of the documents' sentences, so that none of their words is protected as unknown.
+LETTERS = "The quick brown fox jumps over a lazy dog. Please Select Your CPU."
 SPLITS = {"train": (0, 200), "valid": (200, 206), "test": (206, 212)}
 
 
 def _pairs(first: int, last: int) -> list[tuple[str, str]]:
     words = [" ".join(f"{'abcdefgh'[number // 8**place % 8]}o" for place in range(3)) for number in range(first, last)]
-    return [(f"A {line} runs.", f"Ein {line} läuft.") for line in words]
+    return [(f"A {line} runs.", f"Ein {line} läuft.") for line in words] + [(LETTERS, LETTERS[::-1])] * (first == 0)
 
 
 def _corpus(*_arguments: object) -> Corpus:

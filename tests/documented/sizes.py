@@ -67,6 +67,7 @@ APPENDED = (
 # What is put in the place of what stands there.
 CHANGED = (
     (r"--checkpoints=1000,1200\b", "--checkpoints=1,2"),
+    (r"--averages=5,10\b", "--averages=1,2"),
     (r"--checkpoint=8000\b", "--checkpoint=2"),
     (r"(--checkpoint=|@)6200\b", r"\g<1>1"),
 )
