@@ -23,7 +23,7 @@ SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reord
 help:
 	@echo "make venv                    creates the virtual environment $(VENV) and installs everything"
 	@echo "make quickstart [MINUTES=5]  trains on real text, scores, translates, exports and serves"
-	@echo "make test [PROCESSES=2]      the quick tests, in this number of processes (5 minutes)"
+	@echo "make test [PROCESSES=2]      the quick tests, in this number of processes (6 minutes)"
 	@echo "make integration             whole programs, exports, families and tasks (20 minutes)"
 	@echo "make slow                    the tests that take minutes each"
 	@echo "make faults                  kills real trainings in many ways and compares the results (25 minutes)"
