@@ -95,3 +95,39 @@ def test_who_stops_waiting_keeps_no_other_from_its_answer():
         return await asyncio.wait_for(second, 300)
 
     assert asyncio.run(run()) == 1
+
+
+def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
+    """Also if it fails in between; and by itself for what it does later."""
+    wakes = []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(
+            loop, "call_soon_threadsafe", lambda *arguments: wakes.append(arguments) or wake(*arguments)
+        )
+        futures = [Future() for _ in range(9)]
+        tasks = await waiting_for(*futures)
+        with pytest.raises(KeyError), together():
+            for number, future in enumerate(futures[:8]):
+                future.set_result(number)
+            raise KeyError
+        futures[8].set_result(8)
+        return await asyncio.wait_for(asyncio.gather(*tasks), 300)
+
+    assert asyncio.run(run()) == list(range(9))
+    assert len(wakes) == 2
+
+
+def test_what_ends_after_the_loop_does_no_harm():
+    future = Future()
+    future.set_running_or_notify_cancel()
+
+    async def left():
+        await asyncio.wait_for(arrival(future), timeout=0)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(left())
+    with together():
+        future.set_result(5)

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.integration
 LARGE = 64 << 20
 LIMIT = 8
 PATIENCE = 300  # seconds that a busy machine may take for what takes a second
-GO_ON, LEFT = threading.Event(), threading.Event()
+LEFT = threading.Event()
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def app(scope, receive, send):
-    """/large answers with more than any buffer holds, /slow after a while, /parts in two when it is told to go on.
+    """/large answers with more than any buffer holds, /slow after a while.
 
     /read reads the body. /gone waits until the client is gone.
     """
@@ -36,13 +36,6 @@ async def app(scope, receive, send):
     if scope["path"] == "/read":
         await receive()
         await asyncio.sleep(0.001)
-    if scope["path"] == "/parts":
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"a", "more_body": True})
-        while not GO_ON.is_set():
-            await asyncio.sleep(0.01)
-        await send({"type": "http.response.body", "body": b"x"})
-        return
     if scope["path"] == "/slow":
         await asyncio.sleep(1.0)
     size = LARGE if scope["path"] == "/large" else 1
