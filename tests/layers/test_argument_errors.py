@@ -114,6 +114,10 @@ def test_a_mask_is_a_tensor(mask):
 def test_a_list_in_the_place_of_a_tensor_is_named():
     with pytest.raises(ValueError, match="`attention_mask` must be a tensor or an array, got a list"):
         layers.MultiHeadAttention(2)(X, X, [[True] * 5] * 5)
+    with pytest.raises(ValueError, match="must be float, got int32"):
+        layers.FeedForward(4)(X.astype("int32"))
+    with pytest.raises(ValueError, match="an attention mask must be bool, True = may attend, got float32"):
+        layers.MultiHeadAttention(2)(X, X, np.zeros((2, 1, 5, 5), "float32"))
     with pytest.raises(ValueError, match="`inputs` must be a tensor or an array, got a list"):
         layers.TiedEmbedding(9, 8)([[3, 4]])
 
