@@ -130,14 +130,10 @@ def seconds_open(connection, sends=b""):
     return time.monotonic() - start
 
 
-def test_a_connection_that_sends_nothing_is_closed(address):
+@pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\n" + b"X" * 1000])
+def test_a_connection_that_sends_nothing_or_a_head_byte_by_byte_is_closed(address, head):
     with connected(address) as connection:
-        assert 0.4 < seconds_open(connection) < PATIENCE
-
-
-def test_a_head_that_comes_byte_by_byte_is_not_waited_for(address):
-    with connected(address) as connection:
-        assert 0.4 < seconds_open(connection, b"GET / HTTP/1.1\r\n" + b"X" * 1000) < PATIENCE
+        assert 0.4 < seconds_open(connection, head) < PATIENCE
 
 
 def test_a_client_that_asks_again_and_again_stays_connected(address):

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 import pathlib
 import signal
 import time
@@ -234,18 +233,6 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     weights.write_bytes(whole)
     train(tmp_path, data, max_steps=4)
     assert not half_written.exists()
-
-
-def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    send_at(monkeypatch, signal.SIGINT, 3)
-    kill = os.kill
-    monkeypatch.setattr(os, "kill", lambda *args: (kill(*args), kill(*args)))
-    handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, data)
-    assert saved_steps(tmp_path) == []
-    assert signal.getsignal(signal.SIGINT) == handler
 
 
 # The ways to end.

@@ -143,17 +143,6 @@ def test_each_worker_with_its_gpus(monkeypatch, two_gpus):
         make_strategy(replicas=3)
 
 
-def test_a_tpu_that_the_environment_names(monkeypatch):
-    calls = []
-    monkeypatch.setenv("TPU_NAME", "mine")
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: f"resolver of {name}")
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
-    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
-    assert make_strategy() == "strategy of resolver of mine"
-    assert calls == ["resolver of mine", "resolver of mine"]
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -174,10 +163,13 @@ def test_a_tpu_that_is_not_there(monkeypatch, name, message):
 
 def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: "workers")
-    workers_in_environment(monkeypatch, 2)
+    calls = []
     monkeypatch.setenv("TPU_NAME", "mine")
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: "resolver")
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
-    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: f"resolver of {name}")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
+    workers_in_environment(monkeypatch, 2)
+    assert make_strategy() == "strategy of resolver of mine", "it precedes the workers"
+    assert calls == ["resolver of mine", "resolver of mine"]
     assert len({str(make_strategy(name)) for name in STRATEGIES if name != "auto"}) == 4
