@@ -109,7 +109,7 @@ def test_each_reason_is_counted_once():
         ),
     ],
 )
-def test_some_corpora_may_have_what_others_may_not(pairs, options, kept, dropped):
+def test_options_keep_pairs_that_are_otherwise_dropped(pairs, options, kept, dropped):
     cleaner = Cleaner()
     found = list(cleaner.for_training(pairs, 10, **{"held_out": HeldOut(), **options}))
     assert found == [pairs[number] for number in kept]

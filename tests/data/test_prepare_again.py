@@ -242,7 +242,7 @@ def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path, monkeypatch):
     assert not (tmp_path / "data" / ".lock").exists()
 
 
-def test_what_is_outdated_stays_so_if_the_next_try_is_killed_at_once(tmp_path):
+def test_outdated_steps_stay_outdated_if_the_next_try_is_killed_at_once(tmp_path):
     """The journal forgets before files are replaced: going back to the first settings does not bring them back."""
     path, dependents = tmp_path / "journal", {"size": ("late",)}
     journal = Journal(path, {"size": 1, "other": 1}, dependents)

@@ -139,7 +139,7 @@ def test_a_training_has_the_rest_of_the_minutes_and_of_the_updates(tmp_path, tra
         (Outcome(7, "stopped", signal.SIGTERM), "step 7: stopped", False),
     ],
 )
-def test_only_a_training_that_was_stopped_from_outside_goes_on(tmp_path, trained, outcome, line, ends):
+def test_only_a_training_that_was_stopped_from_outside_continues(tmp_path, trained, outcome, line, ends):
     trained.outcomes.append(outcome)
     later = dict.fromkeys(("chosen", "scores", "examples", "finished"), "of the training before")
     steps, said = begun(tmp_path, trained_for=9.0, **later)
@@ -210,7 +210,7 @@ def test_the_same_weights_are_exported_once(tmp_path, monkeypatch):
         steps.export()
 
 
-def test_scores_are_said_and_those_of_next_to_nothing_are_remarked_on(tmp_path):
+def test_scores_are_reported_and_very_low_ones_remarked_on(tmp_path):
     for value, is_low in ((1.9, True), (2.0, False)):
         scores = [
             {"name": name, "value": value * part, "signature": "s"} for name, part in (("BLEU", 1), ("chrF", 0.1))

@@ -41,7 +41,7 @@ def test_a_line_is_a_request():
         ('{"id": 7, "text": "a", "excluded": [["b"]]}', "'excluded' must be a list of strings, got [['b']]"),
     ],
 )
-def test_an_invalid_line_is_told_and_keeps_its_id(text, error):
+def test_an_invalid_line_has_an_error_and_keeps_its_id(text, error):
     line = json_lines.parsed(1, text)
     assert line.error.startswith(error) and (line.request, line.id) == ("", 7 if '"id"' in text else None)
 

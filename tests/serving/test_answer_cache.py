@@ -100,7 +100,7 @@ def test_what_is_not_repeatable_is_never_kept(ask):
     assert cache.submit(Repeatable(), {}, 1, lambda inputs, rows: future) is future, "nor is what has no inputs"
 
 
-def test_signatures_have_answers_of_their_own(ask):
+def test_signatures_have_separate_answers(ask):
     cache, functions = AnswerCache(10**6), [Repeatable(1), Repeatable(2)]
     for function in functions * 2:
         assert answer(ask(cache, function, 5)) == [10]

@@ -101,7 +101,7 @@ def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
     assert len(wakes) == 2
 
 
-def test_what_ends_after_the_loop_does_no_harm():
+def test_a_future_that_ends_after_the_loop_is_harmless():
     future = Future()
     future.set_running_or_notify_cancel()
 

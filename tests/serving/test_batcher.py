@@ -244,7 +244,7 @@ def test_a_full_queue_refuses_at_once_and_recovers(make):
         submit(batcher, function, 3, 4)
     assert caught.value.code is Code.UNAVAILABLE
     fits = submit(batcher, function, 5)
-    begun = batcher.submit(function, {"x": np.array([9])}, np.array([1]), None)  # goes on with what has begun
+    begun = batcher.submit(function, {"x": np.array([9])}, np.array([1]), None)  # continues work that has started
     function.gate.set()
     assert [answer(future) for future in (first, waiting, fits, begun)] == [[0], [2, 4], [10], [18]]
     assert answer(submit(batcher, function, 3, 4)) == [6, 8]

@@ -85,7 +85,7 @@ def test_a_word_that_is_clicked_can_be_another(page):
     assert page.errors() == []
 
 
-def test_it_is_done_with_the_keyboard_alone(page):
+def test_a_word_is_replaced_with_the_keyboard(page):
     page.type("one two six")
     page.wait(lambda: len(words(page)) == 3)
     for _ in range(30):
@@ -101,7 +101,7 @@ def test_it_is_done_with_the_keyboard_alone(page):
     page.wait(lambda: page.browser.switch_to.active_element.text == "NEW")
 
 
-def test_what_is_refused_or_comes_late_is_not_shown_of_another_word(page):
+def test_refused_and_late_alternatives_are_not_shown_for_another_word(page):
     page.type("one two")
     page.wait(lambda: len(words(page)) == 2)
     page.meddle("""

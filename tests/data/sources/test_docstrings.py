@@ -25,7 +25,7 @@ def test_the_first_sentence_and_the_rest():
 
 
 @pytest.mark.parametrize("text", ["A summary alone.", f"Two words. {LONG}", f"{LONG} {LONG}.\n\n{LONG}", ""])
-def test_too_short_or_long_a_side_is_no_pair(text):
+def test_sides_that_are_too_short_or_long_are_no_pair(text):
     assert list(docstrings.pair_of(text)) == []
 
 

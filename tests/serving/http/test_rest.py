@@ -183,7 +183,7 @@ def test_a_file_of_the_page_is_whole_and_loads_nothing_from_elsewhere(client, pa
     assert answer.headers["cache-control"] == "no-cache" and answer.content == client.get("/").content
 
 
-def test_a_failure_of_its_own_is_told_in_json(client, server, monkeypatch):
+def test_an_internal_error_is_answered_in_json(client, server, monkeypatch):
     monkeypatch.setattr(server.core.metrics, "text", lambda: 1 / 0)
     answer = client.get("/monitoring/prometheus/metrics")
     assert (answer.status_code, answer.json()) == (500, {"error": "ZeroDivisionError: division by zero"})
