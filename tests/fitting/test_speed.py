@@ -8,7 +8,7 @@ from t2t_keras.fitting import speed
 from t2t_keras.planning.fit_rules import cost
 
 
-@pytest.mark.parametrize(("seconds", "updates"), [(0.5, 6), (0.1, 21)])
+@pytest.mark.parametrize(("seconds", "updates"), [(1.0, 6), (0.1, 21)])
 def test_at_least_six_updates_and_two_seconds_are_measured(monkeypatch, seconds, updates):
     clock, runs = [0.0], []
 
