@@ -129,7 +129,8 @@ def _score_files() -> None:
     _check_scoring(kind)
     read = readers.read_lines if kind.is_parallel else read_lines
     hypotheses, references = (kind.outputs(read(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
-    language = _TARGET_LANGUAGE.value or language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
+    name = language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
+    language = _TARGET_LANGUAGE.value or language_of(references, name)
     scoring = ScoringSettings(language, bool(_LOWERCASE.value), _PAPER_BLEU.value)
     kind.check(references, scoring)
     with named(f"{_HYPOTHESES.value}, {_REFERENCES.value}"):

@@ -57,7 +57,7 @@ _MINUTES = DEFINE_number("minutes", 60.0, _MINUTES_HELP, MINUTES)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; default: chosen.", PositiveInt)
 _HELD_OUT_PAIRS = DEFINE_number(
-    "held_out_pairs", None, "Pairs for validation and for test; default: chosen.", PositiveInt
+    "held_out_pairs", None, "Pairs in the validation set, and in the test set; default: chosen.", PositiveInt
 )
 _SET = flags.DEFINE_multi_string(
     "set",

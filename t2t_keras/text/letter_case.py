@@ -9,7 +9,8 @@ from t2t_keras.text.truecase import capital
 
 Case = Literal["capitals", "title"]
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_LETTERS = r"(?:[^\W\d_][\u0300-\u036f]*)+"  # with the accents of decomposed letters
+_WORD = re.compile(f"{_LETTERS}(?:['’]{_LETTERS})*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
 _LEAST_TITLE_LETTERS = 4
 _LEAST_TITLE_WORDS = 3
@@ -46,7 +47,8 @@ def _is_capitalised(word: str) -> bool:
 def ordinary(text: str, language: str) -> str:
     """Returns a sentence in lower case with a capital first letter; in English, "I" also stays a capital."""
     base = base_language(language)
-    text = (text.replace("I", "ı").replace("İ", "i") if base in _DOTTED_CAPITALS else text).lower()
+    text = text.replace("I", "ı") if base in _DOTTED_CAPITALS else text
+    text = text.replace("İ", "i").lower()  # otherwise, "İ" would become two characters
     if base == "en":
         text = _ENGLISH_I.sub("I", text)
     first = _WORD.search(text)

@@ -229,6 +229,12 @@ def test_words_that_stay_keep_their_marks(document, target, order, result):
     assert parsed.filled([AlignedText(target, links)]) == result
 
 
+def test_apostrophes_after_a_long_word_in_braces():
+    """Looking back at the word for each of them would take minutes."""
+    document = "{" + 100_000 * "a" + 100_000 * "' "
+    assert MarkedDocument.parsed(document, "placeholders", "in").pieces == (document,)
+
+
 def test_apostrophes_do_not_quote_placeholders():
     parsed = MarkedDocument.parsed("{n, plural, one {of:{name}} other {''dogs'' of:{name}}}", "placeholders", "in")
     assert [segment.text for segment in parsed.segments] == ["of:", "'dogs' of:"]
