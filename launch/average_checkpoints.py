@@ -30,7 +30,7 @@ _AVERAGE_EPOCHS = DEFINE_number(
 _CHECKPOINTS = DEFINE_path(
     "checkpoints",
     None,
-    "Checkpoints to average instead: steps, names or paths, separated by commas.",
+    "Steps, names or paths of the checkpoints to average instead, separated by commas.",
     ANY,
     is_list=True,
 )

@@ -269,7 +269,8 @@ def pair_source(
     form = known_format(source) or FORMATS.get(default or "")
     if form is None:
         raise InputError(
-            f"{source}: plain text has one side; give its translation too, or a file with both sides ({WITH_BOTH_SIDES})"
+            f"{source}: plain text has one side; give its translation too, or a file with both sides "
+            f"({WITH_BOTH_SIDES})"
         )
     if _accepted(form, source).pairs is None:
         raise InputError(f"{source}: {form.name} has one side per file; give the file of the other side too")
