@@ -303,7 +303,7 @@ REFUSED = {
     "page.en": (b"<!DOCTYPE html>\n<html><body>Hello</body></html>", "a web page cannot be read"),
     "feed.xml": (b"<?xml version='1.0'?><rss></rss>", "XML of an unknown kind cannot be read; supported are TMX"),
     "feed.en": (b"<?xml version='1.0'?><rss></rss>", "XML of an unknown kind"),
-    "all.json": (b"[{}]", "JSON cannot be read; write one object a line to a .jsonl file"),
+    "all.json": (b"[{}]", "JSON cannot be read; write one object per line to a .jsonl file"),
     "strings.yaml": (b"a: b\n", "a file of messages in one language cannot be read"),
     "text.tar.gz": (gzip.compress(b"x", mtime=0), "an archive cannot be read; unpack it"),
     "text.7z": (b"7z\xbc\xaf\x27\x1c", "an archive cannot be read"),
