@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "The split of the prepared data to translate.")
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data for --split; default: the training data of the run.", FOLDER)
 _SOURCE = DEFINE_path(
-    "source", None, f"Instead of --split: UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}.", FILE
+    "source", None, f"Instead of --split: UTF-8 text, or both sides in one file ({readers.WITH_BOTH_SIDES}).", FILE
 )
 _REFERENCE = DEFINE_path("reference", None, "With --source: its human translation, line by line.", FILE)
 _TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task whose outputs they are.")

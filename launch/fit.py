@@ -45,7 +45,7 @@ _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings"
 
 _TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = DEFINE_path(
-    "source", None, f"UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}; also compressed.", FILE
+    "source", None, f"UTF-8 text, or both sides in one file ({readers.WITH_BOTH_SIDES}); also compressed.", FILE
 )
 _TARGET = DEFINE_path("target", None, "The translation of the source, line by line.", FILE)
 _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(_CORPORA)}.")
