@@ -30,8 +30,8 @@ def case_of(text: str, language: str) -> Case | None:
     A title has at least three words, and a German text is never one. Letters without case are ignored.
     """
     words = [word for word in _WORD.findall(text) if word.lower() != word.upper()]
-    letters = sum(map(len, words))
-    if letters > 1 and all(word == word.upper() for word in words):
+    num_letters = sum(map(str.isalpha, "".join(words)))
+    if num_letters > 1 and all(word == word.upper() for word in words):
         return "capitals"
     long_words = [word for word in words if len(word) >= _LEAST_TITLE_LETTERS]
     if base_language(language) in _CAPITALISED_NOUNS or len(words) < _LEAST_TITLE_WORDS or len(long_words) < 2:
