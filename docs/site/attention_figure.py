@@ -1,4 +1,4 @@
-"""Replaces a comment of a document with an interactive figure of attention, which uses the scripts of the server's page.
+"""Replaces a comment of a document with an interactive figure of attention, with the scripts of the server's page.
 
 The figure is a single script, because a page that is opened from a disk cannot load other scripts.
 """
