@@ -157,19 +157,6 @@ def test_an_average_is_a_checkpoint(tmp_path):
         _ = loaded.optimizer
 
 
-def test_a_damaged_average_is_passed_over(tmp_path, caplog):
-    save(tmp_path, 8)
-    for name in ("averaged_last2", "averaged_last4"):
-        checkpoints.save_weights(tmp_path, name, 8, arrays(4), {})
-    (tmp_path / "averaged_last2" / "weights.npz").write_bytes(b"nothing")
-    assert checkpoints.resolve(tmp_path).name == "averaged_last4"
-    assert "averaged_last2/weights.npz is damaged" in caplog.text
-    (tmp_path / "averaged_last4" / "state.json").write_text("{")
-    assert checkpoints.resolve(tmp_path).name == "step_00000008"
-    with pytest.raises(InputError, match=r"averaged_last2/weights\.npz is damaged"):
-        checkpoints.load(checkpoints.resolve(tmp_path, "averaged_last2"))
-
-
 def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
     folder = tmp_path / "run" / "checkpoints"
     for step in (10, 20, 30):

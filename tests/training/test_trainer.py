@@ -328,28 +328,6 @@ def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
             np.testing.assert_array_equal(last[part][name], array)
 
 
-def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
-    shapes = []
-
-    def run(self, batches, steps):
-        shapes.append(next(batches)["source"].shape)
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[1,2]\nand a trace")
-
-    monkeypatch.setattr(TrainingStep, "run", run)
-    with pytest.raises(InputError) as error:
-        train(tmp_path, data, accumulation_steps=2)
-    (rows, length), *_ = shapes
-    assert rows * length >= 0.9 * epoch_plans(data).plan(0).shapes[:, :2].prod(axis=1).max()
-    for words in (
-        f"{rows} rows of {length} source",
-        "lower train.tokens_per_batch=100",
-        "train.accumulation_steps=2",
-        "OOM when allocating",
-    ):
-        assert words in str(error.value)
-    assert saved_steps(tmp_path) == [] and "\n" not in str(error.value)
-
-
 def test_deterministic_operations_are_asked_for_when_they_are_wanted(monkeypatch, tmp_path, data):
     calls = []
     monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: calls.append("enabled"))
