@@ -58,6 +58,7 @@ def test_a_translation_is_returned_in_the_case():
         == "Ein Mann Isst Im Alten Haus"
     )
     assert in_case("l’homme n'est pas là", "title", "The Man Is Not There", "de") == "L’homme N'est Pas Là"
+    assert in_case("im alten Haus in Rom", "title", "In Old Houses of Rome", "de") == "Im Alten Haus in Rom"
     assert in_case("iki kış", "capitals", "TWO WINTERS", "tr") == "İKİ KIŞ"
     assert in_case("iyi kış günü", "title", "Two Good Winters", "tr") == "İyi Kış Günü"
     assert in_case("e\u0301cole primaire", "title", "Primary School", "fr") == "E\u0301cole Primaire"
