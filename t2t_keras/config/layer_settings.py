@@ -81,7 +81,7 @@ class LayerSettings:
             changes: values for some of the fields.
 
         Raises:
-            ValueError: `settings` is of another type, such as a dict.
+            ValueError: `settings` is of a different type, such as a dict.
         """
         if settings is not None and not isinstance(settings, LayerSettings):
             raise ValueError(f"`settings` must be a LayerSettings, got {settings!r}; pass fields as keyword arguments")

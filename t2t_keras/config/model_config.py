@@ -55,7 +55,7 @@ class ModelConfig(abc.ABC):
         """Number of rows of all token matrices together.
 
         If `tied`, the target embedding and the projection share one matrix, as does the source embedding unless sources
-        have a vocabulary of their own.
+        have a separate vocabulary.
         """
         shares_all = tied and self.source_vocab_size is None
         return self.vocab_size * (1 if tied else 2) + (0 if shares_all else self.source_entries)

@@ -12,10 +12,8 @@ from t2t_keras.layers.weight_options import TableLayer
 from t2t_keras.tensor import Tensor
 from t2t_keras.values import PositiveInt, check_arguments
 
-Layout = Literal["interleaved", "halves"]
 
-
-def sinusoids(positions: Tensor, d_model: int, layout: Layout = "interleaved") -> Tensor:
+def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same) (section 3.5).
 
     Args:
@@ -58,9 +56,9 @@ class SinusoidalPositions(Layer):
                [0.84, 0.54, 0.01, 1.  ]], dtype=float32)
     """
 
-    def __init__(self, layout: Layout = "interleaved", **kwargs: Any) -> None:
+    def __init__(self, layout: Literal["interleaved", "halves"] = "interleaved", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_arguments(Layout, layout=layout)
+        check_arguments(Literal["interleaved", "halves"], layout=layout)
         self.layout = layout
 
     def build(self, input_shape: tuple) -> None:
