@@ -44,7 +44,7 @@ Rate = Annotated[float, Bounds("a number in [0, 1)", lambda value: 0 <= value < 
 Share = Annotated[float, Bounds("a number in (0, 1]", lambda value: 0 < value <= 1)]
 # The seeds that NumPy accepts.
 Seed = Annotated[int, Bounds("a whole number in [0, 2 ** 32)", lambda value: 0 <= value < 2**32)]
-Port = Annotated[int, between(0, 65535)]
+Port = Annotated[int, Bounds("a whole number from 0 to 65535", lambda value: 0 <= value < 2**16)]
 _VALID = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
 
 

@@ -33,6 +33,7 @@ class ModelConfig(abc.ABC):
     """
 
     family: ClassVar[str]  # the family's name: "model.family" in a configuration
+
     vocab_size: PositiveInt = 37000
     d_model: PositiveInt = 512
     source_vocab_size: PositiveInt | None = dataclasses.field(default=None, kw_only=True)

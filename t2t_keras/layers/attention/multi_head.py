@@ -185,7 +185,7 @@ class MultiHeadAttention(WeightedLayer):
         keys, values = pair = pair if past is None else past.followed_by(pair)
         attention_mask = self._prepare_mask(queries, keys, attention_mask)
         is_step = past is not None or isinstance(memory, KeysAndValues)
-        window = None if self.window is None or is_step else self.window
+        window = None if is_step else self.window
         if past is None and not isinstance(memory_mask, tuple | list | None):  # not the empty masks of `KeysAndValues`
             attention_mask = combine_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
         if use_causal_mask and window is not None:
