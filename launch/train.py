@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from t2t_keras import config as configuration
-from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.config import Config, DecodeConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.machine import remote
@@ -23,6 +22,7 @@ from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.tasks.registry import task
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
+from t2t_keras.training.new_config import completed, search_of_data, search_of_task
 from t2t_keras.values import NonNegativeInt, PositiveInt
 
 from . import program, remote_paths, remote_training
@@ -147,39 +147,26 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     record = _base_run(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
-        decode, fits_text = _decode(config.decode, data.config), _PRESET.value in presets.SMALL
+        decode, fits_text = search_of_task(config.decode, data.config), _PRESET.value in presets.SMALL
     elif record is not None:
         config = record.config
-        decode, fits_text = config.decode, config.decode.length_limit != _decode(_DEFAULTS, config.data).length_limit
+        default = search_of_task(_DEFAULTS, config.data)
+        decode, fits_text = config.decode, config.decode.length_limit != default.length_limit
         if config.data.task != data.config.task:
             # The limit was made to fit the other task's data.
             defaults = {
                 name: getattr(_DEFAULTS, name) for name in (*_DEFAULTS.length_limit, *task(config.data.task).decode)
             }
-            decode = _decode(dataclasses.replace(decode, **defaults), data.config)
+            decode = search_of_task(dataclasses.replace(decode, **defaults), data.config)
     else:
         raise InputError(f"--preset must be given to start a run; valid: {', '.join(presets.PRESETS)}")
     is_static = on_static_shapes or config.train.static_shapes
     if run.exists and checkpoints.exist(run.checkpoints_path):
         decode, is_static = run.config.decode, run.config.train.static_shapes
     else:
-        decode = dataclasses.replace(decode, split=data.split_by)
-        if fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
-            decode = dataclasses.replace(decode, **data.output_limit)
+        decode = search_of_data(decode, data, _SET.value, fits_text)
     train = dataclasses.replace(config.train, static_shapes=is_static)
-    config = dataclasses.replace(config, train=train, decode=decode)
-    for setting in _SET.value:
-        if setting.strip().startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
-            raise InputError(f"--set {setting}: launch.prepare_data determines this setting")
-    config = configuration.override(config, _SET.value)
-    model = dataclasses.replace(config.model, **data.tokenizer.sizes)
-    return dataclasses.replace(config, model=model, data=data.config)
-
-
-def _decode(config: DecodeConfig, data: DataConfig) -> DecodeConfig:
-    """Returns the search settings for a task, with lengths in tokens of the data."""
-    decode = dataclasses.replace(config, **task(data.task).decode)
-    return dataclasses.replace(decode, max_length_offset=decode.max_length_offset * data.tokens_of_a_piece)
+    return completed(dataclasses.replace(config, train=train, decode=decode), data, _SET.value)
 
 
 run = program.command(main, on_any_backend=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from t2t_keras.runs.run import Run, RunCheckpoint
     from t2t_keras.tasks.task import ScoringSettings
     from t2t_keras.training.devices.strategy import make_strategy
+    from t2t_keras.training.new_config import make_config
     from t2t_keras.training.trainer import Trainer
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "layers",
     "load_model",
     "losses",
+    "make_config",
     "make_strategy",
     "prepare",
     "presets",
@@ -78,6 +80,7 @@ _HOMES = {
     **dict.fromkeys(("Run", "RunCheckpoint"), "runs.run"),
     "ScoringSettings": "tasks.task",
     "load_model": "runs.load",
+    "make_config": "training.new_config",
     "make_strategy": "training.devices.strategy",
     "share_out_cores": "machine.streams",
     "Trainer": "training.trainer",

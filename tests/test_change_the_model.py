@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import pathlib
 import re
 from collections.abc import Iterator
@@ -19,13 +20,16 @@ from t2t_keras.formats.known_formats import WRITERS
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.inference import ctranslate2_engine
 from t2t_keras.models import families, presets
+from tests import programs
 from tests.programs import run_cases
 from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs/change_the_model.md"
+ROOT = pathlib.Path(__file__).parents[1]
+PAGE = ROOT / "docs/change_the_model.md"
 BLOCKS = dict(re.findall(r"^```python\n# (\w+)\.py\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+USES = re.findall(r"^```python\n(import .*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 SIZES = {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 2, "dropout_rate": 0}
 
 
@@ -95,6 +99,14 @@ def test_no_other_engine_or_format_takes_it_for_a_transformer(model, tmp_path) -
     for writer in WRITERS.values():
         with pytest.raises(InputError, match=family):
             writer(unconverted, tmp_path, "float32")
+
+
+def test_its_attention_serves_in_a_stack_of_layers(tmp_path) -> None:
+    (code,) = USES
+    (tmp_path / "rotary.py").write_text(BLOCKS["rotary"], encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "(1, 3, 64)\n"), done.stderr
 
 
 def test_it_trains_and_translates(pasted) -> None:

@@ -18,6 +18,7 @@ from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import read_settings
 from t2t_keras.values import parsed
 from tests import programs
+from tests.test_packaging import commands
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -82,6 +83,26 @@ def test_the_table_of_layers_is_the_public_ones() -> None:
     rows = table("python.md", "Layers in your own models")
     names = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted([*names, "LayerSettings"]) == sorted(layers.__all__)
+
+
+def test_the_table_of_programs_is_that_of_the_commands() -> None:
+    """Each with the first paragraph of its docstring."""
+    purposes = {}
+    for name in commands().values():
+        docstring = ast.get_docstring(ast.parse((ROOT / f"launch/{name}.py").read_text(encoding="utf-8"))) or ""
+        purposes[f"`launch.{name}`"] = docstring.split("\n\n")[0].replace("\n", " ")
+    page = (ROOT / "docs/programs.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`launch\.\w+`) \| (.+) \|$", page, re.MULTILINE)
+    assert {name: re.sub(r"`(--\w+)`", r"\1", purpose) for name, purpose in rows} == purposes
+
+
+def test_the_index_links_every_page_of_its_chapters() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    chapters = "\n".join(re.findall(r"^```\{toctree\}\n(.*?)^```", index, re.MULTILINE | re.DOTALL))
+    pages = re.findall(r"^(?:.* <)?(/?[\w./]+)>?$", chapters, re.MULTILINE)
+    paths = [ROOT / page[1:] if page[0] == "/" else ROOT / "docs" / page for page in pages]
+    linked = re.findall(r"\]\(([^)#:]+)\.(?:md|ipynb)\)", index.partition("## All pages")[2])
+    assert {(ROOT / "docs" / link).resolve() for link in linked} == set(paths) and len(paths) > 40
 
 
 def test_every_document_is_linked() -> None:

@@ -20,6 +20,8 @@ SMALLER = {
     "vocab_size=8000": "vocab_size=320",
     "train.max_minutes=30": 'train.max_steps=4", "model.num_encoder_layers=1", "model.num_decoder_layers=1',
     "DecodeConfig(beam_size=5)": "DecodeConfig(beam_size=5, max_length_offset=20)",
+    '"data/from_python"': '"data/mine"',
+    '"runs/from_python"': '"runs/mine"',
     '"mine/run"': '"runs/mine"',
     **({} if "tiktoken" in MISSING else {'tiktoken.get_encoding("r50k_base")': BYTES}),
 }

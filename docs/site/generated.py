@@ -66,14 +66,10 @@ def _write_program_pages(app: Sphinx, config: Config) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-class Programs(SphinxDirective):
-    """A table of all programs, with links to their pages."""
-
-    def run(self) -> list[nodes.Node]:
-        texts = {name: _help(name).split("\n\n")[0].replace("\n", " ") for name in _program_names()}
-        purposes = {name: re.sub(r"(--\w+)", r"`\1`", text) for name, text in texts.items()}
-        rows = [f"| [`launch.{name}`](programs/{name}.md) | {purpose} |" for name, purpose in purposes.items()]
-        return self.parse_text_to_nodes("\n".join(["| program | purpose |", "|---|---|", *rows]))
+def _link_programs(app: Sphinx, name: str, source: list[str]) -> None:
+    """Links each program in the table of all programs to its page, which only the site has."""
+    if name == "docs/programs":
+        source[0] = re.sub(r"^\| (`launch\.(\w+)`)", r"| [\1](programs/\2.md)", source[0], flags=re.MULTILINE)
 
 
 class Program(SphinxDirective):
@@ -162,9 +158,9 @@ def _is_left_out(app: Sphinx, kind: str, name: str, found: object, is_skipped: b
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
-    app.add_directive("programs", Programs)
     app.add_directive("program-flags", Program)
     app.connect("config-inited", _write_program_pages)
+    app.connect("source-read", _link_programs)
     app.add_directive("server-metrics", ServerMetrics)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
     app.connect("autodoc-process-signature", _own_arguments)

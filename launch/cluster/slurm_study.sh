@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes a table of the paper on SLURM, a part of its rows in each task of an array: give it the flags of launch.study.
 #
-#   sbatch --array=1-20 launch/cluster/slurm_study.sh --table=3 --scale=paper --data_dir=data/wmt14 --study_dir=runs/table3
+#   sbatch --array=1-20 launch/cluster/slurm_study.sh --table=3 --scale=paper --data_dir=data/wmt14 \
+#       --study_dir=runs/table3_paper
 #   DRY_RUN=1 launch/cluster/slurm_study.sh ...      prints the command that a task would run
 #
 # The resources of each task; the same options on sbatch's command line override these lines.

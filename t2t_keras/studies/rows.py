@@ -123,10 +123,10 @@ class Recipe:
             )
         search = f"a beam of {decode.beam_size}, length penalty {decode.length_penalty:g}"
         average = f"the average of its last {train.keep_checkpoints} checkpoints"
-        if self.patience:
+        if train.patience:
             average = (
                 f"the average of {train.keep_checkpoints} checkpoints around the one with the best validation loss; "
-                f"training stops after {self.patience} validations, one every {train.validation_steps} updates, "
+                f"training stops after {train.patience} validations, one every {train.validation_steps} updates, "
                 "without improvement"
             )
         return (

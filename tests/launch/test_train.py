@@ -17,6 +17,7 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
+from t2t_keras.training.new_config import make_config
 from tests import programs
 from tests.programs import assert_refused, run_cases
 from tests.training import tiny_training
@@ -235,6 +236,14 @@ def test_the_limit_of_an_output_is_that_of_the_text(folder, results, name, limit
     assert (decode.max_length_factor, decode.max_length_offset) == limit
     assert decode.split == ("lines" if name in IN_LINES else "sentences")
     assert decode.beam_size == (3 if name.startswith("own limit") else 4)
+
+
+def test_python_starts_a_run_with_the_same_settings(folder, results):
+    assert results["uninterrupted"][0] == 0
+    lines = (folder / "flags").read_text(encoding="utf-8").splitlines()
+    settings = [line.removeprefix("--set=") for line in lines if line.startswith("--set=")]
+    expected = make_config("tiny", PreparedData.open(folder / "data"), settings)
+    assert Run(folder / "uninterrupted").config == expected
 
 
 @pytest.mark.parametrize("name, checkpoint", [("begins", str(STEPS)), ("begins again", "best")])

@@ -121,6 +121,11 @@ def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows
     assert "training FLOPs, counted" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("settings, average", [((), "around the one"), (("train.patience=0",), "of its last 10")])
+def test_the_caption_names_the_average_that_the_settings_select(settings, average):
+    assert average in TABLES["3"](StudySettings("3", settings=settings), DATA).caption
+
+
 @pytest.mark.parametrize("table", ["2", "2_equal_cost", "3", "4", "attention"])
 def test_data_of_another_task_are_refused(table):
     data, wanted = (DATA, "parsing") if table == "4" else (TREES, "translation or denoising")

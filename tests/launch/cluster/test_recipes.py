@@ -228,16 +228,30 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
     assert action(KILLED) == action(AWAY) == "Count" and job["backoffLimit"] > 0
 
 
-def copying_pod() -> dict:
-    """The one in the README."""
-    text = (CLUSTER / "README.md").read_text(encoding="utf-8")
-    return yaml.safe_load(text.partition("<<'YAML'\n")[2].partition("\nYAML\n")[0])
+def documented_pods() -> list[dict]:
+    """Those that the pages of this folder create by hand."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(CLUSTER.rglob("README.md"))]
+    found = [block for text in texts for block in re.findall(r"<<'YAML'\n(.*?\n)YAML\n", text, re.DOTALL)]
+    return [yaml.safe_load(block) for block in found]
+
+
+def test_documented_pods_mount_the_claims_of_the_manifests():
+    served = (CLUSTER / "serving/kubernetes.yaml").read_text(encoding="utf-8").partition("\n---\n")[0]
+    claims = {manifests()["PersistentVolumeClaim"]["metadata"]["name"], yaml.safe_load(served)["metadata"]["name"]}
+    specs = [each["spec"] for each in documented_pods()]
+    volumes = [volume for spec in specs for volume in spec["volumes"]]
+    names = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in volumes}
+    assert len(specs) == 3 and set(names.values()) == claims
+    for (container,) in (spec["containers"] for spec in specs):
+        mounts = {names[mount["name"]]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounts.items() <= {"t2t": "/t2t", "translation-model": "/models"}.items()
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.37"])
 def test_kubernetes_manifests_fit_the_schema(version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
-    validator.validate(copying_pod(), version, strict=True)
+    for each in documented_pods():
+        validator.validate(each, version, strict=True)
     for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine"}):
         for document in manifests(**settings).values():
             validator.validate(document, version, strict=True)
