@@ -145,12 +145,11 @@ def _end(message: str) -> NoReturn:
 
 
 def _options() -> ServingOptions:
-    if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
+    values = setting_flags.values(_OPTIONS)
+    if not _EXPORT_DIR.value and not values["model_config_file"]:
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
-    engine_flags.protection()  # raises before anything is loaded
-    if engine_flags.ENGINE.value == "tensorflow" and engine_flags.COMPUTE_TYPE.value != "float32":
-        raise InputError(f"--compute_type={engine_flags.COMPUTE_TYPE.value} requires --engine=ctranslate2")
-    values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
+    _, _ = engine_flags.engine(), engine_flags.protection()  # raise before anything is loaded
+    values["export_dir"] = _EXPORT_DIR.value or ""
     values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.values(_LIMITS)))
 

@@ -116,7 +116,7 @@ def main(argv: list[str]) -> None:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, report)
     if num_long:
-        program.warn(f"warning: {num_long} lines were too long and were translated in parts")
+        program.warn(f"warning: {decoding_flags.report_of_long(num_long)}")
     decoding_flags.warn_of_cut(num_cut, translator.config)
     if _GLOSSARY.value:
         report.print()

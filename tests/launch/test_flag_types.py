@@ -177,6 +177,8 @@ def test_values_are_parsed_and_paths_expanded(monkeypatch):
         (NEW_FILE, "none", None),
         (NEW_FILE, "file", None),
         (NEW_FILE, "folder", "--flag={path} is a folder; give a file"),
+        (NEW_FILE, "none/out", "--flag={path}: no such folder: {folder}"),
+        (NEW_FILE, "file/out", "--flag={path}: no such folder: {folder}"),
         (NEW_FOLDER, "none", None),
         (NEW_FOLDER, "folder", None),
         (NEW_FOLDER, "file", "--flag={path} is a file; give a folder"),
@@ -192,4 +194,8 @@ def test_a_path_is_of_its_kind(tmp_path, kind, path, message):
         return
     with pytest.raises(InputError) as error:
         check_path("flag", kind, path)
-    assert str(error.value) == message.format(path=path)
+    assert str(error.value) == message.format(path=path, folder=os.path.dirname(path))
+
+
+def test_a_new_file_may_be_in_the_current_folder():
+    check_path("flag", NEW_FILE, "a file that does not exist")

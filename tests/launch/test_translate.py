@@ -164,7 +164,7 @@ def test_pipe_gives_a_line_for_a_line(results):
     assert len(lines) == 7
     assert [bool(line) for line in lines] == [True, False, False, True, False, True, True]
     assert lines[0] == lines[6]
-    assert err == f"warning: 1 lines were too long and were translated in parts\n{cut(4)}"
+    assert err == f"warning: 1 line was too long and was translated in parts\n{cut(4)}"
 
 
 def test_files_equal_pipes_and_chunks_do_not_matter(results, folder):
