@@ -58,7 +58,7 @@ _OPTIONS += setting_flags.define_usual(
     *("name", "host", "allowed_hosts", "rest_port", "grpc_port"),
     *("max_connections", "gateways", "keep_alive_seconds"),
     *("max_batch_size", "max_batch_bytes", "max_queue_bytes", "max_unsent_bytes"),
-    *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
+    *("max_stream_requests", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
 flags.adopt_module_key_flags(engine_flags)

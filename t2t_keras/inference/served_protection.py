@@ -68,7 +68,7 @@ class ServedProtection:
         """Prepares the texts of a request; see `t2t_keras.serving.http.protected.Protection`."""
         if self._config is None:
             if fields:
-                raise InputError(f"{next(iter(fields))!r} needs an export with a vocabulary")
+                raise InputError(f"{next(iter(fields))!r} requires an export with a vocabulary")
             return None
         prepare = self._prepare(_kinds(fields.get("protect", [])), _case(fields.get("case", self._config.decode.case)))
         texts = [text.decode("utf-8", "replace") for text in inputs["text"]]

@@ -60,7 +60,7 @@ KINDS = {
     """,
     "number int, a whole number of at least 1": """
         average_last beam_size chunk_lines held_out_pairs keep_alive_seconds layer length max_batch_bytes
-        max_batch_size max_body_bytes max_connections max_growing max_input_length max_length max_length_offset
+        max_batch_size max_body_bytes max_connections max_stream_requests max_input_length max_length max_length_offset
         max_output_elements max_queue_bytes max_sentence_bytes max_sentences max_unsent_bytes model_parallel
         num_best num_groups num_streams processes seeds shard_pairs steps tokens_per_batch vocab_size
     """,

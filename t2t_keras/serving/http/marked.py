@@ -19,12 +19,12 @@ _REFINEMENTS: Mapping[str, Any] = {
     "markup_attributes": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "attributes to translate, with html or xml",
+        "description": "with html or xml: attributes to translate",
         "examples": [["alt", "title", "placeholder", "aria-label"]],
     },
     "tag": {
         "type": "string",
-        "description": "symbol in front of each source, for a model that translates in several directions",
+        "description": "with markup: tag of the target language, for a model that translates in several directions",
         "examples": ["<2de>"],
     },
 }
