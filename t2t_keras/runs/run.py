@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from t2t_keras.config import Config, DecodeConfig, differences
 from t2t_keras.errors import InputError, named
-from t2t_keras.export_contract import CONFIG_FILE, VOCABULARY_FILE
+from t2t_keras.export_contract import CONFIG_FILE, VOCABULARY_FILE, WEIGHTS
 from t2t_keras.machine import remote
 from t2t_keras.machine.files import local_path, replacing
 from t2t_keras.machine.locking import locked
@@ -272,7 +272,7 @@ def weights_path(run: Run, checkpoint: str | None = None) -> pathlib.Path:
 
 def weights_file(path: pathlib.Path) -> pathlib.Path:
     """Returns the file with the weights that `load_weights` reads, given a path from `weights_path`."""
-    names = ("variables/variables.data-00000-of-00001", "ema.npz")
+    names = (f"{WEIGHTS}.data-00000-of-00001", "ema.npz")
     return next((path / name for name in names if (path / name).exists()), path / "weights.npz")
 
 
