@@ -31,6 +31,7 @@ export class Words {
   /** Switches to a model, and drops the answers of the previous one. */
   use(model) {
     this.model = model;
+    this.controller.abort(); // the request concerns the previous model
     this.known.clear();
     this.of("", "", false);
   }
@@ -72,7 +73,7 @@ export class Words {
       const others = otherWords(found, prefix, word);
       this.show(others);
       const number = others.length === 1 ? "1 other word" : `${others.length} other words`;
-      this.say(others.length ? `${number} in place of “${word}”` : `Nothing else could stand in place of “${word}”.`);
+      this.say(others.length ? `${number} in place of “${word}”` : `No other word is available in place of “${word}”.`);
     } catch (error) {
       if (!isOther()) this.say(error.message);
     }
