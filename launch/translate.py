@@ -97,6 +97,8 @@ def main(argv: list[str]) -> None:
             raise InputError(f"--{name} requires --json")
     if _MARKUP_ATTRIBUTES.value and _MARKUP.value not in ("html", "xml"):
         raise InputError("--markup_attributes requires --markup=html or --markup=xml")
+    if _TARGET_LANGUAGE.value and flags.FLAGS["tag"].present:
+        raise InputError("--target_language cannot be combined with --tag")
     suffix = None if _MARKUP.value in ("html", "xml") or _JSON_INPUT.value else file_flags.input_suffix(_INPUT.value)
     file_flags.check_used(suffix, bool(_INPUT.value), _OUTPUT.value is not None)
     program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
