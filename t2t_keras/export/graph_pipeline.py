@@ -16,7 +16,7 @@ from t2t_keras.export.graph_sentences import SentenceTexts, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import on_one_line, re2, repaired, stripped
 from t2t_keras.export.graph_truecase import GraphTruecaser, capitalised
-from t2t_keras.export.joining import Hypotheses, answering, joined
+from t2t_keras.export.joining import Hypotheses, join_parts, select_answers
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export_contract import LOWEST
 from t2t_keras.inference.forced import hidden_log_probs
@@ -58,8 +58,8 @@ class Parts(NamedTuple):
     Attributes:
         sentences: the token ids of each part.
         rows: int32 [parts], the index of each part's line, ascending; a blank line has no parts.
-        before: string [parts], the white space in front of each part's translation; `joined` drops the blank in front
-            of a line's first part.
+        before: string [parts], the white space in front of each part's translation; `join_parts` drops the space in
+            front of a line's first part.
         begins: bool [parts], whether the part begins a sentence, or a line that is translated as a whole.
     """
 
@@ -431,9 +431,11 @@ class Pipeline:
             if self.truecaser:
                 texts = tf.where(begins[:, tf.newaxis], capitalised(texts), texts)
             if self._task.context:
-                exists &= answering(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
-                return joined(rows, before, num_lines, texts, values, exists, "best")
-            return joined(rows, before, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums")
+                exists &= select_answers(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
+                return join_parts(rows, before, num_lines, texts, values, exists, "best")
+            return join_parts(
+                rows, before, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums"
+            )
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
         ids = tf.TensorSpec([None, k, None], tf.int32)
