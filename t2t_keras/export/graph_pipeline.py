@@ -16,7 +16,7 @@ from t2t_keras.export.graph_sentences import SentenceTexts, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import on_one_line, re2, repaired, stripped
 from t2t_keras.export.graph_truecase import GraphTruecaser, capitalised
-from t2t_keras.export.joining import Hypotheses, join_parts, select_answers
+from t2t_keras.export.joining import Hypotheses, Joining, join_parts, select_answers
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export_contract import LOWEST
 from t2t_keras.inference.forced import hidden_log_probs
@@ -433,9 +433,8 @@ class Pipeline:
             if self._task.context:
                 exists &= select_answers(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
                 return join_parts(rows, before, num_lines, texts, values, exists, "best")
-            return join_parts(
-                rows, before, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums"
-            )
+            mode: Joining = "ranks" if self.config.sampling else "sums"
+            return join_parts(rows, before, num_lines, texts, values, exists, mode)
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
         ids = tf.TensorSpec([None, k, None], tf.int32)
