@@ -148,7 +148,8 @@ def _options() -> ServingOptions:
     values = setting_flags.values(_OPTIONS)
     if not _EXPORT_DIR.value and not values["model_config_file"]:
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
-    _, _ = engine_flags.engine(), engine_flags.protection()  # raise before anything is loaded
+    engine_flags.engine()  # like the next line, raises before anything is loaded
+    engine_flags.protection()
     values["export_dir"] = _EXPORT_DIR.value or ""
     values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.values(_LIMITS)))
