@@ -7,7 +7,7 @@ export class Words {
   /**
    * @param {{card: HTMLElement, words: HTMLElement, others: HTMLElement, note: HTMLElement, back: HTMLButtonElement}} parts
    * @param {(sentence: string, translation: string) => void} chosen - called with a sentence and the
-   *   translation that the reader chose, or "" for the model's own.
+   *   translation that the reader chose, or "" for the translation of the model.
    */
   constructor(parts, chosen) {
     this.parts = parts;
