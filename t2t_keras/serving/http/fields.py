@@ -345,7 +345,7 @@ class Calls:
             queued := self._begin_automatic(loan, signature, inputs, None, content)
         ):
             return OneTurn(queued)
-        return self._core.grow(loan, inputs)
+        return self._core.begin_stream(loan, inputs)
 
     def _field_of(self, content: Mapping[str, Any]) -> RequestField | None:
         """Returns the field that a request has, unless it is automatic, or None.
