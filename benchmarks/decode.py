@@ -100,7 +100,7 @@ class Bench:
 
 def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
     """Returns the engines that can run, after checking that each computes our model."""
-    reference, found = None, []
+    reference, valid = None, []
     for engine in ("ours", *(name for name in engines if name != "ours")):
         failure = bench.convert(engine)
         about: dict[str, Any] = {"failure": failure} if failure else bench.ask(engine, "proof", beam_size=1)
@@ -121,9 +121,9 @@ def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
             error > _LARGEST_SCORE_ERROR or same < _LEAST_SAME * count
         ):
             raise RuntimeError(f"{engine} does not compute our model")
-        found.append(engine)
+        valid.append(engine)
         print(f"{engine}: {about['versions']}", flush=True)
-    return [engine for engine in found if engine in engines]
+    return [engine for engine in valid if engine in engines]
 
 
 def largest_difference(left: list[list[float]], right: list[list[float]]) -> float:
@@ -196,8 +196,8 @@ def compare(
     for beam_size in flags.beam_sizes:
         runs = [measure(bench, engines, beam_size, flags.rounds, flags.tries) for _ in range(flags.runs)]
         numbers = {name: [run[name] for run in runs] for name in engines}
-        results[beam_size] = {name: [dataclasses.asdict(run) for run in found] for name, found in numbers.items()}
-        length = "of its own length" if output_tokens is None else f"of {output_tokens} tokens"
+        results[beam_size] = {name: [dataclasses.asdict(run) for run in each] for name, each in numbers.items()}
+        length = "of natural length" if output_tokens is None else f"of {output_tokens} tokens"
         print(f"\nbeam {beam_size}, {len(sources)} sentences, each output {length}; ranges of {flags.runs} runs\n")
         print_table(numbers)
         print(*alone(numbers), sep="\n")
@@ -215,11 +215,11 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the flags."""
 
     def names(text: str) -> list[str]:
-        found = text.split(",")
+        engines = text.split(",")
         known = (*ENGINES, *MKL_ENGINES)
-        if unknown := set(found) - set(known):
+        if unknown := set(engines) - set(known):
             raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; valid: {', '.join(known)}")
-        return found
+        return engines
 
     def interpreter(text: str) -> tuple[str, str]:
         engine, equals, path = text.partition("=")

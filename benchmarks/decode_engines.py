@@ -241,7 +241,7 @@ ENGINES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Engine]] = 
 
 
 def batches(rows: Ids, size: int) -> list[Ids]:
-    """Yields the rows in groups of a size, in order."""
+    """Returns the rows in groups of a size, in order."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 

@@ -55,12 +55,12 @@ def main() -> None:
         for name, version in versions.items():
             # An export in bfloat16 is compared with a translator with the same rounded weights.
             translator = Translator.load(args.model_dir if name == "float32" else version)
-            expected = [(found.text, found.score) for found in translator.translate(lines)]
+            expected = [(each.text, each.score) for each in translator.translate(lines)]
             _print_agreement(f"{name}, TensorFlow 1's loader", expected, _by_v1_loader(version, lines))
             if program:
                 texts = [line.encode() for line in lines]
-                found = c_program.translations(program, _op_library(), version, texts, _BATCH_SIZE)
-                _print_agreement(f"{name}, the program in C", expected, found)
+                answers = c_program.translations(program, _op_library(), version, texts, _BATCH_SIZE)
+                _print_agreement(f"{name}, the program in C", expected, answers)
         _print_times(versions, lines[: args.rounds])
 
 
@@ -107,8 +107,8 @@ def _op_library() -> str:
     return str(path)
 
 
-def _print_agreement(way: str, expected: Answers, found: Answers) -> None:
-    pairs = list(zip(expected, found, strict=True))
+def _print_agreement(way: str, expected: Answers, answers: Answers) -> None:
+    pairs = list(zip(expected, answers, strict=True))
     same = sum(before[0] == after[0] for before, after in pairs)
     largest = max(np.abs(before[1] - after[1]) for before, after in pairs)
     print(f"| {way} | {same:,} | {largest:.1g} |", flush=True)

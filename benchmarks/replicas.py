@@ -131,7 +131,7 @@ def share_cores(index: int, count: int) -> None:
 
 
 def make_work(flags: argparse.Namespace):
-    """Returns a function that trains on the first batches of an epoch and returns the loss."""
+    """Returns a function that trains on the first batches of an epoch and returns the loss after the first turn."""
     import keras
 
     from t2t_keras.config import override

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from benchmarks.turns import number
 from t2t_keras.data.sources.corpora_files import read_lines
-from t2t_keras.text.sentences import find_sentences
+from t2t_keras.text.sentences import blank_between, find_sentences
 
 # Lines of language, kind and sentence; "|" marks boundaries within a line.
 PATH = pathlib.Path(__file__).with_name("hard_sentences.tsv")
@@ -55,8 +55,7 @@ def paragraphs(seed: int = 1) -> list[Paragraph]:
         for language, sentences in by_language.items():
             order = drawing.sample(sentences, len(sentences))
             rows = (order[start : start + _TOGETHER] for start in range(0, len(order), _TOGETHER))
-            blank = "" if language in ("ja", "zh") else " "
-            made += [_paragraph(language, f"|{blank}".join(row)) for row in rows if len(row) > 1]
+            made += [_paragraph(language, f"|{blank_between(language)}".join(row)) for row in rows if len(row) > 1]
     return made
 
 

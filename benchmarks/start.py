@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
-    """Returns launch.train of this and of the other checkout for each number of replicas."""
+    """Yields launch.train of this and of the other checkout for each number of replicas."""
     for checkout, words in ((ROOT, ""), (flags.other, ", other checkout")):
         for replicas in flags.replicas.split(",") if checkout else ():
             model_dir = os.path.join(folder, f"run_{replicas}_{'other' if words else 'this'}")
@@ -98,7 +98,7 @@ def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
 
 
 def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
-    """Returns the same network in other libraries, with one training batch."""
+    """Yields the same network in other libraries, with one training batch."""
     if not flags.peers:
         return
     batches, sizes = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
@@ -141,7 +141,7 @@ def start(engine: Engine, log: TextIO) -> Start:
 
 
 def wait_for_metrics(process: subprocess.Popen, path: str, started: float) -> bool:
-    """Waits until a training has written its first line; returns False if it ends before."""
+    """Waits until a run has written its first line of metrics; returns False if it ends before."""
     while time.perf_counter() - started < _LONGEST and os.waitid(os.P_PID, process.pid, _ENDED_OR_NOT) is None:
         if os.path.exists(path) and os.path.getsize(path):
             return True

@@ -1,7 +1,7 @@
-"""How Sphinx makes the site of the documents: `make docs`.
+"""Configuration of Sphinx, which builds the documentation site (`make docs`).
 
-Its source folder is the repository, so that links between documents, and to files of the code, are the same on the site
-as where the repository is read.
+The source folder is the root of the repository, so that links between documents, and to files of the code, are the same
+on the site and in the repository.
 """
 
 import sys
@@ -20,7 +20,7 @@ author = copyright = "The t2t_keras authors"
 release = __version__
 root_doc = "docs/index"
 
-# Nothing of other folders is looked at: runs and data may be large.
+# All other folders are excluded, because runs and data may be large.
 include_patterns = ["*.md", "docs/*.md", "docs/programs/*.md", "docs/notebooks/*.ipynb", "launch/**.md", ".github/*.md"]
 exclude_patterns = [
     path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "launch", ".github")
@@ -39,9 +39,9 @@ extensions = [
     "generated",
 ]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # notebooks have the outputs of a full run
+nb_execution_mode = "off"  # the notebooks contain the outputs of a full run
 highlight_language = "bash"
-smartquotes_action = "D"  # Sphinx writes two dashes after an argument; quotes stay as they are
+smartquotes_action = "D"  # turns two dashes into a dash, and leaves quotes unchanged
 
 default_role = "py:obj"
 autodoc_default_options = {"members": True, "show-inheritance": True}

@@ -28,7 +28,11 @@ _AVERAGE_EPOCHS = DEFINE_number(
     "average_epochs", None, "Number of last epochs whose checkpoints are averaged instead.", PositiveFloat
 )
 _CHECKPOINTS = DEFINE_path(
-    "checkpoints", None, "Checkpoints to average instead: steps, names or paths, with commas.", ANY, is_list=True
+    "checkpoints",
+    None,
+    "Steps, names or paths of the checkpoints to average instead, separated by commas.",
+    ANY,
+    is_list=True,
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Name of the result; default: averaged_lastN, averaged_N_epochs or averaged_N_chosen."
@@ -70,7 +74,7 @@ def _select(run: Run, config: Config) -> tuple[list[checkpoints.Checkpoint], str
         if covered < 0.9 * epochs:
             program.warn(
                 f"warning: the run's checkpoints cover only {covered:.1f} of the {epochs:g} epochs; "
-                "train.keep_checkpoints is the number of checkpoints that a training keeps"
+                "train.keep_checkpoints is the number of checkpoints that a run keeps"
             )
         return selection, f"averaged_{epochs:g}_epochs"
     last = _AVERAGE_LAST.value

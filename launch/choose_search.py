@@ -39,7 +39,7 @@ _BEAM_SIZES = DEFINE_number("beam_sizes", "1,2,4,8", "Beam sizes to compare.", _
 _LENGTH_PENALTIES = flags.DEFINE_list(
     "length_penalties",
     ["0", "0.6", "1", "1.4", "average"],
-    "Length penalties to compare: exponents of --length_normalization=gnmt, or average, which divides by the length.",
+    "Length penalties to compare: exponents for gnmt, or other values of decode.length_normalization: average, none.",
 )
 flags.adopt_module_key_flags(extensions)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "The split of the prepared data to translate.")
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data for --split; default: the training data of the run.", FOLDER)
 _SOURCE = DEFINE_path(
-    "source", None, f"Instead of --split: UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}.", FILE
+    "source", None, f"Instead of --split: UTF-8 text, or both sides in one file ({readers.WITH_BOTH_SIDES}).", FILE
 )
 _REFERENCE = DEFINE_path("reference", None, "With --source: its human translation, line by line.", FILE)
 _TASK = flags.DEFINE_string("task", None, "With --hypotheses: the task whose outputs they are.")
@@ -129,7 +129,8 @@ def _score_files() -> None:
     _check_scoring(kind)
     read = readers.read_lines if kind.is_parallel else read_lines
     hypotheses, references = (kind.outputs(read(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
-    language = _TARGET_LANGUAGE.value or language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
+    name = language_of_name(pathlib.Path(_REFERENCES.value).name) or ""
+    language = _TARGET_LANGUAGE.value or language_of(references, name)
     scoring = ScoringSettings(language, bool(_LOWERCASE.value), _PAPER_BLEU.value)
     kind.check(references, scoring)
     with named(f"{_HYPOTHESES.value}, {_REFERENCES.value}"):

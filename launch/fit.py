@@ -45,7 +45,7 @@ _CORPORA = [name for name in corpora.NAMES if name not in ("files", "docstrings"
 
 _TEXT_SETTINGS = ("data.lowercase", "data.final_marks", "data.truecase")
 _SOURCE = DEFINE_path(
-    "source", None, f"UTF-8 text, or both sides in a file {readers.WITH_BOTH_SIDES}; also compressed.", FILE
+    "source", None, f"UTF-8 text, or both sides in one file ({readers.WITH_BOTH_SIDES}); also compressed.", FILE
 )
 _TARGET = DEFINE_path("target", None, "The translation of the source, line by line.", FILE)
 _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(_CORPORA)}.")
@@ -57,7 +57,7 @@ _MINUTES = DEFINE_number("minutes", 60.0, _MINUTES_HELP, MINUTES)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; default: chosen.", PositiveInt)
 _HELD_OUT_PAIRS = DEFINE_number(
-    "held_out_pairs", None, "Pairs for validation and for test; default: chosen.", PositiveInt
+    "held_out_pairs", None, "Pairs in the validation set, and in the test set; default: chosen.", PositiveInt
 )
 _SET = flags.DEFINE_multi_string(
     "set",

@@ -14,7 +14,7 @@ from absl import flags
 HELP_FLAGS = frozenset({"-h", "-help", "--help", "--helpshort"})
 
 _PATHS, _SEARCH, _OTHERS, _EVERY = "files and folders", "search", "settings", "every program"
-_FORMS = {"int": "=N", "float": "=NUMBER", "path": "=PATH"}
+_FORMS = {"int": "=N", "float": "=NUMBER", "tuple": "=N,...", "path": "=PATH"}
 _WIDTH, _INDENT = 100, 28
 _LAUNCH = "t2t_keras.launch."
 # Text that absl adds to the help of a flag: its valid values, and that it may be repeated.

@@ -49,9 +49,11 @@ _NAMES = flags.DEFINE_list("checks", list(_CHECKS), f"The checks of training, an
 _PRESET = flags.DEFINE_string("preset", "tiny", "Sizes and recipe for devices, resume and jax.")
 _PEAK_PRESET = flags.DEFINE_string("peak_preset", "base", "Sizes and recipe for peak.")
 _UPDATES = DEFINE_number("updates", 20, "Number of updates whose losses are compared.", Annotated[int, at_least(2)])
-_SHARE = Annotated[float, between(0, 1)]
 _TOLERANCE = DEFINE_number(
-    "tolerance", 1e-4, "Largest relative difference of two losses; ten times as large for gradient norms.", _SHARE
+    "tolerance",
+    1e-4,
+    "Largest relative difference of two losses; ten times as large for gradient norms.",
+    Annotated[float, between(0, 1)],
 )
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for all training runs; sections: model, train.")
 _SERVING = flags.DEFINE_string("serving", None, "HOST:PORT of the gRPC interface of a running server.")

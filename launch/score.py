@@ -25,7 +25,9 @@ from .flag_types import FILE, NEW_FILE, DEFINE_path
 if TYPE_CHECKING:
     from t2t_keras.inference.forced import ForcedScore
 
-_SOURCE = DEFINE_path("source", None, f"UTF-8 text, or both sides in a file {WITH_BOTH_SIDES}.", FILE, required=True)
+_SOURCE = DEFINE_path(
+    "source", None, f"UTF-8 text, or both sides in one file ({WITH_BOTH_SIDES}).", FILE, required=True
+)
 _TRANSLATION = DEFINE_path("translation", None, "Translations of the source, line by line.", FILE)
 flags.DEFINE_alias("reference", "translation")
 _OUTPUT = DEFINE_path("output", None, "File for the scores; default: standard output.", NEW_FILE)

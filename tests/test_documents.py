@@ -79,7 +79,7 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
 
 
 def test_the_table_of_layers_is_the_public_ones() -> None:
-    rows = table("python.md", "The layers in a model of your own")
+    rows = table("python.md", "Layers in your own models")
     names = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted([*names, "LayerSettings"]) == sorted(layers.__all__)
 
@@ -119,6 +119,16 @@ def test_what_the_paper_is_set_beside_is_there() -> None:
     for name, file in set(re.findall(r"\[`(\w+)`\]\(\.\./([\w/]+\.py)\)", page)):
         nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
         assert name in {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}, name
+
+
+def test_the_tests_that_pages_name_exist() -> None:
+    code = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    tests = set(re.findall(r"^def (test_\w+)", "\n".join(code.values()), re.MULTILINE))
+    pages = [path.read_text(encoding="utf-8") for path in DOCS]
+    named = {name for page in pages for name in re.findall(r"(?:::|\[`)(test_\w+)", page)}
+    assert len(named) > 50
+    assert not named - tests
+    assert not {name for page in pages for name in re.findall(r"\btest_\w+\.py", page)} - code.keys()
 
 
 def test_getting_started_lists_the_steps_of_the_quickstart() -> None:

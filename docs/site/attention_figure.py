@@ -1,6 +1,6 @@
-"""A figure of attention to point at, by the scripts of the server's page, in the place of a comment of a document.
+"""Replaces a comment of a document with an interactive figure of attention, with the scripts of the server's page.
 
-It is one file without a network, since scripts of a page that is read from a disk may load no others.
+The figure is a single script, because a page that is opened from a disk cannot load other scripts.
 """
 
 import html
@@ -18,7 +18,7 @@ _WEIGHTS = ROOT / "docs/images/attention.json"
 
 
 class AttentionFigure(SphinxTransform):
-    """Replaces the comment by the figure."""
+    """Replaces the comment with the figure."""
 
     default_priority = 1
 

@@ -1,4 +1,4 @@
-"""Puts drawings with links into the pages themselves: what a page shows as an image cannot be followed."""
+"""Inserts drawings with links into the pages, because links within an image cannot be followed."""
 
 import posixpath
 import re
@@ -14,7 +14,7 @@ _LINK = re.compile(r'<a href="([^"#]+)(?:#([^"]*))?">')
 
 
 class DrawingsInPages(SphinxTransform):
-    """Replaces images by what their SVG files hold if these link to files of the repository."""
+    """Replaces images with the contents of their SVG files if these contain links to files of the repository."""
 
     default_priority = 1
 
@@ -26,7 +26,7 @@ class DrawingsInPages(SphinxTransform):
                 node.replace_self(nodes.raw("", self._linked(drawing, path), format="html"))
 
     def _linked(self, drawing: str, path: Path) -> str:
-        """The drawing with links that lead from the page to those of the files."""
+        """Returns the drawing with links from the page to the pages of the files."""
 
         def link(match: re.Match[str]) -> str:
             file = posixpath.normpath(path.parent.relative_to(ROOT).joinpath(match[1]).as_posix())

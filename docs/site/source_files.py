@@ -1,7 +1,7 @@
-"""Makes pages of the files that documents link to: `t2t_keras/losses.py` becomes `t2t_keras/losses.py.html`.
+"""Creates pages for the files that documents link to: `t2t_keras/losses.py` becomes `t2t_keras/losses.py.html`.
 
 A link whose text is the name of a class or function, as "[`Adam`](../t2t_keras/training/optimizer.py)", leads to the
-line where it is defined. The reference leads from each name to its line too.
+line where it is defined. The reference also links each name to its line.
 """
 
 import ast
@@ -26,7 +26,7 @@ _linked: set[str] = set()
 
 
 def _line_of(name: str, file: str) -> int | None:
-    """The line in which a Python file defines a class or function."""
+    """Returns the line in which a Python file defines a class or function."""
     if not file.endswith(".py"):
         return None
     for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):

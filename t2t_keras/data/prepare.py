@@ -184,7 +184,7 @@ def prepare(
         The prepared data.
 
     Raises:
-        InputError: the text or a setting is invalid, the directory holds data prepared with other settings, another
+        InputError: the text or a setting is invalid, the directory holds data prepared with different settings, another
             process is preparing the directory, or a process was killed.
         OSError: a file cannot be written, for example because the disk is full.
         ValueError: `processes` or `shard_pairs` is not positive.
@@ -259,7 +259,7 @@ def _reopen(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable
     old_settings = {**dataclasses.asdict(data.config), **data.identity}
     if differences := changes(old_settings, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
         text = ", ".join(differences)
-        raise InputError(f"{data_dir}: already prepared with other settings ({text}); give a different --data_dir")
+        raise InputError(f"{data_dir}: already prepared with different settings ({text}); use a different --data_dir")
     report(f"{data_dir}: already prepared")
     return data
 

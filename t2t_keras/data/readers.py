@@ -146,8 +146,8 @@ _SGM = Format("a test set in SGML", lines=xml_readers.read_sgm_lines)
 _CATALOGUE = Format("a gettext catalogue", read_catalogue)
 _SUBTITLES = Format("subtitles", advice="give text whose lines correspond, or a .tsv file with both sides")
 _DOCUMENT = Format("a document", advice="save its text as .txt, .csv or .tsv in UTF-8")
-_WEB_PAGE = Format("a web page", advice="extract its text as .txt or .tsv, one sentence a line")
-_JSON = Format("JSON", advice="write one object a line to a .jsonl file")
+_WEB_PAGE = Format("a web page", advice="extract its text as .txt or .tsv, one sentence per line")
+_JSON = Format("JSON", advice="write one object per line to a .jsonl file")
 _STRINGS = Format("a file of messages in one language", advice="convert it to .po, .xliff or .tsv with both languages")
 _ARRAYS = Format("a file of arrays or objects", advice="convert it to .parquet, .jsonl or .tsv")
 _ARCHIVE = Format("an archive", advice="unpack it")
@@ -269,8 +269,8 @@ def pair_source(
     form = known_format(source) or FORMATS.get(default or "")
     if form is None:
         raise InputError(
-            f"{source}: plain text has one side; give its translation too, or a file with both sides, such as a .tsv, "
-            ".csv, .tmx, .xliff, .po, .jsonl, .parquet or .zip file"
+            f"{source}: plain text has one side; give its translation too, or a file with both sides "
+            f"({WITH_BOTH_SIDES})"
         )
     if _accepted(form, source).pairs is None:
         raise InputError(f"{source}: {form.name} has one side per file; give the file of the other side too")

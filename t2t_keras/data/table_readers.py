@@ -51,7 +51,7 @@ def _pairs_of_rows(
 
 
 def read_jsonl(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
-    """Yields the pairs of JSON objects, one a line; see `readers.PairReader`.
+    """Yields the pairs of JSON objects, one per line; see `readers.PairReader`.
 
     The texts are in the fields "source" and "target", in fields named by language codes, or in an object "translation"
     with such fields.
@@ -85,7 +85,7 @@ def read_parquet(file: BinaryIO, place: str, languages: Languages) -> Iterator[P
         records = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, record in enumerate(records, start=1):
             yield _pair_of_record(record, f"{place}, row {number}", languages)
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{place}: cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from error
 
 

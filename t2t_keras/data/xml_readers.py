@@ -25,7 +25,7 @@ _CODES = {"bpt", "ept", "ph", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp", "by
 _SEPARATING = {"ph", "it", "ut", "x", "bx", "ex"}
 _UNTRANSLATED = {"new", "needs-translation", "needs-adaptation", "needs-l10n", "initial"}
 
-_SEGMENT = re.compile(r"<seg\b[^>]*>([^<]*+(?:<(?!/?seg\b)[^<]*+)*+)</seg\s*>", re.IGNORECASE)
+_SEGMENT = re.compile(r"<seg\b[^<>]*+>([^<]*+(?:<(?!/?seg\b)[^<]*+)*+)</seg\s*>", re.IGNORECASE)
 
 
 class _Place(NamedTuple):
@@ -96,10 +96,8 @@ def read_qt(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]:
 
 def _qt_units(file: BinaryIO, place: str, languages: Languages) -> Iterator[dict[str, str]]:
     for message, inherited in _elements(file, place, {"message"}):
-        source_code, target_code = (
-            inherited.get("sourcelanguage") or "en",
-            inherited.get("language") or languages.target,
-        )
+        source_code = inherited.get("sourcelanguage") or "en"
+        target_code = inherited.get("language") or languages.target
         target = message.find("translation")
         if target is not None and target.get("type"):  # unfinished, vanished or obsolete
             target = None

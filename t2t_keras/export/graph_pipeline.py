@@ -98,6 +98,8 @@ class Pipeline:
     Attributes:
         config: the settings of the search.
         data: the settings of the training data.
+        source_pieces: maps token ids of sources, int32 [tokens], to the vocabulary's entries, string [tokens].
+        target_pieces: maps token ids of targets in the same way.
         has_sentences: whether lines are translated sentence by sentence.
         max_source_length: most tokens of a part, end symbol included.
         truecaser: the words that are truecased, whose table must be stored with the graph; None if targets keep their
@@ -126,7 +128,10 @@ class Pipeline:
         self.has_sentences = encoder.has_sentences
         self._head_end = head_end(self._task, translator.tokenizer)
         sides = (translator.tokenizer.source, translator.tokenizer)
-        self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
+        source_pieces, target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
+        self._target_vocab_size = len(target_pieces)
+        self.target_pieces = _lookup(target_pieces)
+        self.source_pieces = self.target_pieces if source_pieces == target_pieces else _lookup(source_pieces)
         excluded = encoder.excluded
         form = self._form = self._task.form(translator.tokenizer)
         self._within_words = translator.tokenizer.continuations
@@ -285,8 +290,7 @@ class Pipeline:
         Returns:
             int32 [sentences, count], most probable first; padding if fewer tokens begin a word.
         """
-        size = len(self._target_pieces)
-        begins = np.ones(size, bool)
+        begins = np.ones(self._target_vocab_size, bool)
         begins[[*range(UNK_ID + 1), *self._within_words]] = False
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
@@ -451,14 +455,6 @@ class Pipeline:
         texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, is_text))
         return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break
 
-    def source_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Returns the vocabulary's entries of source token ids, int32 of any shape."""
-        return tf.gather(tf.constant(self._source_pieces), token_ids)
-
-    def target_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Returns the vocabulary's entries of target token ids, int32 of any shape."""
-        return tf.gather(tf.constant(self._target_pieces), token_ids)
-
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
         return self._source_tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
@@ -498,6 +494,11 @@ class Pipeline:
 def _stage(compute: Callable, *inputs: Any) -> Any:
     """Makes a `tf.function` that is traced and stored once; `inputs` are tensor specs or nests of them."""
     return tf.function(compute, input_signature=inputs, autograph=False)
+
+
+def _lookup(pieces: Sequence[str]) -> Any:
+    """Makes a stage that maps token ids, int32 [tokens], to the vocabulary's entries, string [tokens]."""
+    return _stage(lambda token_ids: tf.gather(tf.constant(pieces), token_ids), tf.TensorSpec([None], tf.int32))
 
 
 def longest(lengths: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,7 @@ from t2t_keras.export_contract import GRAPH_FILE
 
 
 def shrink(version: pathlib.Path) -> None:
-    """Rewrites the file of the graph with short names of operations, which takes about 40 % off its size.
+    """Rewrites the file of the graph with short names, which halves its size.
 
     The names in a graph are paths of scopes, and each operation repeats those of its inputs. Only names within
     functions are shortened: signatures refer to the names of functions and of the main graph. The shapes of outputs are
@@ -34,31 +34,38 @@ def shrink(version: pathlib.Path) -> None:
 
 
 def _shorten(function: FunctionDef, creators: Set[str]) -> None:
-    """Renames the operations of a function to numbers after a prefix that no remaining name has.
+    """Renames the operations, arguments and results of a function to numbers after a prefix that no other name has.
 
-    Operations of the types `creators` keep their names.
+    Operations of the types `creators` keep their names. Callers refer to arguments and results by position.
     """
     resources = {node.name for node in function.node_def if node.op in creators}
-    remaining = resources | {argument.name for argument in function.signature.input_arg}
     prefix = "n"
-    while any(name.startswith(prefix) for name in remaining):
+    while any(name.startswith(prefix) for name in resources):
         prefix += "_"
-    names = {
-        node.name: node.name if node.name in resources else f"{prefix}{number}"
-        for number, node in enumerate(function.node_def)
-    }
+    arguments = function.signature.input_arg
+    others = [*(node.name for node in function.node_def), *(argument.name for argument in arguments)]
+    names = {name: name if name in resources else f"{prefix}{number}" for number, name in enumerate(others)}
 
     def renamed(reference: str) -> str:
-        """Renames the operation in an input such as "name:output:0" or "^name"; arguments keep their names."""
+        """Renames the operation or the argument in a reference such as "name:output:0", "name" or "^name"."""
         control = "^" * reference.startswith("^")
         name, colon, output = reference.removeprefix("^").partition(":")
-        return f"{control}{names.get(name, name)}{colon}{output}"
+        return f"{control}{names[name]}{colon}{output}"
 
     for node in function.node_def:
         node.name = names[node.name]
         node.input[:] = [renamed(reference) for reference in node.input]
         node.attr.pop("_output_shapes", None)
         node.attr.pop("_class", None)  # colocation with an operation by name; without effect on one device
-    for mapping in (function.ret, function.control_ret):
-        for key, reference in list(mapping.items()):
-            mapping[key] = renamed(reference)
+    for number, argument in enumerate(arguments):
+        argument.name = names[argument.name]
+        function.arg_attr[number].attr.pop("_user_specified_name", None)
+    results = [renamed(function.ret.pop(result.name)) for result in function.signature.output_arg]
+    for number, (result, reference) in enumerate(zip(function.signature.output_arg, results, strict=True)):
+        result.name = f"{prefix}r{number}"
+        function.ret[result.name] = reference
+    control = sorted(renamed(reference) for reference in function.control_ret.values())
+    function.control_ret.clear()
+    function.signature.control_output[:] = control
+    for name in control:
+        function.control_ret[name] = name

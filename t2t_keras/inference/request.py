@@ -16,7 +16,7 @@ from t2t_keras.tasks.labels import as_symbol, check_known, of_symbol
 from t2t_keras.tasks.registry import task as task_named
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.pieces import BLANK
-from t2t_keras.text.repair import lowercased, repair
+from t2t_keras.text.repair import lowercased, repair, without_surrogates
 from t2t_keras.text.sentences import Sentence, blank_between, find_sentences
 from t2t_keras.text.splitting import split_context, split_text
 from t2t_keras.text.text_tokenizer import TextTokenizer
@@ -150,7 +150,7 @@ class RequestEncoder:
 
     def repaired(self, line: str) -> str:
         """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
-        line = _replace_surrogates(line)
+        line = without_surrogates(line)
         return repair(lowercased(line) if self._data.lowercases_sources else line)
 
     def source(self, line: str) -> str:
@@ -161,7 +161,7 @@ class RequestEncoder:
 
     def repaired_output(self, text: str) -> str:
         """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
-        text = _replace_surrogates(text)
+        text = without_surrogates(text)
         return repair(lowercased(text) if self._data.lowercases_targets else text)
 
     def target(self, source: str, output: str) -> str:
@@ -225,7 +225,7 @@ class RequestEncoder:
         """Splits a line into its sentences, or returns it as a single one; the texts are not repaired yet."""
         if not self.has_sentences:
             return [Sentence("", line)]
-        sentences = find_sentences(_replace_surrogates(line), self._data.source_language)
+        sentences = find_sentences(without_surrogates(line), self._data.source_language)
         blank = blank_between(self._data.target_language)
         return [*sentences[:1], *(sentence._replace(before=sentence.before or blank) for sentence in sentences[1:])]
 
@@ -453,11 +453,6 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
             else:
                 encoded = encoder.encode(request)
         yield encoded
-
-
-def _replace_surrogates(text: str) -> str:
-    """Replaces lone surrogates, which come from bytes that were not UTF-8, by question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _contains(ids: Ids, phrase: Ids) -> bool:

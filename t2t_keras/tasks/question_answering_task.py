@@ -10,7 +10,7 @@ from typing import Any
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
-from t2t_keras.text.repair import repair
+from t2t_keras.text.repair import repair, without_surrogates
 from t2t_keras.text.splitting import split_context
 
 CONTEXT = "<context>"  # between a question and its paragraph
@@ -117,11 +117,11 @@ def _paragraphs(lines: Iterable[str], path: str) -> Iterator[dict[str, Any]]:
 def _field(value: Any, name: str, kind: type, place: str) -> Any:
     """Returns a field of a JSON object; raises an `InputError` if it is missing or not of type `kind`.
 
-    In strings, lone surrogates, which are not characters, are replaced with "?".
+    Lone surrogates in strings are replaced by question marks.
     """
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
         raise InputError(f"{place}: not a SQuAD file: {name!r} is missing or has the wrong type")
-    return value[name].encode("utf-8", "replace").decode() if kind is str else value[name]
+    return without_surrogates(value[name]) if kind is str else value[name]
 
 
 def _words(answer: str) -> list[str]:

@@ -9,7 +9,8 @@ from t2t_keras.text.truecase import capital
 
 Case = Literal["capitals", "title"]
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_LETTERS = r"(?:[^\W\d_][\u0300-\u036f]*)+"  # with the accents of decomposed letters
+_WORD = re.compile(f"{_LETTERS}(?:['’]{_LETTERS})*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
 _LEAST_TITLE_LETTERS = 4
 _LEAST_TITLE_WORDS = 3
@@ -29,8 +30,8 @@ def case_of(text: str, language: str) -> Case | None:
     A title has at least three words, and a German text is never one. Letters without case are ignored.
     """
     words = [word for word in _WORD.findall(text) if word.lower() != word.upper()]
-    letters = sum(map(len, words))
-    if letters > 1 and all(word == word.upper() for word in words):
+    num_letters = sum(map(str.isalpha, "".join(words)))
+    if num_letters > 1 and all(word == word.upper() for word in words):
         return "capitals"
     long_words = [word for word in words if len(word) >= _LEAST_TITLE_LETTERS]
     if base_language(language) in _CAPITALISED_NOUNS or len(words) < _LEAST_TITLE_WORDS or len(long_words) < 2:
@@ -46,7 +47,8 @@ def _is_capitalised(word: str) -> bool:
 def ordinary(text: str, language: str) -> str:
     """Returns a sentence in lower case with a capital first letter; in English, "I" also stays a capital."""
     base = base_language(language)
-    text = (text.replace("I", "ı").replace("İ", "i") if base in _DOTTED_CAPITALS else text).lower()
+    text = text.replace("I", "ı") if base in _DOTTED_CAPITALS else text
+    text = text.replace("İ", "i").lower()  # otherwise, "İ" would become two characters
     if base == "en":
         text = _ENGLISH_I.sub("I", text)
     first = _WORD.search(text)

@@ -27,6 +27,11 @@ def surrogates_joined(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def without_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which are not characters, by question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def lowercased(text: str) -> str:
     """Lowercases text character by character, as graphs do; unlike `str.lower`, it does not produce a final sigma."""
     return text.replace("\u03a3", "\u03c3").lower()

@@ -15,6 +15,9 @@ class Table(NamedTuple):
         starters: words that often begin a sentence, capitalised.
         numbers: a pattern of numbers followed by a full stop, such as ordinals, that are treated like `rarely_last`; ""
             for none.
+        openers: words that, capitalised between lowercase words, begin a sentence after one without its final mark.
+        labelled: words after which an opener is a label, as in "vitamin A".
+        predicates: words before which an opener is a label, as in "plan A is".
     """
 
     never_last: tuple[str, ...] = ()
@@ -22,6 +25,9 @@ class Table(NamedTuple):
     rarely_last: tuple[str, ...] = ()
     starters: tuple[str, ...] = ()
     numbers: str = ""
+    openers: tuple[str, ...] = ()
+    labelled: tuple[str, ...] = ()
+    predicates: tuple[str, ...] = ()
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -52,6 +58,16 @@ TABLES = {
             " When Where Why How Which In On At By For From With After Before But And So If As Then Now Not No Yes One"
             " Some Many Most All Each Every Both While Since Although However Also Let Is Are Was Were Do Does Did Can"
             " To Two Please Another"
+        ),
+        # Only in English: other languages write the first word of a title in capitals, and the others in lower case.
+        openers=_words("A An The This These Two Three Four Some Several One He She It They There"),
+        labelled=_words(
+            "a an the and or of in on to from between vitamin hepatitis influenza plan type grade class group section"
+            " part team option side level point phase category figure table appendix exhibit annex block gate"
+        ),
+        predicates=_words(
+            "is was are were be and or but to in on at of for from by with as than then has have had can will would"
+            " should does did minor major"
         ),
     ),
     "de": Table(

@@ -99,6 +99,7 @@ def rules(language: str) -> tuple[Rule, ...]:
             f"([{FINAL}][{CLOSING}]*(?:[ \u00a0\u202f][»›][{CLOSING}]*)?(?: ?[{_EMOJI}])*)({blank})",
             f"\\1{mark}\\2",
         ),
+        *_rules_without_marks(table),
         # In Chinese and Japanese, a full stop within quotes ends a sentence. Other final marks within quotes do so only
         # before an opening quote.
         Rule(f"([{FINAL_WIDE}][{FINAL_WIDE}{FINAL}]*)", f"\\1{mark}"),
@@ -140,6 +141,18 @@ def _rules_of(table: Table) -> list[Rule]:
         result.append(Rule(f"({front}(?:{rare_ends})\\.[{CLOSING}]*){BOUNDARY}({start})", f"\\1{_FIXED_BOUNDARY}\\2"))
     result.append(Rule(f"({front}(?:{rare_ends})\\.){BOUNDARY}", "\\1"))
     return result
+
+
+def _rules_without_marks(table: Table) -> list[Rule]:
+    """Returns the rules that insert the boundaries between sentences without a final mark between them."""
+    if not table.openers:
+        return []
+    blank, opener = f"{WHITE_SPACE}+", "|".join(table.openers)
+    return [
+        Rule(f"([{_BLANKS}][a-z]+)({blank}(?:{opener}){blank}[a-z])", f"\\1{BOUNDARY}\\2"),
+        Rule(f"([{_BLANKS}](?:{'|'.join(table.labelled)})){BOUNDARY}({blank}[A-Z])", "\\1\\2"),
+        Rule(f"([a-z]){BOUNDARY}({blank}A{blank}(?:{'|'.join(table.predicates)}){blank})", "\\1\\2"),
+    ]
 
 
 def _any_of(abbreviations: tuple[str, ...]) -> str:

@@ -49,7 +49,7 @@ def comma_separated_rows(lines: Iterable[str], path: str) -> Iterator[Row]:
     Raises:
         InputError: rows have different numbers of cells, or a quote is not closed; names `path` and the line.
     """
-    remaining = iter(lines)
+    remaining = (line.replace("\r", " ") for line in lines)  # the module csv refuses carriage returns within lines
     sample = list(itertools.islice(remaining, 2 * _DELIMITER_ROWS))
     declaration = re.fullmatch(r"sep=(.)", sample[0]) if sample else None  # Excel's first line
     delimiter = declaration[1] if declaration else _delimiter(sample)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from t2t_keras.errors import InputError
 from t2t_keras.text.repair import repair
 from t2t_keras.text.spreadsheets import tab_separated_rows
-from t2t_keras.text.words import is_apart, is_of_word
+from t2t_keras.text.words import disjoint, is_apart, is_of_word
 
 _BETWEEN_FORMS = "|"
 
@@ -115,11 +115,8 @@ class Glossary:
         If terms overlap, only the longest is returned.
         """
         matches = [match for start in range(len(text)) if _begins(text, start) for match in self._matches(text, start)]
-        selection: list[_Match] = []
-        for match in sorted(matches, key=lambda match: match.rank):
-            if all(match.end <= other.start or other.end <= match.start for other in selection):
-                selection.append(match)
-        return list(dict.fromkeys(match.term for match in sorted(selection)))
+        selection = disjoint(sorted(matches, key=lambda match: match.rank))
+        return list(dict.fromkeys(match.term for match in selection))
 
     def _matches(self, text: str, start: int) -> Iterable[_Match]:
         for spelling, is_capitalised, term in self._by_beginning.get(_unit(text, start), ()):

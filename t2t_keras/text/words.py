@@ -1,8 +1,10 @@
 """Finds the boundaries of words in text and in vocabulary entries."""
 
+import bisect
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from t2t_keras.text.languages import CHARACTER
 from t2t_keras.text.pieces import BLANK, byte_of
@@ -11,6 +13,8 @@ _JOINERS = "\u200c\u200d"
 _EXTENDER = re.compile(
     f"[{_JOINERS}\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]|(?<=[\U0001f1e6-\U0001f1ff])[\U0001f1e6-\U0001f1ff]"
 )
+
+_Range = TypeVar("_Range", bound=tuple[Any, ...])
 
 
 def is_of_word(character: str) -> bool:
@@ -58,6 +62,21 @@ def units(text: str) -> list[tuple[int, int]]:
             else:
                 ranges.append((place, place + 1))
     return ranges
+
+
+def disjoint(ranges: Iterable[_Range]) -> list[_Range]:
+    """Returns ranges that do not overlap, in the order of the text; of ranges that overlap, the first one is kept.
+
+    Args:
+        ranges: tuples that begin with the start and the end of a range, in the order of preference.
+    """
+    result: list[_Range] = []
+    for each in ranges:
+        place = bisect.bisect(result, each)
+        is_behind = place == 0 or result[place - 1][1] <= each[0]
+        if is_behind and (place == len(result) or each[1] <= result[place][0]):
+            result.insert(place, each)
+    return result
 
 
 def _extends(text: str, place: int) -> bool:

@@ -110,7 +110,7 @@ def test_a_vocabulary_gets_more_entries(data, tmp_path):
 def test_other_vocabularies_and_lone_extensions_are_refused(data, tmp_path):
     corpus = corpus_of(train=SECOND, test=HELD_OUT)
     prepare(corpus, CONFIG, tmp_path, quietly)
-    with pytest.raises(InputError, match=r"already prepared with other settings \(.*vocab_from: None -> \w{12}"):
+    with pytest.raises(InputError, match=r"already prepared with different settings \(.*vocab_from: None -> \w{12}"):
         prepare(corpus, CONFIG, tmp_path, quietly, vocab_from=data.vocab_path)
     with pytest.raises(InputError, match="--extend_vocab=4 needs --vocab_from"):
         prepare(corpus, dataclasses.replace(CONFIG, extend_vocab=4), tmp_path / "new", quietly)

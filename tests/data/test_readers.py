@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import struct
 import tracemalloc
 import zipfile
 
@@ -115,6 +116,13 @@ def parquet(columns):
     return file.getvalue()
 
 
+def parquet_in_latin_1():
+    """A table with a text that is not valid UTF-8."""
+    arrow = pytest.importorskip("pyarrow")
+    offsets, content = (arrow.py_buffer(part) for part in (struct.pack("2i", 0, 1), "ä".encode("latin-1")))
+    return parquet({"source": arrow.StringArray.from_buffers(1, offsets, content), "target": ["b"]})
+
+
 def zstandard(contents):
     return pytest.importorskip("zstandard").compress(contents)
 
@@ -129,6 +137,7 @@ CASES = {
     "semicolons": ("a.csv", lambda: "".join(f"{s};{t}\r\n" for s, t in PAIRS)),
     "declared": ("a.csv", lambda: "sep=;\n" + "".join(f'"{s}";"{t}"\n' for s, t in PAIRS)),
     "a header in another order": ("a.CSV", lambda: "de,n,en\n" + "".join(f'"{t}",1,"{s}"\n' for s, t in PAIRS)),
+    "a carriage return": ("a.csv", lambda: "".join(f"{s},{t}\n".replace(" ", "\r", 1) for s, t in PAIRS)),
     "line breaks": ("a.csv", lambda: "".join(f'"{s}","{t}"\r\n'.replace(" ", "\r\n", 1) for s, t in PAIRS)),
     "line breaks in cells": ("a.tsv", lambda: tsv(*((f'"{s}"'.replace(" ", "\n", 1), t) for s, t in PAIRS))),
     "translation memory": ("a.tmx", lambda: TMX),
@@ -294,7 +303,7 @@ REFUSED = {
     "page.en": (b"<!DOCTYPE html>\n<html><body>Hello</body></html>", "a web page cannot be read"),
     "feed.xml": (b"<?xml version='1.0'?><rss></rss>", "XML of an unknown kind cannot be read; supported are TMX"),
     "feed.en": (b"<?xml version='1.0'?><rss></rss>", "XML of an unknown kind"),
-    "all.json": (b"[{}]", "JSON cannot be read; write one object a line to a .jsonl file"),
+    "all.json": (b"[{}]", "JSON cannot be read; write one object per line to a .jsonl file"),
     "strings.yaml": (b"a: b\n", "a file of messages in one language cannot be read"),
     "text.tar.gz": (gzip.compress(b"x", mtime=0), "an archive cannot be read; unpack it"),
     "text.7z": (b"7z\xbc\xaf\x27\x1c", "an archive cannot be read"),
@@ -325,7 +334,7 @@ def test_a_file_that_is_no_text_of_one_side_is_refused_by_name(tmp_path, name):
 
 
 def test_plain_text_alone_and_archives_without_two_sides_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"a\.en: plain text has one side; give its translation too, or .* a \.tsv"):
+    with pytest.raises(InputError, match=r"a\.en: plain text has one side; give its translation too, or .* \(\.tsv"):
         pair_source(written(tmp_path, "a.en", "A dog.\n"), None, ENGLISH_GERMAN)
     cases = {
         "none": moses(names=("a.fr", "a.cs")),
@@ -365,6 +374,7 @@ def encrypted_archive():
         ("q.zip", encrypted_archive(), "/a.tsv: cannot be unpacked: .* is encrypted"),
         ("r.zip", zipped("b.zip", moses()), "expected one file .*; it contains b.zip"),
         ("c.parquet", b"PAR1 and no more", "cannot be read as Parquet"),
+        ("s.parquet", lambda: parquet_in_latin_1(), "cannot be read as Parquet: 'utf-8' codec"),
         ("d.po", b'msgid "a"\nmessage "b"\n', r"not a readable catalogue: Syntax error in po file \(line 2\)"),
         ("e.mo", b"\xde\x12\x04\x95\0\0\0", "not a readable catalogue"),
         ("f.jsonl", b'{"en": "a", "de": "b"}\n{"en": "a"\n', "line 2: expected a JSON object"),

@@ -23,6 +23,7 @@ def folder(tmp_path_factory):
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
     (folder / "a.zh").write_text("他在图书馆里看书。\n今天天气很好！\n我不知道。\n", encoding="utf-8")
     pairs = [(f"A man {word}", f"Ein Mann {word}") for word in ("runs", "barks", "plays", "jumps", "stands")]
+    (folder / "zh.de").write_bytes((folder / "a.zh").read_bytes())
     splits = {"train": pairs[2:], "valid": pairs[1:2], "test": pairs[:1]}
     corpus = corpora.Corpus({name: lambda rows=rows: rows for name, rows in splits.items()})
     prepare(corpus, DataConfig(vocab_size=290), folder / "data", report=lambda line: None)
@@ -38,6 +39,9 @@ def results(folder):
     cases = {
         "files": [*run, *texts, "--lowercase", "--paper_bleu", "--beam_size=1", f"--output_dir={folder / 'out'}"],
         "chinese": [*run, texts[0], f"--reference={folder / 'a.zh'}", f"--output_dir={folder / 'zh'}"],
+        "chinese_files": [
+            *("--task=translation", f"--hypotheses={folder / 'a.zh'}", f"--references={folder / 'zh.de'}"),
+        ],
         "said_to_be_german": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de"],
         "again": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de", "--beam_size=1"],
         "no_folder": [*run, "--split=test", f"--output_dir={folder / 'a.en'}"],
@@ -92,7 +96,8 @@ def test_chinese_references_are_scored_in_their_own_words(results, folder):
     status, out, _ = results["chinese"]
     assert status == 0
     assert "scored as 'zh', the language of the references; the model was trained for 'de'\n" in out
-    assert "tok:zh" in out and "tok:13a" not in out
+    for output in (out, results["chinese_files"][1]):
+        assert "tok:zh" in output and "tok:13a" not in output
     scores = json.loads((folder / "zh" / "scores.json").read_text(encoding="utf-8"))
     assert scores["settings"]["target_language"] == "zh"
     status, out, _ = results["said_to_be_german"]

@@ -177,6 +177,19 @@ def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
     assert checkpoints.resolve(folder, "other/step_00000040").samefile(elsewhere)
 
 
+def test_a_damaged_average_is_passed_over(tmp_path, caplog):
+    save(tmp_path, 8)
+    for name in ("averaged_last2", "averaged_last4"):
+        checkpoints.save_weights(tmp_path, name, 8, arrays(4), {})
+    (tmp_path / "averaged_last2" / "weights.npz").write_bytes(b"nothing")
+    assert checkpoints.resolve(tmp_path).name == "averaged_last4"
+    assert "averaged_last2/weights.npz is damaged" in caplog.text
+    (tmp_path / "averaged_last4" / "state.json").write_text("{")
+    assert checkpoints.resolve(tmp_path).name == "step_00000008"
+    with pytest.raises(InputError, match="averaged_last2/weights.npz is damaged"):
+        checkpoints.load(checkpoints.resolve(tmp_path, "averaged_last2"))
+
+
 def test_the_default_is_the_newest_average_until_training_goes_on(tmp_path):
     save(tmp_path, 20)
     assert checkpoints.resolve(tmp_path).name == "step_00000020"

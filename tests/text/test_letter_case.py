@@ -41,6 +41,7 @@ def test_the_ordinary_form_begins_with_a_capital():
     assert ordinary("ÄPFEL", "de") == "Äpfel"
     assert ordinary("123", "en") == "123"
     assert ordinary("İKİ KIŞ", "tr") == "İki kış"
+    assert ordinary("BİG", "en") == "Big"
 
 
 def test_a_translation_is_returned_in_the_case():
@@ -55,6 +56,7 @@ def test_a_translation_is_returned_in_the_case():
     )
     assert in_case("l’homme n'est pas là", "title", "The Man Is Not There", "de") == "L’homme N'est Pas Là"
     assert in_case("iki kış", "capitals", "TWO WINTERS", "tr") == "İKİ KIŞ"
+    assert in_case("e\u0301cole primaire", "title", "Primary School", "fr") == "E\u0301cole Primaire"
 
 
 def test_only_a_case_that_takes_more_tokens_is_unfamiliar():

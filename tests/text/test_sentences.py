@@ -76,6 +76,9 @@ def test_what_stands_between_sentences_that_touch():
         ("de", "Das war 1990. Dann ging er.", 2),
         ("fr", "« Tu viens ? » « Oui. » Il rit.", 3),
         ("xx", "A dog. Dr. Smith. 12 dogs. eBay.", 4),
+        ("en", "Two dogs run. A child is splashing in the water A dog barks.", 3),
+        ("en", "I got an A in French. We need vitamin A daily. If plan A fails. Is plan A in use?", 4),
+        ("de", "Er liest die Zeitung Die kleine Stadt. Dann geht er.", 2),
         ("ka", "ეს ძაღლია. ეს კატაა.", 2),
     ],
 )

@@ -1,6 +1,7 @@
 """The monitor: each step once in the records, also after a resumption."""
 
 import contextlib
+import errno
 import io
 import itertools
 import json
@@ -168,6 +169,23 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
     assert "30/100, loss 7.700, lr 1.0e-04, 800 tokens/s, 00:11 left" in shown
     assert "\nstep 40: validation loss 1.000, perplexity 2.718\n" in shown.replace("\r", "\n")
     assert "step 30" not in shown
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_it_goes_on_where_nobody_reads_what_it_prints(tmp_path, monkeypatch, is_terminal):
+    class Gone(io.StringIO):
+        def isatty(self):
+            return is_terminal
+
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    run = Run(tmp_path)
+    with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
+        log(monitor, 10)
+        monitor.log_validation(10, loss=6.0, perplexity=403.4)
+    assert steps_and_kinds(run) == [(10, "train"), (10, "valid")]
 
 
 def test_the_time_left_ends_with_the_minutes(tmp_path, capsys, monkeypatch):

@@ -301,6 +301,13 @@ def test_dropout_seeds_differ_between_steps_parts_and_streams_and_repeat():
     assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in others.reshape(-1, 2)}
 
 
+@pytest.mark.integration
+def test_dropout_seeds_differ_between_replicas(many_replicas):
+    seeds = many_replicas["seeds"]
+    assert seeds.shape == (2, 4, 2)
+    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 8
+
+
 @pytest.mark.quick("2-train1")
 @pytest.mark.parametrize(("rows", "train"), [(1, {}), (2, {}), (1, {"jit_compile": True, "static_shapes": True})])
 def test_streams_may_have_fewer_rows_than_others_or_none(rows, train, plain_training):

@@ -185,6 +185,15 @@ def test_killed_during_a_validation_changes_nothing(monkeypatch, tmp_path, data,
 
 
 @pytest.mark.integration
+def test_a_signal_at_the_last_step_changes_nothing(monkeypatch, tmp_path, data, scripted):
+    scripted(3.0)
+    send_at(monkeypatch, signal.SIGTERM, 12)
+    assert train(tmp_path, data, checkpoint_steps=9) == (12, "reached train.max_steps", 0)
+    assert saved_steps(tmp_path) == [9, 12]
+    assert [line["step"] for line in records(tmp_path, "valid")] == [9, 12]
+
+
+@pytest.mark.integration
 def test_a_signal_when_a_validation_is_due_leaves_it_to_the_next_start(monkeypatch, tmp_path, data, scripted):
     scripted(3.0, 2.0, 1.0)
     with monkeypatch.context() as patch:
@@ -288,6 +297,27 @@ def test_other_text_is_refused_where_all_lengths_are_the_same(tmp_path, data, sc
     with pytest.raises(InputError, match=r"other has \d+ pairs \(.*\), text \w+; use a different --model_dir"):
         make_trainer(run.path, prepared["other"])
     make_trainer(run.path, prepared["same"])
+
+
+@pytest.mark.integration
+def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
+    shapes = []
+
+    def run(self, batches, steps):
+        shapes.append((next(batches)["source"].shape, steps))
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[1,2]\nand a trace")
+
+    monkeypatch.setattr(TrainingStep, "run", run)
+    with pytest.raises(InputError) as error:
+        train(tmp_path, data, accumulation_steps=2)
+    message = str(error.value)
+    assert len(message.splitlines()) == 1
+    assert "lower train.tokens_per_batch=100" in message and "train.accumulation_steps=2" in message
+    assert "OOM when allocating" in message
+    rows, length = shapes[0][0]
+    assert f"{rows} rows of {length} source" in message
+    assert rows * length >= 0.9 * epoch_plans(data).plan(0).shapes[:, :2].prod(axis=1).max()
+    assert saved_steps(tmp_path) == []
 
 
 @pytest.mark.integration

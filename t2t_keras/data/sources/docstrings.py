@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.errors import InputError
+from t2t_keras.data.sources.corpora_files import damage_named
+from t2t_keras.errors import explained
 
 _MAX_WORDS = 200  # of a description; the rest is cut off
 _DESCRIPTION_WORDS, _SUMMARY_WORDS = 20, (3, 30)  # the fewest words of a description; the fewest and most of a summary
@@ -35,16 +36,13 @@ def read_wheel(path: str | Path) -> list[Pair]:
     """Returns the pairs of description and first sentence in a wheel, one for each distinct description, in order.
 
     Raises:
-        InputError: the wheel is damaged.
+        InputError: the wheel cannot be read or is damaged.
     """
     pairs: dict[str, str] = {}
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            for name in sorted(name for name in wheel.namelist() if name.endswith(".py") and "/tests/" not in name):
-                for description, summary in read_module(wheel.read(name)):
-                    pairs.setdefault(description, summary)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise InputError(f"{path}: not a readable wheel: {error}") from error
+    with damage_named(path), explained(f"{path}: cannot be read"), zipfile.ZipFile(path) as wheel:
+        for name in sorted(name for name in wheel.namelist() if name.endswith(".py") and "/tests/" not in name):
+            for description, summary in read_module(wheel.read(name)):
+                pairs.setdefault(description, summary)
     return list(pairs.items())
 
 

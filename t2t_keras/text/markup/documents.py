@@ -10,6 +10,7 @@ from t2t_keras.text.markup.reading import EditTag, Part, html_parts, xml_parts
 from t2t_keras.text.markup.segments import Dialect, Segment, segments
 from t2t_keras.text.markup.slots import Slot, Slots
 from t2t_keras.text.markup.tag_texts import with_slots
+from t2t_keras.text.repair import without_surrogates
 
 Markup = Literal["html", "xml", "placeholders"]
 
@@ -41,7 +42,7 @@ class MarkedDocument:
             InputError: the XML is not well-formed, which names the document and the line; or there are attributes but
                 no tags.
         """
-        text = text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates are used as markers
+        text = without_surrogates(text)  # they are used as markers
         slots = Slots()
         if markup == "placeholders":
             if attributes:

@@ -21,7 +21,7 @@ from t2t_keras.text.protection.removal import (
     without_spans,
 )
 from t2t_keras.text.protection.spans import SpanFinder
-from t2t_keras.text.repair import UNPRINTABLE
+from t2t_keras.text.repair import UNPRINTABLE, without_surrogates
 from t2t_keras.text.words import units
 
 
@@ -138,7 +138,7 @@ class Preparation:
         has_spans = self._finder.has_spans(line)
         if not has_spans and (keeps_case or not self._num_tokens):
             return None
-        source = UNPRINTABLE.sub("", line.encode("utf-8", "replace").decode("utf-8")).strip()
+        source = UNPRINTABLE.sub("", without_surrogates(line)).strip()
         spans = self._finder.spans(source) if has_spans else []
         if not keeps_spans:
             spans = [span._replace(is_removed=True) for span in spans]

@@ -6,7 +6,6 @@ Nested repetitions such as `(a+)+` take exponential time there, and nothing stop
 only from its operator.
 """
 
-import bisect
 import functools
 import re
 import unicodedata
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from t2t_keras.errors import InputError
 from t2t_keras.text.languages import CHARACTER
 from t2t_keras.text.repair import REPAIRABLE
+from t2t_keras.text.words import disjoint
 
 # Protects nothing, not even unknown characters.
 NOTHING = "nothing"
@@ -258,10 +258,4 @@ def _runs(text: str) -> Iterator[Span]:
 def _disjoint(spans: Sequence[Span], num_fixed: int = 0) -> list[Span]:
     """Returns spans that do not overlap, in order: the first `num_fixed` ones, and of the others, the longest."""
     order = sorted(range(len(spans)), key=lambda n: (n >= num_fixed, spans[n].start - spans[n].end, spans[n].start))
-    result: list[Span] = []
-    for span in (spans[number] for number in order):
-        place = bisect.bisect(result, span)
-        is_behind = place == 0 or result[place - 1].end <= span.start
-        if is_behind and (place == len(result) or span.end <= result[place].start):
-            result.insert(place, span)
-    return result
+    return disjoint(spans[number] for number in order)

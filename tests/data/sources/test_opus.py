@@ -81,7 +81,7 @@ def test_prepared_data_know_the_archive_and_refuse_another(tmp_path, published):
     assert data.identity["train_source"] == hashlib.sha256(published.read_bytes()).hexdigest()
     assert prepared("second").counts == data.counts
     published.write_bytes(archive(word="cat"))
-    with pytest.raises(InputError, match=r"data: already prepared with other settings \(train_source: .*\.\.\. -> "):
+    with pytest.raises(InputError, match=r"already prepared with different settings \(train_source: .*\.\.\. -> "):
         prepared("third")
 
 

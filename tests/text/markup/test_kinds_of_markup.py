@@ -1,8 +1,11 @@
 """Which text a model reads of many kinds of markup, all of which stays where its words stay."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from t2t_keras.errors import InputError
+from t2t_keras.text.markup import braces
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.words import units
@@ -227,6 +230,15 @@ def test_words_that_stay_keep_their_marks(document, target, order, result):
     sources = units(segment.text)
     links = tuple((*unit, *sources[place]) for unit, place in zip(units(target), order, strict=True))
     assert parsed.filled([AlignedText(target, links)]) == result
+
+
+def test_apostrophes_do_not_repeat_the_search_for_the_style_of_an_argument(monkeypatch):
+    """A long word after a brace would be read again at each apostrophe."""
+    styled = Mock(match=Mock(return_value=None))
+    monkeypatch.setattr(braces, "_STYLED", styled)
+    document = "{" + 100 * "a" + 100 * "' "
+    assert MarkedDocument.parsed(document, "placeholders", "in").pieces == (document,)
+    assert styled.match.call_count == 1
 
 
 def test_apostrophes_do_not_quote_placeholders():
