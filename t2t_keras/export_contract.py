@@ -39,7 +39,7 @@ STREAM_BEGIN = "stream_begin"
 STREAM_ADVANCE = "stream_advance"
 
 
-class Tensor(NamedTuple):
+class TensorType(NamedTuple):
     """The type of an input or an output.
 
     Attributes:
@@ -66,18 +66,18 @@ class SignatureContract(NamedTuple):
         returns_state: whether it also returns such a state.
     """
 
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor]
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
     takes_state: bool = False
     returns_state: bool = False
 
 
-def _tensors(text: str) -> Mapping[str, Tensor]:
+def _tensors(text: str) -> Mapping[str, TensorType]:
     """Parses a list of tensors, "name dtype [axis, ...]"; the dtype of strings is left out."""
     tensors = {}
     for name, dtype, axes in re.findall(r"(\w+)(?: (\w+))? \[([^]]*)\]", text):
         names = [axis.strip() for axis in axes.split(",") if axis]
-        tensors[name] = Tensor(dtype or "string", tuple(int(axis) if axis.isdecimal() else axis for axis in names))
+        tensors[name] = TensorType(dtype or "string", tuple(int(axis) if axis.isdecimal() else axis for axis in names))
     return MappingProxyType(tensors)
 
 

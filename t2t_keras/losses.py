@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import Rate, check_arguments
 
 
 def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -132,8 +133,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     """
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "smoothed_cross_entropy", **kwargs: Any) -> None:
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"`label_smoothing` must be in [0, 1), got {label_smoothing}")
+        check_arguments(Rate, label_smoothing=label_smoothing)
         super().__init__(name=name, **{"dtype": "float32", **kwargs})
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"`dtype` must be float32 or float64, got {self.dtype}: Keras would cast token ids to it")

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, check_arguments
 
 
 def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 1.0, hold_steps: int = 0) -> Tensor:
@@ -63,8 +64,7 @@ class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0) -> None:
-        if min(d_model, warmup_steps) < 1:
-            raise ValueError(f"`d_model` and `warmup_steps` must be at least 1, got {d_model} and {warmup_steps}")
+        check_arguments(PositiveInt, d_model=d_model, warmup_steps=warmup_steps)
         self.d_model = d_model
         self.warmup_steps = warmup_steps
         self.scale = scale

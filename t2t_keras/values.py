@@ -1,4 +1,4 @@
-"""Values of settings: the numbers that a setting allows, parsing from text, and checks against annotations."""
+"""Values of settings and arguments: the numbers that are valid, parsing from text, and checks against annotations."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,12 @@ from t2t_keras.errors import InputError
 
 
 class Bounds(NamedTuple):
-    """An annotation of a number that says which values are valid, as in `Annotated[int, Bounds(...)]`."""
+    """An annotation of a number that says which values are valid, as in `Annotated[int, Bounds(...)]`.
+
+    Attributes:
+        valid: the valid numbers in words, for messages.
+        contain: returns whether a number is valid.
+    """
 
     valid: str
     contain: Callable[[float], bool]
@@ -37,14 +42,14 @@ PositiveFloat = Annotated[float, Bounds("a finite number above 0", lambda value:
 NonNegativeFloat = Annotated[float, Bounds("a finite number of at least 0", lambda value: value >= 0)]
 Rate = Annotated[float, Bounds("a number in [0, 1)", lambda value: 0 <= value < 1)]
 Share = Annotated[float, Bounds("a number in (0, 1]", lambda value: 0 < value <= 1)]
-# As NumPy accepts it.
+# The seeds that NumPy accepts.
 Seed = Annotated[int, Bounds("a whole number in [0, 2 ** 32)", lambda value: 0 <= value < 2**32)]
-Port = Annotated[int, between(0, 65535)]
+Port = Annotated[int, Bounds("a whole number from 0 to 65535", lambda value: 0 <= value < 2**16)]
 _VALID = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
 
 
 class _Kind(NamedTuple):
-    """The parts of an annotation."""
+    """The parts of an annotation; `type` is the annotation without bounds and without None."""
 
     type: Any
     bounds: Bounds | None
@@ -103,6 +108,16 @@ def check_fields(settings: Any, form: str = "{}") -> None:
         object.__setattr__(settings, name, checked(form.format(name), annotation, getattr(settings, name)))
 
 
+def check_arguments(annotation: Any, **arguments: Any) -> None:
+    """Checks arguments of a layer against an annotation, such as `PositiveInt`.
+
+    Raises:
+        InputError: the annotation does not allow a value; names the first wrong argument and says what is valid.
+    """
+    for name, value in arguments.items():
+        checked(f"`{name}`", annotation, value)
+
+
 def parsed(name: str, annotation: Any, text: str) -> Any:
     """Parses a value according to its field's annotation.
 
@@ -135,11 +150,14 @@ def checked(name: str, annotation: Any, value: Any) -> Any:
     """Returns a value after checking it against an annotation.
 
     An int becomes a float where one is expected, a list becomes a tuple, and NumPy numbers and arrays become Python's.
+    `Any` allows every value.
 
     Raises:
         InputError: the annotation does not allow the value, or it is not finite.
     """
     kind, bounds, is_optional = _kind(annotation)
+    if kind is Any:
+        return value
     value = value.tolist() if hasattr(value, "tolist") else value
     if is_optional and value is None:
         return None

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from t2t_keras.export_contract import SIGNATURES, SignatureContract, Tensor
+from t2t_keras.export_contract import SIGNATURES, SignatureContract, TensorType
 from tests.test_architecture import PACKAGE, ROOT
 
 # The other names are ordinary words, too.
@@ -11,7 +11,7 @@ UNMISTAKABLE = {"serving_default", "nbest", "align", "stream_begin", "stream_adv
 
 
 def cell(contract: SignatureContract, side: str) -> str:
-    tensors: dict[str, Tensor] = getattr(contract, side)
+    tensors: dict[str, TensorType] = getattr(contract, side)
     texts = [
         f"`{name}` {'' if dtype == 'string' else f'{dtype} '}[{', '.join(map(str, axes))}]"
         for name, (dtype, axes) in tensors.items()

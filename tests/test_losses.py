@@ -111,9 +111,9 @@ def test_the_keras_loss_is_saved():
     assert (loss.label_smoothing, loss.name) == (0.2, "mine")
 
 
-@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
+@pytest.mark.parametrize("epsilon", [-0.1, 1.0, "0.1"])
 def test_smoothing_outside_0_to_1_is_refused(epsilon):
-    with pytest.raises(ValueError, match=rf"`label_smoothing` must be in \[0, 1\), got {epsilon}"):
+    with pytest.raises(ValueError, match=rf"`label_smoothing` must be a number in \[0, 1\), got {epsilon!r}"):
         SmoothedCrossEntropy(epsilon)
 
 

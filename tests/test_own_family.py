@@ -149,8 +149,8 @@ def test_prefixes_and_constraints_hold(translator):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coverage_penalty": 0.2}, r"decode\.coverage_penalty: the model does not offer coverage"),
-        ({"bfloat16": True}, r"decode\.bfloat16: the model does not offer bfloat16"),
+        ({"coverage_penalty": 0.2}, r"decode\.coverage_penalty: the model does not support coverage"),
+        ({"bfloat16": True}, r"decode\.bfloat16: the model does not support bfloat16"),
     ],
 )
 def test_what_it_does_not_offer_is_refused(runs, settings, message):

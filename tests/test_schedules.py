@@ -53,7 +53,8 @@ def test_it_is_saved_with_an_optimizer():
     assert copy.get_config() == schedule.get_config() == {"d_model": 256, "warmup_steps": 2000, "scale": 2.0}
 
 
-@pytest.mark.parametrize(("d_model", "warmup_steps"), [(512, 0), (0, 4000)])
-def test_sizes_below_1_are_refused(d_model, warmup_steps):
-    with pytest.raises(ValueError, match=f"must be at least 1, got {d_model} and {warmup_steps}"):
-        PaperSchedule(d_model, warmup_steps)
+@pytest.mark.parametrize("sizes", [{"d_model": 512, "warmup_steps": 0}, {"d_model": 0, "warmup_steps": 4000}])
+def test_sizes_below_1_are_refused(sizes):
+    name = next(name for name, size in sizes.items() if not size)
+    with pytest.raises(ValueError, match=f"`{name}` must be a whole number of at least 1, got 0"):
+        PaperSchedule(**sizes)

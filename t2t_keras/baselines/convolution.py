@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_sizes
 from t2t_keras.layers.layer import Layer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, check_arguments
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -49,7 +49,7 @@ class Convolution(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_sizes(filters=filters, kernel_size=kernel_size, dilation_rate=dilation_rate)
+        check_arguments(PositiveInt, filters=filters, kernel_size=kernel_size, dilation_rate=dilation_rate)
         if not causal and kernel_size % 2 == 0:
             raise ValueError(f"`kernel_size` must be odd for a convolution that is not causal, got {kernel_size}")
         self.filters = filters

@@ -22,7 +22,7 @@ class DataConfig:
     """How text is converted to token ids.
 
     Attributes:
-        task: the meaning of source and target: "translation", "parsing" or another task of `t2t_keras.tasks.registry`.
+        task: the meaning of source and target: "translation", "parsing" or any task of `t2t_keras.tasks.registry`.
         corpus: origin of the text: "files", "multi30k", "tatoeba", "gettext", "gettext_permissive", "docstrings",
             "wmt14", "opus:NAME/VERSION" or "tfds:NAME"; several names are separated by commas.
         source_language: language code of the source side.
@@ -34,7 +34,7 @@ class DataConfig:
             "char" it is an upper limit, and rare characters are spelled in bytes. With "byte" there are always 260
             entries plus the symbols, and a smaller value is an error.
         source_vocab_size: number of entries of a separate vocabulary for sources; 0 means that both sides share one.
-        extend_vocab: number of pieces of the training text that are added to the vocabulary of another run.
+        extend_vocab: number of pieces of the training text that are added to the vocabulary of a different run.
         symbols: words of the text that are one token each, such as "<2fr>".
         tags: symbol in front of the sources of each corpus, "" for none; empty means no tags at all. With
             `directions`, the default is "<2de>" for the target language "de", and so on.

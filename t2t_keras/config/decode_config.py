@@ -15,7 +15,7 @@ class DecodeConfig:
     """Decoding (section 6.1 of the paper).
 
     Attributes:
-        beam_size: hypotheses kept per sentence; 1 is greedy search.
+        beam_size: number of hypotheses per sentence; 1 is greedy search.
         length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
         min_length: minimum number of output tokens before the end symbol.
         max_length_offset: output tokens allowed beyond max_length_factor times the source length, end symbols included.

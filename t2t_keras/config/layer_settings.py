@@ -1,7 +1,6 @@
 """Settings of an encoder or decoder layer (Figure 1)."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Literal
 
 from t2t_keras.values import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Rate, check_fields
@@ -40,8 +39,8 @@ class LayerSettings:
             kernels, or "lecun_uniform", with which queries and keys initially have unit variance, as section 3.2.1
             assumes.
         attention_gain: factor on the initial query, key and value kernels; fairseq uses 1 / sqrt(2).
-        activation: activation of the feed-forward sub-layer: the name of a Keras activation, such as "relu" (equation
-            2), or a function.
+        activation: activation of the feed-forward sub-layer, as in `FeedForward`: the name of a Keras activation, such
+            as "relu" (equation 2), or a function.
         num_experts: number of experts that replace the feed-forward network (Shazeer et al., 2017); 0 means none.
         experts_per_token: number of experts that process each token.
         d_expert: inner width of an expert; None means d_ff.
@@ -63,7 +62,7 @@ class LayerSettings:
     attention_window: NonNegativeInt | None = None
     query_key_initializer: QueryKeyInitializer = "glorot_uniform"
     attention_gain: PositiveFloat = 1.0
-    activation: str | Callable = "relu"
+    activation: Any = "relu"  # checked by `FeedForward`, because Keras has to resolve it
     num_experts: NonNegativeInt = 0
     experts_per_token: PositiveInt = 4
     d_expert: PositiveInt | None = None
@@ -82,7 +81,7 @@ class LayerSettings:
             changes: values for some of the fields.
 
         Raises:
-            ValueError: `settings` is of another type, such as a dict.
+            ValueError: `settings` is of a different type, such as a dict.
         """
         if settings is not None and not isinstance(settings, LayerSettings):
             raise ValueError(f"`settings` must be a LayerSettings, got {settings!r}; pass fields as keyword arguments")

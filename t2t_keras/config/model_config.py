@@ -33,6 +33,7 @@ class ModelConfig(abc.ABC):
     """
 
     family: ClassVar[str]  # the family's name: "model.family" in a configuration
+
     vocab_size: PositiveInt = 37000
     d_model: PositiveInt = 512
     source_vocab_size: PositiveInt | None = dataclasses.field(default=None, kw_only=True)
@@ -55,7 +56,7 @@ class ModelConfig(abc.ABC):
         """Number of rows of all token matrices together.
 
         If `tied`, the target embedding and the projection share one matrix, as does the source embedding unless sources
-        have a vocabulary of their own.
+        have a separate vocabulary.
         """
         shares_all = tied and self.source_vocab_size is None
         return self.vocab_size * (1 if tied else 2) + (0 if shares_all else self.source_entries)

@@ -23,7 +23,7 @@ class Config:
     decode: DecodeConfig = DecodeConfig()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested plain values, ready for JSON; "family" is the first entry of "model"."""
+        """Nested values that JSON can represent; "family" is the first entry of "model"."""
         values = dataclasses.asdict(self)
         return {**values, "model": {_FAMILY: self.model.family, **values["model"]}}
 

@@ -1,10 +1,19 @@
 """Settings of training."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 from t2t_keras.errors import InputError
-from t2t_keras.values import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Rate, Seed, check_fields
+from t2t_keras.values import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Seed,
+    at_least,
+    check_fields,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +84,7 @@ class TrainConfig:
     label_smoothing: Rate = 0.1
     objective: Literal["likelihood", "risk"] = "likelihood"
     likelihood_weight: NonNegativeFloat = 0.017
-    risk_samples: int = 5
+    risk_samples: Annotated[int, at_least(2)] = 5
     consistency: Literal["none", "simcut", "rdrop"] = "none"
     consistency_weight: PositiveFloat = 3.0
     cutoff_rate: Rate = 0.05
@@ -128,8 +137,6 @@ class TrainConfig:
             return
         if is_consistent:
             raise InputError(f"train.consistency={self.consistency} needs train.objective=likelihood")
-        if self.risk_samples < 2:
-            raise InputError(f"train.risk_samples must be at least 2, got {self.risk_samples}")
         for name in ("static_shapes", "jit_compile"):
             if getattr(self, name):
                 raise InputError(

@@ -9,7 +9,7 @@ from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths
 from t2t_keras.export.traceable import traceable_signature
 from t2t_keras.export_contract import STREAM_ADVANCE, STREAM_BEGIN, state_name
-from t2t_keras.search.beam_search import shapes_of
+from t2t_keras.search.beam_search import state_invariants
 from t2t_keras.symbols import PAD_ID
 
 Outputs = dict[str, tf.Tensor]
@@ -34,7 +34,7 @@ def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.Gen
     begin = traceable_signature(STREAM_BEGIN, functools.partial(_begin, pipeline))
     first = begin.get_concrete_function().structured_outputs
     shapes = tf.nest.flatten(tf.nest.map_structure(lambda tensor: tensor.shape, first.parts))
-    shapes += tf.nest.flatten(shapes_of(first.search))
+    shapes += tf.nest.flatten(state_invariants(first.search))
     specs = {
         state_name(number): tf.TensorSpec(shape, tensor.dtype, state_name(number))
         for number, (shape, tensor) in enumerate(zip(shapes, tf.nest.flatten(first), strict=True))

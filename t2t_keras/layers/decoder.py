@@ -42,8 +42,8 @@ class DecoderLayer(ConfiguredLayer):
             current positions, [batch, heads, target_len, past_len + target_len], and a window is ignored.
         use_causal_mask: whether self-attention also hides later positions.
 
-    If `inputs` or `memory` has a Keras mask, the attention to it also applies that mask, except to `inputs` with a
-    `past`.
+    If `inputs` or `memory` has a Keras mask, the attention to it also applies that mask. With a `past`, the mask of
+    `inputs` is ignored.
 
     Returns:
         float [batch, target_len, d_model]. If `past` is given, a tuple of that and the extended past.

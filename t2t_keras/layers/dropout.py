@@ -7,10 +7,10 @@ import numpy as np
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_rates
 from t2t_keras.layers.layer import Layer
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import Rate, check_arguments
 
 
 def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
@@ -82,7 +82,7 @@ class Dropout(Layer):
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_rates(rate=rate)
+        check_arguments(Rate, rate=rate)
         self.rate = rate
         self.seed_generator = keras.random.SeedGenerator() if rate > 0 else None
         self.built = True

@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_flags, check_optional_numbers, check_sizes
 from t2t_keras.kernels.plain import check_float
 from t2t_keras.layers.weight_options import TableLayer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import NonNegativeFloat, PositiveInt, check_arguments
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -25,8 +25,7 @@ class TiedEmbedding(TableLayer):
         use_bias: whether the logits have a bias.
         scale: factor on the embeddings; None means sqrt(d_model), as in the paper.
         kwargs: the options of the matrix, such as `embeddings_initializer`, as in `TableLayer`; and the arguments of
-            `keras.layers.Layer`. Initially, the matrix is normal with a standard deviation of 1 / sqrt(d_model), as in
-            T2T.
+            `keras.layers.Layer`.
 
     Call arguments:
         inputs: token ids, int [...], below vocab_size; or hidden states, float [..., d_model], if `reverse`.
@@ -53,9 +52,9 @@ class TiedEmbedding(TableLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_sizes(vocab_size=vocab_size, d_model=d_model)
-        check_flags(use_bias=use_bias)
-        check_optional_numbers(scale=scale)
+        check_arguments(PositiveInt, vocab_size=vocab_size, d_model=d_model)
+        check_arguments(bool, use_bias=use_bias)
+        check_arguments(NonNegativeFloat | None, scale=scale)
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.use_bias = use_bias

@@ -8,7 +8,6 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_flags, check_numbers, check_rates, check_sizes
 from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.kernels import plain
 from t2t_keras.kernels.contexts import ProductDtype
@@ -19,9 +18,10 @@ from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.layers.weight_options import WeightedLayer, copy_initializer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import NonNegativeFloat, PositiveInt, Rate, check_arguments
 
 # Minimum standard deviation of the noise, which keeps the gradient of the load finite.
-_LEAST_DEVIATION = 0.01
+_MIN_DEVIATION = 0.01
 
 
 class Gating(NamedTuple):
@@ -91,12 +91,12 @@ def mixture(
     pair_experts = ops.reshape(gating.experts, (-1,))  # --> [rows * k]
     counts = ops.sum(ops.one_hot(pair_experts, count, dtype="int32"), axis=0)  # --> [num_experts]
     order = ops.cast(ops.argsort(pair_experts), "int32")
-    copies = ops.broadcast_to(x[:, None], (rows, k, d_model))
+    copies = ops.broadcast_to(x[:, None], (rows, k, d_model))  # --> [rows, k, d_model]
     pairs = kernels.take_rows(copies, order)  # --> [rows * k, d_model]
     inner = ops.relu(grouped_linear(pairs, weights.inner_kernels, weights.inner_biases, counts))
     outputs = grouped_linear(dropout(inner), weights.outer_kernels, weights.outer_biases, counts)
     outputs = kernels.put_rows(outputs, order, copies)  # --> [rows, k, d_model]
-    return ops.sum(outputs * ops.cast(gating.gates, outputs.dtype)[..., None], axis=1)
+    return ops.sum(outputs * ops.cast(gating.gates, outputs.dtype)[..., None], axis=1)  # --> [rows, d_model]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -147,10 +147,10 @@ class MixtureOfExperts(WeightedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_sizes(num_experts=num_experts, experts_per_token=experts_per_token, d_expert=d_expert)
-        check_rates(dropout_rate=dropout_rate)
-        check_numbers(balance_weight=balance_weight)
-        check_flags(gate_noise=gate_noise)
+        check_arguments(PositiveInt, num_experts=num_experts, experts_per_token=experts_per_token, d_expert=d_expert)
+        check_arguments(Rate, dropout_rate=dropout_rate)
+        check_arguments(NonNegativeFloat, balance_weight=balance_weight)
+        check_arguments(bool, gate_noise=gate_noise)
         if experts_per_token > num_experts:
             raise ValueError(f"`experts_per_token` must be in [1, num_experts={num_experts}], got {experts_per_token}")
         self.num_experts = num_experts
@@ -214,7 +214,7 @@ class MixtureOfExperts(WeightedLayer):
             logits = kernels.linear(x, self.gate_kernel, None)  # --> [rows, num_experts]
         if seed is None:
             return top_k_gating(logits, self.experts_per_token)
-        deviations = ops.maximum(ops.softplus(kernels.linear(x, self.noise_kernel, None)), _LEAST_DEVIATION)
+        deviations = ops.maximum(ops.softplus(kernels.linear(x, self.noise_kernel, None)), _MIN_DEVIATION)
         noise = kernels.normal(kernels.shape(logits), seed), deviations
         return top_k_gating(logits, self.experts_per_token, noise)
 
@@ -223,19 +223,19 @@ class MixtureOfExperts(WeightedLayer):
     ) -> Tensor:
         """The balance loss of each sentence, float32 [batch]."""
         batch, length, _ = ops.shape(inputs)
-        is_picked = ops.one_hot(gating.experts, self.num_experts, dtype="float32")
+        is_picked = ops.one_hot(gating.experts, self.num_experts, dtype="float32")  # --> [rows, k, num_experts]
         importance = ops.sum(is_picked * gating.gates[..., None], axis=1)  # --> [rows, num_experts]
         usage = ops.concatenate([importance, gating.load], axis=-1)  # --> [rows, 2 * num_experts]
         if token_rows is None:
-            usage = ops.reshape(usage, (batch, length, 2 * self.num_experts))
+            usage = ops.reshape(usage, (batch, length, 2 * self.num_experts))  # --> [batch, length, 2 * num_experts]
             if token_mask is not None:
                 usage *= ops.cast(token_mask, "float32")[..., None]
             sums = ops.sum(usage, axis=1)  # --> [batch, 2 * num_experts]
         else:
-            sums = ops.segment_sum(usage, token_rows // length, num_segments=batch)
-        sums = ops.reshape(sums, (-1, 2, self.num_experts))
+            sums = ops.segment_sum(usage, token_rows // length, num_segments=batch)  # --> [batch, 2 * num_experts]
+        sums = ops.reshape(sums, (-1, 2, self.num_experts))  # --> [batch, 2, num_experts]
         variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # 0 without tokens
-        return self.balance_weight * ops.sum(variation, axis=-1)
+        return self.balance_weight * ops.sum(variation, axis=-1)  # --> [batch]
 
 
 def feed_forward_layer(settings: LayerSettings, **arguments: Any) -> FeedForward | MixtureOfExperts:

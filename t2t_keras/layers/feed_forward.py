@@ -6,12 +6,12 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_rates, check_sizes
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.layers.weight_options import WeightedLayer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, Rate, check_arguments
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -21,7 +21,7 @@ class FeedForward(WeightedLayer):
     Args:
         d_ff: inner width.
         dropout_rate: dropout on the inner activations; not used in the paper, 0.1 in T2T.
-        activation: name of a Keras activation, or a function; "relu" is the paper's max(0, x).
+        activation: name of a Keras activation, or a function; "relu" is the paper's max(0, x), None is linear.
         kwargs: the options of the kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and the
             arguments of `keras.layers.Layer`.
 
@@ -42,12 +42,12 @@ class FeedForward(WeightedLayer):
         self,
         d_ff: int,
         dropout_rate: float = 0.0,
-        activation: str | Callable[..., Any] = "relu",
+        activation: str | Callable[..., Any] | None = "relu",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_sizes(d_ff=d_ff)
-        check_rates(dropout_rate=dropout_rate)
+        check_arguments(PositiveInt, d_ff=d_ff)
+        check_arguments(Rate, dropout_rate=dropout_rate)
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
         self.activation = activation

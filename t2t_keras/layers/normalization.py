@@ -5,10 +5,10 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_positive_numbers
 from t2t_keras.layers.layer import Layer, input_spec_of
 from t2t_keras.layers.weight_options import options_for, weight_option
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveFloat, check_arguments
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -43,7 +43,7 @@ class LayerNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_positive_numbers(epsilon=epsilon)
+        check_arguments(PositiveFloat, epsilon=epsilon)
         self.epsilon = epsilon
         self.scale_initializer = weight_option("scale_initializer", scale_initializer)
         self.offset_initializer = weight_option("offset_initializer", offset_initializer)

@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_choices, check_sizes
 from t2t_keras.kernels.plain import check_float
 from t2t_keras.layers.layer import Layer, input_spec_of
 from t2t_keras.layers.weight_options import TableLayer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, check_arguments
 
 
 def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
@@ -58,7 +58,7 @@ class SinusoidalPositions(Layer):
 
     def __init__(self, layout: Literal["interleaved", "halves"] = "interleaved", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_choices(("interleaved", "halves"), layout=layout)
+        check_arguments(Literal["interleaved", "halves"], layout=layout)
         self.layout = layout
 
     def build(self, input_shape: tuple) -> None:
@@ -92,7 +92,7 @@ class LearnedPositions(TableLayer):
 
     def __init__(self, max_positions: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_sizes(max_positions=max_positions)
+        check_arguments(PositiveInt, max_positions=max_positions)
         self.max_positions = max_positions
 
     def build(self, input_shape: tuple) -> None:

@@ -1,18 +1,18 @@
 """The residual connection around every sub-layer."""
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import keras
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_choices, check_rates
 from t2t_keras.config.layer_settings import NormPosition
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import Rate, check_arguments
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -42,8 +42,8 @@ class Residual(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choices(get_args(NormPosition), norm_position=norm_position)
-        check_rates(dropout_rate=dropout_rate)
+        check_arguments(NormPosition, norm_position=norm_position)
+        check_arguments(Rate, dropout_rate=dropout_rate)
         self.norm_position = norm_position
         self.dropout_rate = dropout_rate
         self.epsilon = epsilon

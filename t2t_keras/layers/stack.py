@@ -2,13 +2,13 @@
 
 from typing import Any, ClassVar
 
-from t2t_keras.config.arguments import check_sizes
 from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.layers.weight_options import ConfiguredLayer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, check_arguments
 
 
 class Stack(ConfiguredLayer):
@@ -23,7 +23,7 @@ class Stack(ConfiguredLayer):
 
     def __init__(self, num_layers: int, settings: LayerSettings | None = None, **kwargs: Any) -> None:
         super().__init__(settings, **kwargs)
-        check_sizes(num_layers=num_layers)
+        check_arguments(PositiveInt, num_layers=num_layers)
         self.num_layers = num_layers
         settings, shared = self.settings, part_arguments(self)
         options = {**shared, **self.weight_options}

@@ -54,7 +54,7 @@ def _parts(layer: keras.layers.Layer) -> list[tuple[str, keras.layers.Layer, ker
     parts, seen = [], {id(layer)}
 
     def collect(holder: keras.layers.Layer, prefix: str) -> None:
-        for name, part in _held(holder):
+        for name, part in _direct_parts(holder):
             if id(part) not in seen:
                 seen.add(id(part))
                 parts.append((prefix + name, holder, part))
@@ -64,7 +64,7 @@ def _parts(layer: keras.layers.Layer) -> list[tuple[str, keras.layers.Layer, ker
     return parts
 
 
-def _held(layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:
+def _direct_parts(layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:
     """Yields the layers in attributes of a layer, with the attribute's name and the place in a list or dict."""
     # On PyTorch, attributes that are modules are in a dict.
     attributes = {**vars(layer), **vars(layer).get("_modules", {})}

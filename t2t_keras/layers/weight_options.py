@@ -5,9 +5,9 @@ from typing import Any
 
 import keras
 
-from t2t_keras.config.arguments import check_optional_numbers
 from t2t_keras.config.layer_settings import FIELDS, LayerSettings
 from t2t_keras.layers.layer import Layer
+from t2t_keras.values import NonNegativeFloat, check_arguments
 
 _KINDS: dict[str, Callable[[Any], Any]] = {
     "initializer": keras.initializers.get,
@@ -102,7 +102,7 @@ class TableLayer(Layer):
     """A layer with a table of embeddings, which has the options of Keras's `Embedding`.
 
     Args:
-        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model).
+        initial_stddev: standard deviation of the initial normal distribution; None means 1 / sqrt(d_model), as in T2T.
         embeddings_initializer: initializer of the table: a Keras initializer, its name or a function; None means the
             normal distribution.
         embeddings_regularizer: regularizer of the table, which Keras's `fit` adds to the loss; None means none.
@@ -120,7 +120,7 @@ class TableLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_optional_numbers(initial_stddev=initial_stddev)
+        check_arguments(NonNegativeFloat | None, initial_stddev=initial_stddev)
         self.initial_stddev = initial_stddev
         self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
         self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)
@@ -145,7 +145,5 @@ class ConfiguredLayer(WeightedLayer):
 
     def __init__(self, settings: LayerSettings | None = None, **kwargs: Any) -> None:
         changes = {name: kwargs.pop(name) for name in FIELDS & kwargs.keys()}
-        if isinstance(changes.get("activation"), dict):  # a function in a saved configuration
-            changes["activation"] = keras.activations.get(changes["activation"])
         super().__init__(**kwargs)
         self.settings = LayerSettings.of(settings, **changes)

@@ -154,8 +154,8 @@ class EncoderDecoder(keras.Model):
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
             kind = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
             raise ValueError(
-                f'`inputs` must be a dict with token ids "source" and "target", got {kind}; to translate a source '
-                "alone, use t2t_keras.Translator"
+                f'`inputs` must be a dict with token ids "source" and "target", got {kind}; to translate sources, '
+                "use t2t_keras.Translator"
             )
         for name in ("source", "target"):
             check_token_ids(inputs[name], f'inputs["{name}"]')

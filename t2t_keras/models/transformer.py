@@ -32,7 +32,7 @@ class Ancestry(NamedTuple):
     is_ancestor: Tensor
 
     @classmethod
-    def none(cls, batch: Tensor | int, beam_size: int) -> "Ancestry":
+    def empty(cls, batch: Tensor | int, beam_size: int) -> "Ancestry":
         """The state before the first position, without entries."""
         return cls(ops.zeros((batch, beam_size, 0), "bool"))
 
@@ -195,6 +195,7 @@ class Transformer(EncoderDecoder):
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
             x = self.target_positions(x, start=cache.position)
+            # In a step, the beam takes the place of the target length.
             x = ops.reshape(x, (-1, beam_size, d_model))  # --> [batch, beam, d_model]
             ancestry, coverage = cache.per_hypothesis.with_newest(), cache.coverage
             # Experts are faster if shapes may depend on the data.
@@ -214,7 +215,7 @@ class Transformer(EncoderDecoder):
 
         batch = ops.shape(memory)[0]
         source_cache = SourceCache(self.decoder.keys_and_values(memory), padding_mask(source))
-        past, ancestry = self.decoder.empty_past(batch), Ancestry.none(batch, beam_size)
+        past, ancestry = self.decoder.empty_past(batch), Ancestry.empty(batch, beam_size)
         coverage = initial_coverage(source, beam_size, capabilities)
         return Search(step, Cache(ops.zeros((), "int32"), ancestry, past, source_cache, coverage))
 

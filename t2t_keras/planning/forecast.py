@@ -151,16 +151,16 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
     activations = activation_memory(config, length) * costs.tokens / devices.count / config.train.accumulation_steps
     memory = {**training_memory(config), "activations": activations}
     rate = f"{devices.utilisation:.0%} of {peak(config, devices) / 1e12:,.0f} TFLOP/s"
-    waiting = [("starting loops over time", costs.loops), ("additive scores", costs.hidden_scores)]
+    waiting = [("launching loops over time", costs.loops), ("additive scores", costs.hidden_scores)]
     sections = [
         (
-            f"a step on {devices.count} x {devices.name} at {rate}",
+            f"one step on {devices.count} x {devices.name} at {rate}",
             [
-                ("tokens of a side, padding included", f"{costs.tokens:,}"),
+                ("tokens per side, padding included", f"{costs.tokens:,}"),
                 ("FLOPs", f"{costs.flops:.3g}"),
                 ("products", f"{costs.products * 1e3:,.1f} ms"),
                 *((name, f"{seconds * 1e3:,.1f} ms") for name, seconds in waiting if seconds),
-                (f"adding up gradients, {costs.sent / 1e6:,.0f} MB a device", f"{costs.all_reduce * 1e3:,.1f} ms"),
+                (f"summing gradients, {costs.sent / 1e6:,.0f} MB per device", f"{costs.all_reduce * 1e3:,.1f} ms"),
                 ("Adam", f"{costs.update * 1e3:,.1f} ms"),
                 ("total", f"{costs.seconds * 1e3:,.1f} ms"),
             ],
@@ -171,12 +171,12 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
                 ("steps", f"{steps:,}"),
                 ("FLOPs", f"{steps * costs.flops:.3g}"),
                 ("time", _duration(seconds)),
-                ("hours of one device", f"{seconds * devices.count / 3600:,.1f}"),
+                ("device hours", f"{seconds * devices.count / 3600:,.1f}"),
                 ("gradients sent by each device", f"{steps * costs.sent / 1e12:,.1f} TB"),
             ],
         ),
         (
-            f"memory of a device, of {devices.memory / 1e9:,.0f} GB",
+            f"memory per device, of {devices.memory / 1e9:,.0f} GB",
             [(part, f"{size / 1e9:,.2f} GB") for part, size in memory.items()]
             + [("total", f"{sum(memory.values()) / 1e9:,.2f} GB")],
         ),
@@ -189,11 +189,11 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
 def _data_rows(config: Config, costs: Step, length: int, pairs: int) -> list[tuple[str, str]]:
     tokens = pairs * length
     return [
-        (f"pairs of {length} tokens a side", f"{pairs:,}"),
+        (f"pairs of {length} tokens per side", f"{pairs:,}"),
         ("prepared, on disk", f"{pairs * pair_bytes(config.model, length) / 1e9:,.1f} GB"),
-        ("steps an epoch", f"{tokens / costs.tokens:,.0f}"),
+        ("steps per epoch", f"{tokens / costs.tokens:,.0f}"),
         ("epochs", f"{config.train.max_steps * costs.tokens / tokens:,.3g}"),
-        ("pairs a second", f"{costs.tokens / length / costs.seconds:,.0f}"),
+        ("pairs per second", f"{costs.tokens / length / costs.seconds:,.0f}"),
     ]
 
 

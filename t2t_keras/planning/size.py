@@ -3,7 +3,7 @@
 from t2t_keras.config import Config
 
 _FLOAT_BYTES = 4
-_FLOPS = {"matrices": "matrices: 6 x their parameters", "attention": "attention, {length} tokens a sentence"}
+_FLOPS = {"matrices": "matrices: 6 x their parameters", "attention": "attention, {length} tokens per sentence"}
 
 
 def training_memory(config: Config) -> dict[str, int]:
@@ -35,7 +35,7 @@ def describe(config: Config, length: int) -> str:
             + [("total", f"{total:,}  {1:6.1%}")],
         ),
         (
-            "training FLOPs a (source + target) token",
+            "training FLOPs per (source + target) token",
             [
                 *((_FLOPS.get(kind, kind).format(length=length), f"{count:,}") for kind, count in flops.items()),
                 ("total", f"{sum(flops.values()):,}"),

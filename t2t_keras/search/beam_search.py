@@ -120,9 +120,9 @@ def done_sentences(state: SearchState | GreedyState, goal: Goal) -> tf.Tensor:
     return search_state.sentences_done(state.done, goal.settings.num_groups)
 
 
-def shapes_of(state: SearchState | GreedyState) -> Any:
-    """Returns the shapes of a state's tensors during a search, with None for axes that change."""
-    return state.shapes() if isinstance(state, GreedyState) else search_state.state_invariants(state)
+def state_invariants(state: SearchState | GreedyState) -> Any:
+    """Returns the shape invariants of a state during a search: shapes with None for axes that change."""
+    return state.invariants() if isinstance(state, GreedyState) else search_state.state_invariants(state)
 
 
 def _is_greedy(goal: Goal) -> bool:
@@ -235,8 +235,8 @@ def _restricted_candidates(
     """Returns the candidates under rules, prefixes, constraints or groups: [open, candidates], or per group."""
     settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]
     log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
-    log_probs = tf.reshape(log_probs, [-1, beam, vocab])
-    may_end = may_end[:, tf.newaxis]
+    log_probs = tf.reshape(log_probs, [-1, beam, vocab])  # --> [open, beam, vocab]
+    may_end = may_end[:, tf.newaxis]  # --> [open, 1]
     progress = None
     if goal.constraints is not None:
         phrases = lexical.Phrases.of(tracked.constraints[0], goal.continuations, vocab)
@@ -244,10 +244,10 @@ def _restricted_candidates(
         may_end &= lexical.may_end(progress)
     bias = restriction_bias(tracked, may_end, state.length, vocab, goal)
     if progress is not None:
-        room = tf.gather(goal.max_lengths, state.open_sentences) - state.length - 1
+        room = tf.gather(goal.max_lengths, state.open_sentences) - state.length - 1  # --> [open]
         return lexical.constrained_candidates(log_probs, living_log_probs, bias, progress, room)
     if settings.num_groups > 1:
-        done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)
+        done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)  # --> [open, groups]
         return diverse.diverse_candidates(log_probs, living_log_probs, bias, done, settings.diversity_strength)
     return biased_candidates(log_probs, living_log_probs, bias)
 
@@ -320,7 +320,7 @@ def _best_first(
     """Sorts the hypotheses of all groups of a sentence by score."""
     scores, log_probs, lengths = (diverse.merge_groups(values, num_groups) for values in (scores, log_probs, lengths))
     beam, steps = scores.shape[1], tf.shape(token_ids)[2]
-    token_ids = tf.reshape(token_ids, [tf.shape(scores)[0], beam, steps])
+    token_ids = tf.reshape(token_ids, [tf.shape(scores)[0], beam, steps])  # --> [batch, beam, steps]
     scores, places = tf.math.top_k(scores, beam)
     token_ids, log_probs, lengths = search_state.gather_slots((token_ids, log_probs, lengths), places)
     return SearchResult(token_ids, scores, log_probs, lengths)

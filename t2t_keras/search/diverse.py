@@ -48,7 +48,7 @@ def diverse_candidates(
 
 
 def merge_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """Joins the slots of each sentence's groups: [batch * groups, slots] --> [batch, groups * slots]."""
+    """Concatenates the slots of each sentence's groups: [batch * groups, slots] --> [batch, groups * slots]."""
     if num_groups == 1:
         return values
     return tf.reshape(values, [-1, num_groups * values.shape[1]])

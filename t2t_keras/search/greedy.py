@@ -83,9 +83,9 @@ class GreedyState(NamedTuple):
         is_done = tf.fill(tf.shape(self.results.lengths), True)
         return tf.tensor_scatter_nd_update(is_done, self.fixed.sentences[:, tf.newaxis], self.open.done)
 
-    def shapes(self) -> "GreedyState":
+    def invariants(self) -> "GreedyState":
         """Shape invariants for `tf.while_loop`."""
-        return GreedyState(_shapes(self.open), *tf.nest.map_structure(row_invariant, (self.fixed, self.results)))
+        return GreedyState(_invariants(self.open), *tf.nest.map_structure(row_invariant, (self.fixed, self.results)))
 
 
 def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyState:
@@ -130,7 +130,7 @@ def greedy_steps(
         state = _steps(step_fn, state, fixed, scored, limit)
         return GreedyState(*_remove_done(state, fixed, results))
 
-    return GreedyState(*tf.while_loop(is_running, run_round, state, state.shapes()))
+    return GreedyState(*tf.while_loop(is_running, run_round, state, state.invariants()))
 
 
 def greedy_result(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
@@ -171,7 +171,7 @@ def _steps(
             cache=cache._replace(source=()),
         )
 
-    return tf.while_loop(busy, step, state, _shapes(state))
+    return tf.while_loop(busy, step, state, _invariants(state))
 
 
 def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -224,7 +224,7 @@ def _remove_done(
     return keep(state), keep(fixed), results
 
 
-def _shapes(state: _OpenState) -> _OpenState:
+def _invariants(state: _OpenState) -> _OpenState:
     """Shape invariants for `tf.while_loop`."""
-    shapes = tf.nest.map_structure(row_invariant, state)
-    return shapes._replace(texts=tf.TensorShape([None, None]), cache=cache_invariants(state.cache))
+    invariants = tf.nest.map_structure(row_invariant, state)
+    return invariants._replace(texts=tf.TensorShape([None, None]), cache=cache_invariants(state.cache))

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 # Lower bound on the coverage, so that a source token without attention does not give -inf.
-_LEAST_COVERAGE = 1e-6
+_MIN_COVERAGE = 1e-6
 
 
 def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
@@ -54,7 +54,7 @@ def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
 
     Reference: Wu et al. 2016, equation 14.
     """
-    coverage = tf.clip_by_value(tf.cast(coverage, tf.float32), _LEAST_COVERAGE, 1.0)
+    coverage = tf.clip_by_value(tf.cast(coverage, tf.float32), _MIN_COVERAGE, 1.0)
     return beta * tf.reduce_sum(tf.math.log(coverage), axis=-1)
 
 

@@ -57,7 +57,7 @@ class Searcher:
         continuations: tokens that continue a word; see `Goal`.
 
     Raises:
-        InputError: the configuration requires a capability that the model does not offer.
+        InputError: the configuration requires a capability that the model lacks.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Searcher:
         if missing := self._capabilities - model.capabilities:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
             settings = ", ".join(names[name] for name in sorted(missing))
-            raise InputError(f"{settings}: the model does not offer {' and '.join(sorted(missing))}; omit it")
+            raise InputError(f"{settings}: the model does not support {' and '.join(sorted(missing))}; omit it")
         self._rules: list[Rule] = []
         if config.no_repeat_ngram_size:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))

@@ -134,18 +134,15 @@ def row_invariant(value: tf.Tensor) -> tf.TensorShape:
 
 
 def growth_invariant(value: tf.Tensor) -> tf.TensorShape:
-    """Returns the shape of a value for any number of sentences, with axes of length 0 free to grow."""
+    """Returns the shape invariant of a value for any number of sentences, with axes of length 0 free to grow."""
     return tf.TensorShape([size or None for size in row_invariant(value)])
 
 
 def cache_invariants(cache: Cache) -> Cache:
     """Returns shape invariants of a step function's cache for `tf.while_loop`."""
-    shapes = tf.nest.map_structure(row_invariant, cache)
-    grow = {
-        name: tf.nest.map_structure(growth_invariant, getattr(cache, name))
-        for name in ("per_hypothesis", "per_sentence")
-    }
-    return shapes._replace(**grow)
+    growing = {"per_hypothesis": cache.per_hypothesis, "per_sentence": cache.per_sentence}
+    invariants = tf.nest.map_structure(row_invariant, cache)
+    return invariants._replace(**tf.nest.map_structure(growth_invariant, growing))
 
 
 def state_invariants(state: SearchState) -> SearchState:
@@ -201,7 +198,7 @@ def make_steps(
     are done. Removing sentences copies the whole state, so it is not part of a step. In a diverse search, each group
     takes the place of a sentence in `state.done`, and a sentence is removed when all of its groups are done.
     """
-    shapes = state_invariants(state)
+    invariants = state_invariants(state)
 
     def is_open(state: SearchState) -> tf.Tensor:
         return ~tf.gather(sentences_done(state.done, num_groups), state.open_sentences)  # --> [open]
@@ -212,14 +209,14 @@ def make_steps(
         return is_running(*values) & ~should_remove_done(num_done, tf.size(open_flags))
 
     def run_round(*values: Any) -> SearchState:
-        state = SearchState(*tf.while_loop(busy, step, SearchState(*values), shapes))
+        state = SearchState(*tf.while_loop(busy, step, SearchState(*values), invariants))
         places = tf.where(is_open(state))[:, 0]  # --> [open]
         tensors = (state.open_sentences, state.cache._replace(position=()), state.tracked)
         sentences, cache, tracked = tf.nest.map_structure(lambda value: tf.gather(value, places), tensors)
         cache = cache._replace(position=state.cache.position)
         return state._replace(open_sentences=sentences, cache=cache, tracked=tracked)
 
-    return SearchState(*tf.while_loop(is_running, run_round, state, shapes))
+    return SearchState(*tf.while_loop(is_running, run_round, state, invariants))
 
 
 def sentences_done(done: tf.Tensor, num_groups: int) -> tf.Tensor:

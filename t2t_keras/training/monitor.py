@@ -30,7 +30,7 @@ _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
 
 # Panels of curves.svg: title, whether the y axis is logarithmic, and curves (kind of record, metric, label).
 _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
-    ("loss a token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
+    ("loss per token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
     ("learning rate", False, [("train", "learning_rate", "learning rate")]),
     ("gradient norm", True, [("train", "gradient_norm", "gradient norm")]),
     ("validation score", False, [("valid", kind.metric, kind.metric.upper()) for kind in TASKS.values()]),

@@ -7,11 +7,11 @@ loss equals `t2t_keras.losses.pair_losses`; tests compare the two.
 
 import tensorflow as tf
 
-from t2t_keras.config.arguments import check_positive_numbers
 from t2t_keras.losses import PairTerms
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.fused_loss import ChunkedLoss, FusedLoss, subtracted
 from t2t_keras.training.updates import Head
+from t2t_keras.values import PositiveFloat, checked
 
 
 class ChunkedPairLoss(ChunkedLoss):
@@ -30,7 +30,7 @@ class ChunkedPairLoss(ChunkedLoss):
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool, terms: PairTerms) -> None:
         super().__init__(head, label_smoothing, dtype, for_cpu)
-        check_positive_numbers(forward=terms.forward)  # the unit of the gradients in `_chunk`
+        checked("`terms.forward`", PositiveFloat, terms.forward)  # the unit of the gradients in `_chunk`
         self._terms = terms
         self._chunk_rows = (self._chunk_rows + 1) // 2  # two rows of logits per row
 

@@ -72,7 +72,7 @@ class TrainingStep:
             self.averages = [tf.Variable(weights, trainable=False, name="average") for weights in matrices]
         self._for_cpu = "CPU" in self.weights[0].device and not self._is_tpu
         self.objective = make_objective(config)
-        self._weighted = StatelessModel(
+        self._stateless_model = StatelessModel(
             model,
             self.layout,
             skip_padding=not (config.jit_compile or self._is_tpu),
@@ -97,7 +97,7 @@ class TrainingStep:
 
         def row_function(*arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
             *matrices, source, target, scale, seed, step = arguments
-            return self.objective(self._weighted, matrices, Rows(Pairs(source, target), scale, seed, step))
+            return self.objective(self._stateless_model, matrices, Rows(Pairs(source, target), scale, seed, step))
 
         return self._trace(row_function, scale, seed, step)
 
@@ -107,7 +107,7 @@ class TrainingStep:
 
         The loss is without dropout and label smoothing. Arguments and tracing are as in `row_gradients`.
         """
-        return self._trace(lambda *arguments: self._weighted.loss_sum(arguments[:-2], Pairs(*arguments[-2:])))
+        return self._trace(lambda *arguments: self._stateless_model.loss_sum(arguments[:-2], Pairs(*arguments[-2:])))
 
     def _trace(self, function: Callable, *specs: tf.TensorSpec) -> Callable:
         """Traces a function of the weights, source, target and `specs`, for calls from graphs."""

@@ -2,7 +2,6 @@
 
 import functools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,13 +30,6 @@ def test_a_target_depends_on_earlier_ones_alone(family):
         np.testing.assert_allclose(logits[:, : changed + 1], expected[:, : changed + 1], atol=1e-6)
         if changed < length - 1:
             assert np.abs(logits[2, changed + 1] - expected[2, changed + 1]).max() > 1e-3
-
-
-@each_family
-def test_a_summary_has_all_parameters(family):
-    lines: list[str] = []
-    make(family).summary(print_fn=lines.append)
-    assert f"Total params: {make(family).count_params():,}" in "\n".join(lines)
 
 
 @each_family
@@ -113,11 +105,3 @@ def test_dropout_is_a_function_of_its_seed(family):
     np.testing.assert_array_equal(hidden(1), hidden(1))
     assert np.abs(hidden(1) - hidden(2)).max() > 0.01
     np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
-
-
-@each_family
-def test_keras_saves_it(family, tmp_path):
-    model = make(family)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(BATCH), model(BATCH))

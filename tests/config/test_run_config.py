@@ -215,7 +215,7 @@ def test_sampling_is_no_beam():
 
 def test_risk_needs_two_samples_and_free_shapes():
     assert TrainConfig(objective="risk", risk_samples=2, likelihood_weight=0.0).risk_samples == 2
-    with pytest.raises(InputError, match=r"train\.risk_samples must be at least 2, got 1"):
+    with pytest.raises(InputError, match=r"train\.risk_samples must be a whole number of at least 2, got 1"):
         TrainConfig(objective="risk", risk_samples=1)
     with pytest.raises(InputError, match=r"train\.likelihood_weight must be a finite number of at least 0, got -1"):
         TrainConfig(objective="risk", likelihood_weight=-1)

@@ -135,6 +135,10 @@ def test_a_pair_longer_than_the_budget_is_named(plan):
     with pytest.raises(InputError, match=r"pair 1 .*101 tokens.*train\.tokens_per_batch=100 .*at least 101"):
         plan(source, target, 100)
     assert plan(source, target, 101).num_batches == 2
+    with pytest.raises(InputError, match="the corpus has no pairs"):
+        plan(source[:0], target[:0], 100)
+    with pytest.raises(ValueError, match=r"source_lengths and target_lengths.*\(3,\) and \(2,\)"):
+        plan(source, target[:2], 100)
 
 
 def test_a_batch_that_is_not_there_is_misuse():

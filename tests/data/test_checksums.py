@@ -85,9 +85,11 @@ def test_a_file_that_is_written_meanwhile_is_read_again(tmp_path, files, monkeyp
 
 
 @pytest.mark.parametrize("known", ["{broken", "[]", '{"/nowhere": 5}'])
-def test_a_damaged_record_is_no_record(tmp_path, files, known):
+def test_a_damaged_record_is_no_record(tmp_path, files, known, monkeypatch):
+    make_old(monkeypatch)
     (tmp_path / "known").write_text(known)
     assert checksums(files, tmp_path / "known") == expected(files)
+    assert checksums(files, tmp_path / "no folder" / "known") == expected(files), "nor is it one that cannot be written"
 
 
 def test_a_missing_file_is_named(tmp_path, files):

@@ -37,10 +37,12 @@ def test_what_can_be_repaired_is_no_damage(text):
     assert not is_damaged(text)
 
 
-def test_comparison_ignores_case_blanks_and_punctuation():
-    assert comparison_key("The  cat, sleeps!") == comparison_key("the cat sleeps")
-    assert comparison_key("The cat sleeps") != comparison_key("The cat slept")
+def test_comparison_ignores_case_blanks_punctuation_and_how_a_character_is_encoded_or_drawn():
+    assert comparison_key("The  cat, sleeps!") == comparison_key("the cat sleeps") != comparison_key("the cat slept")
     assert comparison_key("?!") == "?!"
+    assert comparison_key("Un cafe\u0301 cre\u0300me") == comparison_key("un café crème")
+    assert comparison_key("love \u2764\ufe0f") == comparison_key("love \u2764")
+    assert comparison_key("葛\U000e0100 is") == comparison_key("葛 is")
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,6 @@ def test_comparison_knows_all_marks():
             assert comparison_key(f"x{chr(code)}y") == unicodedata.normalize("NFC", f"x{chr(code)}y".casefold()), hex(
                 code
             )
-
-
-def test_comparison_ignores_how_a_character_is_encoded_or_drawn():
-    assert comparison_key("Un cafe\u0301 cre\u0300me") == comparison_key("un café crème")
-    assert comparison_key("love \u2764\ufe0f") == comparison_key("love \u2764")
-    assert comparison_key("葛\U000e0100 is") == comparison_key("葛 is")
 
 
 def held_out_of(*pairs):
@@ -99,18 +95,25 @@ def test_each_reason_is_counted_once():
     assert cleaner.counts == {"read": 11, "kept": 3, "repaired": 2, **dict.fromkeys(REASONS, 0), **expected}
 
 
-def test_a_label_may_be_the_text():
-    pairs = [("same", "same"), ("\xa0", "blank")]
+@pytest.mark.parametrize(
+    ("pairs", "options", "kept", "dropped"),
+    [
+        ([("same", "same"), ("\xa0", "blank")], {"keeps_identical": True}, [0], {"empty": 1}),
+        ([("one", "A"), ("one", "A"), ("one", "B")], {"keeps_repeated": True}, [0, 1, 2], {}),
+        ([("a " * 200 + "a", "b"), ("c", "d " * 200)], {"cuts_sources": True}, [0], {"too_long": 1}),
+        (
+            [("<2de> Admin", "Admin"), ("<2de>", "leer"), ("<2de> dog", "Hund"), ("<2defg> a", "<2defg> a")],
+            {"held_out": HeldOut(tags=("<2de>",))},  # a tag is not part of the text
+            [2],
+            {"empty": 1, "identical": 2},
+        ),
+    ],
+)
+def test_options_keep_pairs_that_are_otherwise_dropped(pairs, options, kept, dropped):
     cleaner = Cleaner()
-    assert list(cleaner.for_training(pairs, 10, HeldOut((0,)), keeps_identical=True)) == pairs[:1]
-    assert (cleaner.counts["empty"], cleaner.counts["identical"]) == (1, 0)
-
-
-def test_a_tag_is_not_part_of_the_text():
-    cleaner = Cleaner()
-    pairs = [("<2de> Admin", "Admin"), ("<2de>", "leer"), ("<2de> dog", "Hund"), ("<2defg> a", "<2defg> a")]
-    assert list(cleaner.for_training(pairs, 10, HeldOut(tags=("<2de>",)))) == [("<2de> dog", "Hund")]
-    assert (cleaner.counts["empty"], cleaner.counts["identical"]) == (1, 2)
+    found = list(cleaner.for_training(pairs, 10, **{"held_out": HeldOut(), **options}))
+    assert found == [pairs[number] for number in kept]
+    assert {reason: cleaner.counts[reason] for reason in REASONS if cleaner.counts[reason]} == dropped
 
 
 def test_one_side_alone_may_be_held_out():
@@ -119,26 +122,12 @@ def test_one_side_alone_may_be_held_out():
     assert ("A question?", "other") in held_out and ("other", "an answer") not in held_out
 
 
-def test_what_occurred_before_may_be_kept():
-    pairs = [("one", "A"), ("one", "A"), ("one", "B")]
-    cleaner = Cleaner()
-    assert list(cleaner.for_training(pairs, 10, HeldOut(), keeps_repeated=True)) == pairs
-    assert (cleaner.counts["kept"], cleaner.counts["duplicate"]) == (3, 0)
-
-
 def test_counts_add_up_to_what_was_read():
     pairs = [("a" * n, "b" * (n % 5)) for n in range(100)] * 2
     cleaner = Cleaner()
     kept = list(cleaner.for_training(pairs, 4, HeldOut()))
     assert len(kept) == cleaner.counts["kept"] > 0
     assert cleaner.counts["read"] == 200 == cleaner.counts["kept"] + sum(cleaner.counts[reason] for reason in REASONS)
-
-
-def test_sources_that_are_cut_may_be_of_any_length():
-    cleaner = Cleaner()
-    pairs = [("a " * 200, "b"), ("c", "d " * 200)]
-    assert list(cleaner.for_training(pairs, 4, HeldOut(), cuts_sources=True)) == [(("a " * 200).strip(), "b")]
-    assert cleaner.counts["too_long"] == 1
 
 
 def test_evaluation_pairs_are_repaired_but_never_dropped():

@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import json
+import re
 
 import numpy as np
 import pytest
@@ -30,6 +31,18 @@ def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_
         rows = np.arange(len(encoded))
         assert prepared.tokenizer.decode_batch(encoded.source_ids(rows)) == sources
         assert prepared.tokenizer.decode_batch(encoded.target_ids(rows)) == targets
+    for read, message in ((prepared.split, "'dev' to read; valid: train, valid, test"), (prepared.text, "'train' to")):
+        with pytest.raises(InputError, match=f"{tmp_path}/data: has no split {message}"):
+            read(re.search("'(.*)'", message)[1])
+    record = json.loads((tmp_path / "data" / "data.json").read_text())
+    assert record["config"].pop("vocab_type") == "bpe"
+    assert PreparedData(tmp_path / "data", record).config == CONFIG, "as it was before there were types"
+
+
+@pytest.mark.parametrize("name", ["processes", "shard_pairs"])
+def test_impossible_arguments_are_named(corpus, tmp_path, name):
+    with pytest.raises(ValueError, match=f"{name} must be positive, got 0"):
+        prepare(corpus, CONFIG, tmp_path, print, **{name: 0})
 
 
 def test_counts_and_sizes_are_stored(corpus, tmp_path):

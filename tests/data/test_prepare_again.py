@@ -230,3 +230,25 @@ def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monke
             prepare(corpus, CONFIG, tmp_path, print)
     prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="both"), tmp_path, print)
     assert prepared.text("valid")[1] == [german.lower() for _, german in corpus.splits["valid"]()]
+
+
+def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path, monkeypatch):
+    corpus = files_of(tmp_path, train=some_pairs(300, 1))
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    (tmp_path / "data" / ".lock").unlink()
+    (tmp_path / "data" / "preparing.json").touch()  # left by a kill at the very end
+    monkeypatch.setattr(prepare_module.os, "access", lambda path, mode: False)
+    assert len(prepare(corpus, CONFIG, tmp_path / "data", print).split("train")) > 200
+    assert not (tmp_path / "data" / ".lock").exists()
+
+
+def test_outdated_steps_stay_outdated_if_the_next_try_is_killed_at_once(tmp_path):
+    """The journal forgets before files are replaced: going back to the first settings does not bring them back."""
+    path, dependents = tmp_path / "journal", {"size": ("late",)}
+    journal = Journal(path, {"size": 1, "other": 1}, dependents)
+    for name in ("early 0", "late 0"):
+        journal.add(name, name)
+    Journal(path, {"size": 2, "other": 1}, dependents)
+    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {"early 0": "early 0"}
+    Journal(path, {"size": 1, "other": 2}, dependents)
+    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {}

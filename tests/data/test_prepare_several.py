@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.data.journal import Journal
+from t2t_keras.data.output_limit import output_limit
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
@@ -52,6 +53,13 @@ def test_shards_are_of_one_corpus_each_and_their_size_changes_nothing(data, tmp_
     for ids in ("source_ids", "target_ids"):
         one, same = (getattr(each.split("train"), ids)(np.arange(195)) for each in (data, other))
         np.testing.assert_array_equal(one, same)
+
+
+def test_the_limit_of_outputs_suffices_for_each_corpus(data):
+    train, cut = data.split("train"), data.part_sizes[0]
+    sides = train.source_lengths, train.target_lengths
+    parts = [[tuple(side[rows] for side in sides)] for rows in (slice(cut), slice(cut, None))]
+    assert data.output_limit == output_limit(TAGGED, parts) != output_limit(TAGGED, [[sides]])
 
 
 def test_an_interruption_changes_nothing(data, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.config import Config
+from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.writing import export_translator
 from t2t_keras.export_contract import SIGNATURES, state_name
@@ -156,17 +158,19 @@ def test_versions_count_up(quick, translator, tmp_path):
 
 
 def test_a_version_that_appears_meanwhile_stays(quick, translator, tmp_path, monkeypatch):
+    """Also an empty one, which another process is about to fill, and which the system would replace."""
     rename = os.rename
 
     def rename_later(source, path):
         if path.name == "1" and not path.exists():
             path.mkdir()
             (path / "saved_model.pb").write_text("another's")
+            (tmp_path / "2").mkdir()
         rename(source, path)
 
     monkeypatch.setattr(os, "rename", rename_later)
-    assert export(translator, tmp_path) == "2"
-    assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's"
+    assert export(translator, tmp_path) == "3"
+    assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's" and not list((tmp_path / "2").iterdir())
 
 
 def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypatch):
@@ -181,7 +185,7 @@ def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_exported(quick, translator, tmp_path):
+def test_what_cannot_be_exported(quick, translator, tmp_path, monkeypatch):
     copier = exporting.tiny.CopyModel(translator.tokenizer.vocab_size)
     other = exporting.Translator(translator.tokenizer, copier)
     with pytest.raises(ValueError, match=r"must be a keras\.Model, got CopyModel"):
@@ -192,5 +196,8 @@ def test_what_cannot_be_exported(quick, translator, tmp_path):
         terms = exporting.translator(glossary=Glossary(()))
         export_translator(terms, exporting.config_of(translator), tmp_path)
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
+        export(translator, tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    with pytest.raises(InputError, match=r"pip install '\.\[serve\]'"):
         export(translator, tmp_path)
     assert list(tmp_path.iterdir()) == []

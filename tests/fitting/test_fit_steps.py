@@ -1,14 +1,25 @@
 """The steps of a fit, as far as they need no training."""
 
 import json
+import signal
+import sys
 from types import SimpleNamespace
 
 import pytest
 
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places
+from t2t_keras.export import writing
+from t2t_keras.export_contract import CONFIG_FILE, GRAPH_FILE
+from t2t_keras.fitting import fit_steps, speed
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
+from t2t_keras.fitting.model_card import write_card
+from t2t_keras.planning.fit_rules import GIVEN, Choice, choose
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
+from t2t_keras.text.tokenizer import VocabularySizeError
+from t2t_keras.training import trainer
+from t2t_keras.training.trainer import Outcome
 from tests.inference import tiny
 
 
@@ -48,3 +59,240 @@ def test_the_minutes_of_all_starts_add_up(tmp_path):
     with steps.preparing():
         pass
     assert steps.record["preparing_minutes"] >= 7.0
+
+
+class Said(list):
+    """Lines of text that were said."""
+
+    def about(self, text):
+        return any(text in line for line in self)
+
+
+def begun(folder, given=(), **record):
+    """Steps of which the text is prepared, in two minutes, and what they say."""
+    usual = {"preset": "tiny", "updates": record.pop("updates", 1000), "data.vocab_size": 2000}
+    choices = [Choice(name, value, "usual") for name, value in usual.items()]
+    said = Said()
+    steps = FitSteps(Places(folder / "data", folder / "run", folder / "serving" / "mine"), said.append)
+    values = {"choices": [vars(choice) for choice in (*choices, *given)], "minutes": 10.0, "preparing_minutes": 2.0}
+    steps.record.update(**{**values, **record})
+    steps.strategy = None
+    steps.data = SimpleNamespace(
+        config=DataConfig(vocab_size=300),
+        counts={"test": {"kept": 1234}},
+        output_limit={"max_length_offset": 7},
+        split_by="lines",
+        tokenizer=SimpleNamespace(sizes={"vocab_size": 300}),
+    )
+    return steps, said
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The configurations of trainings, which end as `outcomes` says."""
+    configs = []
+
+    class Recorded:
+        outcomes = [Outcome(1000, "reached train.max_steps", 0)]
+
+        def __init__(self, run, config, data, strategy):
+            configs.append(config)
+
+        def train(self):
+            return self.outcomes[-1]
+
+    monkeypatch.setattr(trainer, "Trainer", Recorded)
+    return SimpleNamespace(configs=configs, outcomes=Recorded.outcomes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "minutes", "limits"),
+    [
+        ({}, 10.0, (8.0, 1_000_000, 200)),
+        ({"preparing_minutes": 9.0}, 10.0, (5.0, 1_000_000, 200)),
+        ({}, 20.0, (18.0, 1_000_000, 400)),
+        ({"seconds": 180.0}, 10.0, (5.0, 1_000_000, 200)),
+        ({"seconds": 6000.0}, 10.0, (0.01, 1_000_000, 200)),
+        ({"updates": 400}, 10.0, (8.0, 1_000_000, 80)),
+        ({"updates": 399}, 10.0, (0.0, 400, 80)),
+        ({"updates": 399, "given": [Choice("train.max_steps", "50", GIVEN)]}, 10.0, (8.0, 50, 10)),
+    ],
+)
+def test_a_training_has_the_rest_of_the_minutes_and_of_the_updates(tmp_path, trained, changes, minutes, limits):
+    steps, said = begun(tmp_path, **{name: value for name, value in changes.items() if name != "seconds"})
+    seconds = changes.get("seconds", 0.0)
+    records = [{"kind": "train", "step": 9, "seconds": seconds}, {"kind": "valid", "step": 9, "loss": 1, "seconds": 60}]
+    steps.run.metrics_path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    steps.train(minutes, counts_preparing=True)
+    (config,) = trained.configs
+    assert (config.train.max_minutes, config.train.max_steps, config.train.decay_steps) == pytest.approx(limits)
+    assert (config.decode.split, config.decode.max_length_offset) == ("lines", 7)
+    assert config.model.vocab_size == 300 and config.data == steps.data.config
+    assert said.about("training continues until then, about 10.0 minutes") == (limits[0] == 0.0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line", "ends"),
+    [
+        (Outcome(7, "no better validation in 3", 0), "step 7: no better validation in 3", True),
+        (Outcome(1234, "Ctrl-C", signal.SIGINT), "step 1,234: ended by Ctrl-C; to resume, give a larger", True),
+        (Outcome(7, "stopped", signal.SIGTERM), "step 7: stopped", False),
+    ],
+)
+def test_only_a_training_that_was_stopped_from_outside_continues(tmp_path, trained, outcome, line, ends):
+    trained.outcomes.append(outcome)
+    later = dict.fromkeys(("chosen", "scores", "examples", "finished"), "of the training before")
+    steps, said = begun(tmp_path, trained_for=9.0, **later)
+    assert steps.train(10.0, counts_preparing=False) == outcome and said[-1].startswith(line)
+    assert trained.configs[0].train.max_minutes == 10.0
+    assert [steps.record[name] is None for name in later] == [ends] * 4
+    assert steps.record["trained_for"] == (10.0 if ends else 9.0)
+    assert steps.record["has_converged"] == (outcome.step == 7 if ends else None)
+    assert (steps.train(10.0, counts_preparing=False) is None) == ends
+    assert said.about("was trained for 10 minutes before; to train longer, give a larger --minutes") == ends
+
+
+def test_the_speed_of_the_machine_is_measured_once_and_only_if_it_decides(tmp_path, monkeypatch):
+    measured, machine = [], {"has_accelerator": False, "has_tpu": False, "computes_in_bfloat16": True}
+    monkeypatch.setattr(speed, "updates_per_minute", lambda strategy, **how: measured.append(how) or 300.0)
+    monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
+    steps, _ = begun(tmp_path)
+    given = [Choice("train.max_steps", "600", GIVEN)]
+    assert steps.chosen(9000, 10.0, overrides=given) == [*choose(9000, 10.0, 60.0, **machine, overrides=given)]
+    assert not measured
+    for _ in range(2):
+        assert steps.chosen(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
+    assert measured == [{"mixed_bfloat16": True}]
+    with pytest.raises(InputError, match="no_field"):
+        steps.chosen(9000, 10.0, overrides=[Choice("train.no_field", 1, GIVEN)])
+
+
+@pytest.mark.parametrize(("nearest", "size"), [(700, 700), (5000, 7000)])
+def test_a_vocabulary_has_a_size_that_the_text_allows_unless_it_was_given(tmp_path, monkeypatch, nearest, size):
+    tried = []
+
+    def prepared(corpus, config, data_dir, report, processes):
+        tried.append(config.vocab_size)
+        if config.vocab_size == 2000:
+            raise VocabularySizeError("2000 cannot be", nearest)
+        return "data"
+
+    monkeypatch.setattr(fit_steps, "prepare", prepared)
+    steps, said = begun(tmp_path)
+    steps.prepare(None, DataConfig())
+    assert (tried, steps.data, steps.choice("data.vocab_size")) == ([2000, size], "data", size)
+    assert said == [f"2000 cannot be; {size} is chosen"]
+    assert steps.record["prepared"] and steps.record["preparing_minutes"] > 2.0
+    minutes = steps.record["preparing_minutes"]
+    steps.prepare(None, DataConfig())
+    assert steps.record["preparing_minutes"] == minutes, "what is prepared takes no more time"
+    with pytest.raises(VocabularySizeError):
+        begun(tmp_path / "given", [Choice("data.vocab_size", 2000, GIVEN)])[0].prepare(None, DataConfig())
+
+
+def test_the_same_weights_are_exported_once(tmp_path, monkeypatch):
+    def export(translator, config, export_dir, origin):
+        version = export_dir / str(origin["step"])
+        (version / CONFIG_FILE).parent.mkdir(parents=True)
+        (version / GRAPH_FILE).touch()
+        (version / CONFIG_FILE).write_text(json.dumps({"export": {**origin, "excluded": []}}))
+        return version
+
+    monkeypatch.setattr(writing, "export_translator", export)
+    tiny.make_run(tmp_path / "run")
+    steps, said = begun(tmp_path)
+    steps.translator = None
+    for step, line in ((1, "exported: "), (1, " was exported before"), (2, "exported: "), (2, " was exported before")):
+        steps.record.update(chosen={"name": "the average", "checkpoints": ["a", "b"], "step": step})
+        assert steps.export() == tmp_path / "serving" / "mine" / str(step) and line in said[-1]
+    (tmp_path / "serving" / "mine" / "2" / CONFIG_FILE).write_text("{")
+    with pytest.raises(InputError, match=f"cannot be read: .*; delete {tmp_path}/serving/mine/2 to export again"):
+        steps.export()
+
+
+def test_scores_are_reported_and_very_low_ones_remarked_on(tmp_path):
+    for value, is_low in ((1.9, True), (2.0, False)):
+        scores = [
+            {"name": name, "value": value * part, "signature": "s"} for name, part in (("BLEU", 1), ("chrF", 0.1))
+        ]
+        steps, said = begun(tmp_path / str(value), scores=scores)
+        steps.translator = SimpleNamespace(config=DecodeConfig(beam_size=3))
+        steps.score()
+        assert said[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
+        assert said.about("BLEU under 2 is very low") == is_low
+
+
+def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):
+    references = ["abcdefghijklm"] * 13
+    hypotheses = [reference[: 13 - number] for number, reference in enumerate(references)]
+    sources = [*(f"a sentence of five {number}" for number in range(12)), "short one"]
+    examples = fit_steps._examples(sources, references, hypotheses)
+    numbers = {kind: [int(source.split()[-1]) for source, *_ in rows] for kind, rows in examples.items()}
+    assert numbers == {"best": [0, 1, 2, 3, 4], "worst": [11, 10, 9, 8, 7]}
+    few = fit_steps._examples(sources[-1:] * 3, references[:3], hypotheses[2::-1])
+    assert [[row[2] for row in rows] for rows in few.values()] == [hypotheses[:2], hypotheses[2:3]]
+
+
+def test_the_lowest_validation_loss_and_the_last_one(tmp_path):
+    steps, _ = begun(tmp_path)
+    assert steps.validations == (0, 0)
+    records = [{"kind": "valid", "step": step, "loss": loss} for step, loss in ((10, 3.0), (20, 2.0), (30, 2.5))]
+    steps.run.metrics_path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert steps.validations == (20, 30)
+
+
+def test_choices_are_aligned_and_missing_packages_named(monkeypatch):
+    assert table([Choice("a", 1, "r"), Choice("longer", 200, "s")]) == "  a         1  r\n  longer  200  s"
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    assert missing_for_serving() == "tensorflow_serving"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "licence", "minutes", "says", "duration"),
+    [
+        ("opus:Books/v1", "", 0.5, "see the page of the corpus", "| seconds of training | 30 |"),
+        ("tatoeba", "mine", 61.26, "mine.", "| minutes of training | 61.3 |"),
+    ],
+)
+def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, says, duration):
+    row = ["a | b", "ref", "hyp", 41.6]
+    record = {
+        "files": None,
+        "chosen": {"step": 1200, "name": "the average", "compared": "bleu: 3"},
+        "scores": [{"name": "BLEU", "value": 33.34, "signature": "s"}],
+        "examples": {"best": [row], "worst": [row]},
+    }
+    data = SimpleNamespace(
+        config=DataConfig(corpus=corpus, source_language="en", target_language="fr"),
+        counts={"train": {"kept": 9876}, "test": {"kept": 20}},
+        splits=["train", "test"],
+        tokenizer=SimpleNamespace(vocab_size=300),
+    )
+    (tmp_path / "a model").mkdir()
+    steps = SimpleNamespace(
+        places=Places(tmp_path, tmp_path, tmp_path / "a model"),
+        data=data,
+        record=record,
+        translator=SimpleNamespace(model=tiny.transformer()),
+        minutes_trained=minutes,
+        choices=[Choice("preset", "tiny", "usual")],
+    )
+    card = write_card(
+        steps, tmp_path / "a model" / "3", licence, "--minutes=9", lambda text: text.replace("python", "py")
+    )
+    text = card.read_text()
+    for line in (
+        f"the corpus `{corpus}`. Licence of the text: {says}",
+        duration,
+        "from en to fr. Version 3 is",
+        "| train | 9,876 |",
+        "| updates | 1,200 |",
+        "| BLEU | 33.3 | `s` |",
+        "| a \\| b | ref | hyp | 42 |",
+        "| `preset` | `tiny` | usual |",
+        "Of 20 sentences",
+        "on 9,876 pairs",
+        "py -m launch.fit --minutes=9\n",
+        f"py -m launch.serve --export_dir='{tmp_path}/a model'\n",
+    ):
+        assert line in text, line

@@ -91,6 +91,7 @@ def test_of_equals_the_run_keeps_its_own(run, scripted):
     config = run.config
     best, trials = choose(run)
     assert best == trials[0] and best.weights == "step_00000010"
+    assert not search_choice._better(best._replace(score=50.004), best._replace(score=50.0))
     assert run.config == config
     assert checkpoints.resolve(run.checkpoints_path).name == "step_00000010"
 

@@ -169,6 +169,8 @@ def test_capitals_are_read_in_ordinary_case():
     assert [each.source for each in found.sentences] == ["Two dogs play in the snow.", "A man"]
     (found,) = copier(settings=protecting()).translate([line])
     assert found.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
+    (found,) = translator.translate([Request("TWO DOGS", prefix="TWO")])
+    assert tokenizer().decode(found.source_ids[0]) == "TWO DOGS", "its beginning has the case of the line"
 
 
 def test_a_model_of_lowercase_returns_the_case_too():

@@ -130,6 +130,13 @@ def test_phrases_of_labels_are_the_tokens_of_labels(name):
     assert (found.prefix, found.constraints) == ((symbol,), (((symbol,),),))
 
 
+def test_labels_that_the_model_does_not_have_are_named():
+    encoder = label_encoder("tagging")
+    encoder.check_labels("O B-LOC")
+    with pytest.raises(InputError, match="^'B-XXX' is not a label of the model; valid: B-LOC, O, negative$"):
+        encoder.check_labels("O B-XXX")
+
+
 def test_a_sentence_of_labels_has_no_more_than_its_words():
     encoder, tokens = label_encoder("tagging"), labels().symbols
     asked = Request("A man", prefix="B-LOC  O", excluded=("negative",))

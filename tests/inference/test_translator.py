@@ -43,6 +43,8 @@ def test_an_engine_without_a_known_name_is_refused(engine):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine=engine))
     with pytest.raises(InputError, match="^compute_type='int4': valid: 'float32', 'int8', 'bfloat16'$"):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine="ctranslate2", compute_type="int4"))
+    with pytest.raises(InputError, match="^--compute_type=int8 needs --engine=ctranslate2$"):
+        Translator.load(GOLDEN / "run", settings=TranslatorSettings(compute_type="int8"))
 
 
 def test_every_line_gives_its_translation_in_order():
@@ -50,6 +52,12 @@ def test_every_line_gives_its_translation_in_order():
     translator = copier(settings=DecodeConfig(beam_size=2, tokens_per_batch=64))
     assert texts(translator.translate(lines)) == [line.strip() for line in lines]
     assert texts(translator.translate(iter(lines))) == [line.strip() for line in lines]
+    for num_best in (0, 3):
+        with pytest.raises(InputError, match=rf"num_best must be in \[1, decode.beam_size=2\], got {num_best}"):
+            translator.translate_nbest(lines, num_best)
+    copier(settings=DecodeConfig(beam_size=350))
+    with pytest.raises(InputError, match="decode.beam_size=351 is more than the vocabulary's 350 entries"):
+        copier(settings=DecodeConfig(beam_size=351))
 
 
 def test_one_text_is_not_taken_for_many():
@@ -151,7 +159,7 @@ def test_absurdly_long_line(line):
     translator = copier(settings=DecodeConfig(beam_size=1), data=DataConfig(max_length=200))
     before, found, after = translator.translate(["A man", line, "dogs"])
     assert (before.text, after.text) == ("A man", "dogs")
-    assert found.num_parts > 1
+    assert found.num_parts > 1 and found.is_overlong == (not found.sentences)
     assert found.text.replace(" ", "") == line.replace(" ", "")
     assert found.num_tokens >= found.num_parts
 
@@ -161,7 +169,7 @@ def test_line_of_just_the_limit_is_not_cut():
     ids = len(translator.tokenizer.encode(tiny.SENTENCES[0]))
     for limit, parts in [(ids + 1, 1), (ids, 2)]:
         (found,) = copier(data=DataConfig(max_length=limit)).translate(tiny.SENTENCES[:1])
-        assert found.num_parts == parts
+        assert found.num_parts == parts and found.is_overlong == (parts > 1)
 
 
 def test_length_batches_keep_to_the_budget():

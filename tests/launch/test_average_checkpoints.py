@@ -70,6 +70,17 @@ def test_the_last_epochs_are_averaged(make_run):
     assert line.startswith("warning: the run's checkpoints cover only 2.0 of the 2.5 epochs; ")
 
 
+def test_few_close_and_early_checkpoints_are_remarked_on(make_run):
+    done = average(f"--model_dir={make_run('run', [10, 20, 27, 30]).path}")
+    assert done.returncode == 0 and "the run has only 4 of the 10 requested checkpoints" in done.stdout
+    close, early = done.stderr.splitlines()
+    assert close.startswith("warning: steps 20 and 27, 27 and 30 are closer together than train.checkpoint_steps=10")
+    assert early.startswith("warning: the average covers steps 10 to 30, and early weights usually make it worse")
+    by_minutes = make_run("by_minutes", [302, 399, 403, 501, 603], train={"checkpoint_minutes": 5.0})
+    (line,) = average(f"--model_dir={by_minutes.path}", "--average_last=5").stderr.splitlines()
+    assert line.startswith("warning: steps 399 and 403 are closer together than half the usual interval of this run")
+
+
 def test_chosen_checkpoints_and_a_name(make_run):
     run = make_run("run", [10, 20, 30])
     other = make_run("other", [40])

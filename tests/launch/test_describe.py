@@ -31,7 +31,7 @@ def test_settings_vocabulary_and_length_count():
     assert "8,000" in done.stdout
     assert "1,024" in done.stdout
     assert " pre\n" in done.stdout
-    assert "attention, 100 tokens a sentence" in done.stdout
+    assert "attention, 100 tokens per sentence" in done.stdout
 
 
 def test_a_run_is_described_from_its_directory(tmp_path):

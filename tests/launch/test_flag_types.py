@@ -52,7 +52,7 @@ KINDS = {
     "number float, a number from 0.01 to 1000000": "minutes",
     "number float, a number in (0, 1]": "top_p utilisation",
     "number int": "attention.seed distil.seed evaluate.seed export.seed translate.seed",
-    "number int, a number from 0 to 65535": "grpc_port rest_port",
+    "number int, a whole number from 0 to 65535": "grpc_port rest_port",
     "number int, a whole number in [0, 2 ** 32)": "prepare_data.seed",
     "number int, a whole number of at least 0": """
         cache_bytes devices extend_vocab max_num_load_retries min_length no_repeat_ngram_size pairs replicas

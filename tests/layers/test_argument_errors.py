@@ -28,7 +28,7 @@ RATE, INITIALIZER = r"a number in \[0, 1\)", "a Keras initializer or its name"
         (layers.MultiHeadAttention, {"num_heads": 2, "d_value": "4"}, "d_value", f"None or {FROM_1}"),
         (layers.MultiHeadAttention, {"num_heads": 2, "dropout_rate": "0.1"}, "dropout_rate", RATE),
         (layers.MultiHeadAttention, {"num_heads": 2, "use_bias": "no"}, "use_bias", "true or false"),
-        (layers.MultiHeadAttention, {"num_heads": 2, "score": "cosine"}, "score", "one of 'scaled_dot', 'dot'"),
+        (layers.MultiHeadAttention, {"num_heads": 2, "score": "cosine"}, "score", "one of scaled_dot, dot"),
         (layers.MultiHeadAttention, {"num_heads": 2, "window": 3}, "window", "two whole numbers of at least 0"),
         (layers.MultiHeadAttention, {"num_heads": 2, "window": (1, -1)}, "window", "two whole numbers of at least 0"),
         (layers.MultiHeadAttention, {"num_heads": 2, "query_key_initializer": 3}, "query_key_initializer", INITIALIZER),
@@ -61,13 +61,14 @@ RATE, INITIALIZER = r"a number in \[0, 1\)", "a Keras initializer or its name"
         ),
         (layers.LearnedPositions, {"max_positions": None}, "max_positions", FROM_1),
         (layers.LearnedPositions, {"max_positions": 4, "initial_stddev": -1.0}, "initial_stddev", "None or a finite"),
-        (layers.SinusoidalPositions, {"layout": "half"}, "layout", "one of 'interleaved', 'halves'"),
+        (layers.SinusoidalPositions, {"layout": "half"}, "layout", "one of interleaved, halves"),
         (layers.Encoder, {"num_layers": True}, "num_layers", FROM_1),
         (layers.Encoder, {"num_layers": None}, "num_layers", FROM_1),
         (layers.EncoderLayer, {"d_ff": 0}, "d_ff", FROM_1),
         (layers.EncoderLayer, {"relu_dropout_rate": 1.5}, "relu_dropout_rate", RATE),
         (layers.EncoderLayer, {"attention_dropout_rate": "0.1"}, "attention_dropout_rate", RATE),
         (layers.EncoderLayer, {"layer_norm_epsilon": 0}, "layer_norm_epsilon", "a finite number above 0"),
+        (layers.EncoderLayer, {"activation": 3}, "activation", "a function or the name of a Keras"),
         (layers.EncoderLayer, {"norm_position": "first"}, "norm_position", "one of post, pre"),
         (layers.DecoderLayer, {"attention_score": None}, "attention_score", "one of scaled_dot"),
         (layers.DecoderLayer, {"attention_window": -1}, "attention_window", f"None or {FROM_0}"),
@@ -114,6 +115,10 @@ def test_a_mask_is_a_tensor(mask):
 def test_a_list_in_the_place_of_a_tensor_is_named():
     with pytest.raises(ValueError, match="`attention_mask` must be a tensor or an array, got a list"):
         layers.MultiHeadAttention(2)(X, X, [[True] * 5] * 5)
+    with pytest.raises(ValueError, match="must be float, got int32"):
+        layers.FeedForward(4)(X.astype("int32"))
+    with pytest.raises(ValueError, match="an attention mask must be bool, True = may attend, got float32"):
+        layers.MultiHeadAttention(2)(X, X, np.zeros((2, 1, 5, 5), "float32"))
     with pytest.raises(ValueError, match="`inputs` must be a tensor or an array, got a list"):
         layers.TiedEmbedding(9, 8)([[3, 4]])
 

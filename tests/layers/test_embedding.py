@@ -61,23 +61,12 @@ def test_ids_may_be_any_integers(dtype):
     np.testing.assert_array_equal(layer(np.array([[3, 99]], dtype)), layer(np.array([[3, 99]], "int32")))
 
 
-def test_id_0_embeds_to_zero_and_learns_nothing():
-    layer = TiedEmbedding(11, 4)
-    token_ids = tf.constant([[0, 3, 0]])
-    with tf.GradientTape() as tape:
-        vectors = layer(token_ids)
-        loss = tf.reduce_sum(tf.square(vectors - 1.0))
-    assert np.all(np.array(vectors)[0, [0, 2]] == 0)
-    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value))
-    assert np.all(gradient[0] == 0)
-    assert np.all(gradient[3] != 0)
-
-
-def test_negative_ids_are_hidden_tokens():
+@pytest.mark.parametrize("hidden", [(0, 0), (-3, -10)])
+def test_padding_and_negative_ids_are_hidden_tokens(hidden):
     """They embed to zero and learn nothing, even if there is no such row."""
     layer = TiedEmbedding(11, 4)
     with tf.GradientTape() as tape:
-        vectors = layer(tf.constant([[-3, 3, -10]]))
+        vectors = layer(tf.constant([[hidden[0], 3, hidden[1]]]))
         loss = tf.reduce_sum(tf.square(vectors - 1.0))
     assert np.all(np.array(vectors)[0, [0, 2]] == 0) and np.all(np.array(vectors)[0, 1] != 0)
     gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value))

@@ -17,14 +17,6 @@ def test_it_equals_equation_2(rng, activation):
     assert layer.count_params() == 6 * 12 + 12 + 12 * 6 + 6
 
 
-def test_positions_do_not_touch_each_other(rng):
-    layer = FeedForward(12)
-    x = rng.standard_normal((1, 5, 6)).astype("float32")
-    outputs = np.array(layer(x))
-    for position in range(5):
-        np.testing.assert_allclose(layer(x[:, position : position + 1])[:, 0], outputs[:, position], atol=1e-6)
-
-
 def test_relu_dropout_acts_in_training_on_the_inner_activations(rng):
     layer = FeedForward(64, dropout_rate=0.5)
     x = rng.standard_normal((2, 3, 6)).astype("float32")

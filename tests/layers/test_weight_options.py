@@ -101,8 +101,8 @@ def test_the_embedding_has_those_of_an_embedding():
 
 @pytest.mark.parametrize(
     "activation",
-    ["gelu", keras.activations.tanh, cubed, keras.layers.LeakyReLU()],
-    ids=["name", "keras", "own", "layer"],
+    ["gelu", keras.activations.tanh, cubed, keras.layers.LeakyReLU(), None],
+    ids=["name", "keras", "own", "layer", "linear"],
 )
 def test_activations_are_names_or_functions(activation, rng, tmp_path):
     inputs = keras.Input((None, 8))

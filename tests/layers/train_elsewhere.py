@@ -108,7 +108,7 @@ def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
 
 def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
     """Additive, within a window, in blocks of two positions and of few scores; and these against all at once."""
-    window.BLOCK, scores._MOST_HIDDEN = 2, 4000
+    window.BLOCK, scores._MAX_HIDDEN = 2, 4000
     attention = layers.MultiHeadAttention(2, 4, score="additive", window=(2, 1))
     x = ops.convert_to_tensor(np.random.default_rng(1).standard_normal((3, 7, 8)), "float32")
     error = ops.max(ops.abs(attention(x, x) - attended(attention, x, x)[0]))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import local_path, read_json, replacing, sha256, temporary_name, write_json
 from t2t_keras.runs.run import Run
@@ -36,6 +38,21 @@ def test_a_url_is_no_path(url):
     """Also one that has been a path, which has one slash less."""
     with pytest.raises(InputError, match=f"^--model_dir={re.escape(str(url))} is not a path of this machine"):
         local_path(url, "--model_dir")
+
+
+def test_what_is_called_from_python_makes_no_folder_of_a_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, call in {
+        "model_dir": Run,
+        "data_dir": PreparedData.open,
+        "train_source": lambda url: corpora.files({"train": (url, None)}),
+        "path": lambda url: write_json(Path(url, "note.json"), {}),
+    }.items():
+        with pytest.raises(InputError, match=f"^{name}=s3:/"):
+            call("s3://bucket/mine")
+    assert not list(tmp_path.iterdir())
+    for path in ("/a:/b", "de:en/run", "run@12", "a//b", ""):
+        assert local_path(path, "path") == Path(path)
 
 
 def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypatch):

@@ -362,3 +362,27 @@ def test_paths_of_a_mirror_have_urls(tmp_path):
     for other in (f"{URL}2", f"{URL}/inside"):  # of their own
         assert remote.local(other) not in (f"{mirror.path}2", f"{mirror.path}/inside")
     assert remote.mirror_of(mirror.path / "a") is mirror and remote.mirror_of(tmp_path) is None
+
+
+def test_a_store_without_exclusive_creation_is_refused(monkeypatch):
+    monkeypatch.setattr(Store, "create", lambda *_: True)
+    expected = pytest.raises(InputError, match=f"^{URL}: this store replaces .+ runs are not safe in it$")
+    with expected, Mirror(URL).held(lambda line: None):
+        pass
+
+
+def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog):
+    """One warning, for each update would say the same."""
+
+    def refuse(*_):
+        raise InputError(f"{URL}: access denied")
+
+    monkeypatch.setattr(Store, "remove", refuse)
+    monkeypatch.setattr(remote, "_KEPT_STATES", 1)
+    mirror = Mirror(URL)
+    with mirror.held(lambda line: None):
+        for text in ("1", "2", None):
+            write(mirror, a=text, b="b")
+            mirror.publish()
+    assert fetched() == {"b": "b"}
+    assert caplog.messages == [f"unused objects cannot be deleted: {URL}: access denied"]

@@ -351,10 +351,7 @@ def test_from_preset_takes_changes_and_names_what_it_does_not_know():
 def test_a_part_may_be_asked_for_before_the_whole(name):
     model, whole = Transformer(SMALL), Transformer(SMALL)
     inputs = {"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}
-    arguments = {
-        "encode": (inputs["source"],),
-        "start_search": (inputs["source"], np.zeros([1, 3, SMALL.d_model], "f"), 1),
-    }
+    arguments = {"start_search": (inputs["source"], np.zeros([1, 3, SMALL.d_model], "f"), 1)}
     getattr(model, name)(*arguments.get(name, (inputs,)))
     assert model(inputs).shape == whole(inputs).shape == (1, 2, SMALL.vocab_size)
     assert model.count_params() == sum(model.config.parameter_counts().values())

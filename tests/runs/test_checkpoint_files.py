@@ -1,11 +1,13 @@
 """A checkpoint is there whole or not at all."""
 
+import json
 import os
 import shutil
 
 import numpy as np
 import pytest
 
+from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from tests.training.checkpoint_arrays import arrays, assert_equal, save, truncate
 
@@ -95,3 +97,31 @@ def test_an_average_goes_once_the_new_one_has_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints.shutil, "rmtree", deleted)
     checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
     assert steps == [2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"format": 3}, "format 3; this version of t2t_keras reads 2"), ({"checksum": None}, "damaged: 'checksum'")],
+)
+def test_a_state_of_another_version_or_without_its_checksum_is_named(tmp_path, changes, message):
+    path = save(tmp_path, 1)
+    document = {**json.loads((path / "state.json").read_text()), **changes}
+    (path / "state.json").write_text(json.dumps({name: value for name, value in document.items() if value is not None}))
+    with pytest.raises(InputError, match=message):
+        checkpoints.load(path)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest", "10"])
+def test_names_that_cannot_be_an_average(tmp_path, name):
+    with pytest.raises(InputError, match="is not a valid name of a checkpoint"):
+        checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
+    for step in (99_999_999, 100_000_000, 7):
+        save(tmp_path, step)
+    (tmp_path / "step_x").mkdir()
+    (tmp_path / "step_00000009").write_text("not a directory")
+    assert checkpoints.steps(tmp_path) == [7, 99_999_999, 100_000_000]
+    assert checkpoints.latest(tmp_path).step == 100_000_000

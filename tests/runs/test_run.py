@@ -208,3 +208,10 @@ def test_a_run_of_a_version_without_a_record_of_characters_gets_one(run, tmp_pat
     record.unlink()
     run.start(CONFIG, tmp_path / "data", vocab)
     assert (run.path / "characters.json").exists()
+
+
+def test_a_model_of_transformers_is_sent_to_be_converted(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "marian", "architectures": ["MarianMTModel"]}')
+    for read in (lambda run: run.config, lambda run: run.data_dir, Run.check_trainable):
+        with pytest.raises(InputError, match=r"config\.json belongs to a model of transformers, .*launch\.convert"):
+            read(Run(tmp_path))

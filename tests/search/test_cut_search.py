@@ -41,7 +41,7 @@ def functions(kind: str):
 
     start = tf.function(first, autograph=False)
     state = start.get_concrete_function(tf.TensorSpec([len(LIMITS), 1009, VOCAB])).structured_outputs
-    shapes = searching.shapes_of(state)
+    shapes = searching.state_invariants(state)
     specs = tf.nest.map_structure(lambda shape, tensor: tf.TensorSpec(shape, tensor.dtype), shapes, state)
 
     @tf.function(input_signature=[specs, tf.TensorSpec([], tf.int32)], autograph=False)

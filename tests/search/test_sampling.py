@@ -173,3 +173,10 @@ def test_so_many_of_the_samples_as_are_asked_for():
     assert first.lengths.shape == (6, 1)
     for some, whole in zip(first, every, strict=True):
         np.testing.assert_array_equal(some, whole[:, :1])
+
+
+def test_large_logits_at_a_low_temperature_are_drawn_from():
+    """exp(40 / 0.1) is no float32."""
+    logits = tf.constant([[0.0, -5.0, 40.0, 39.9, -40.0]] * 2)
+    uniforms = tf.constant([[0.0] * 3, [0.999] * 3])
+    assert draw(logits, uniforms, DecodeConfig(sampling=True, temperature=0.1)).numpy().tolist() == [2, 3]

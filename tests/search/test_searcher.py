@@ -126,7 +126,7 @@ def test_nbest_has_its_scores_from_the_model(settings, usual):
 @pytest.mark.parametrize("settings", [{"coverage_penalty": 0.2}, {"bfloat16": True}])
 def test_what_a_model_does_not_offer_is_refused_before_it_searches(settings):
     (name,) = settings
-    with pytest.raises(InputError, match=f"^decode.{name}: the model does not offer"):
+    with pytest.raises(InputError, match=f"^decode.{name}: the model does not support"):
         translator(tiny.CopyModel(tiny.tokenizer().vocab_size), **settings)
 
 

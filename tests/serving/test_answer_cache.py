@@ -3,6 +3,7 @@
 import json
 import shutil
 import tracemalloc
+import weakref
 from concurrent.futures import CancelledError, Future
 
 import grpc
@@ -57,6 +58,7 @@ def test_only_what_is_missing_runs_and_the_order_stays(ask):
     assert answer(ask(cache, function, 4, 3)) == [8, 6]
     assert function.batches == [[1, 2], [3, 4, 3]]
     assert counted == [(0, 2), (2, 3), (2, 0)]
+    assert cache.num_bytes == sum(size for _, size in cache._entries.values()), "the row that came twice counts once"
 
 
 def test_what_was_not_asked_for_the_longest_leaves(ask):
@@ -94,6 +96,34 @@ def test_what_is_not_repeatable_is_never_kept(ask):
     for _ in range(2):
         assert answer(ask(cache, function, 1)) == [2]
     assert function.batches == [[1], [1]] and cache.num_bytes == 0
+    future = Future()
+    assert cache.submit(Repeatable(), {}, 1, lambda inputs, rows: future) is future, "nor is what has no inputs"
+
+
+def test_signatures_have_separate_answers(ask):
+    cache, functions = AnswerCache(10**6), [Repeatable(1), Repeatable(2)]
+    for function in functions * 2:
+        assert answer(ask(cache, function, 5)) == [10]
+    kept = cache.num_bytes
+    cache.forget(functions[:1])
+    assert cache.num_bytes == kept / 2
+    for function in functions:
+        answer(ask(cache, function, 5))
+    assert [function.batches for function in functions] == [[[5], [5]], [[5]]]
+
+
+def test_a_row_that_is_kept_does_not_hold_its_batch(ask):
+    cache = AnswerCache(10**6)
+    batch = ask(cache, Repeatable(), *range(20)).result(300)["y"]
+    assert len(cache._entries) == 20
+    assert not any(np.shares_memory(outputs["y"], batch) for outputs, _ in cache._entries.values())
+
+
+def test_an_answer_that_is_not_kept_goes_with_its_future(ask, without_collector):
+    future = ask(AnswerCache(1), Repeatable(), 1)
+    held = weakref.ref(future.result(300)["y"])
+    del future
+    wait_until(lambda: held() is None)
 
 
 def test_failures_are_not_kept_and_reach_who_asked(ask):

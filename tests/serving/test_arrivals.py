@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 
 import pytest
 
@@ -43,44 +43,25 @@ def test_a_result_and_an_error_arrive(before):
     assert isinstance(error, ValueError) and str(error) == "from a thread"
 
 
-def test_to_cancel_the_wait_cancels_the_future():
-    future = Future()
-
-    async def run():
-        (task,) = await waiting_for(future)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    asyncio.run(run())
-    assert future.cancelled()
-
-
-def test_to_cancel_the_future_cancels_the_wait():
+@pytest.mark.parametrize("cancelled", ["wait", "future", "wait for what runs"])
+def test_cancelling_the_wait_or_the_future_cancels_both(cancelled):
     async def run():
         future = Future()
         (task,) = await waiting_for(future)
-        in_a_thread(future.cancel)
+        if cancelled == "wait for what runs":
+            future.set_running_or_notify_cancel()  # it cannot be cancelled any more
+        if cancelled == "future":
+            in_a_thread(future.cancel)
+        else:
+            task.cancel()
         await asyncio.wait([task])
+        if cancelled == "wait for what runs":
+            future.set_result(5)
+            await asyncio.sleep(0)
         assert task.cancelled()
-        with pytest.raises(CancelledError):
-            future.result()
+        return future.cancelled()
 
-    asyncio.run(run())
-
-
-def test_what_ends_after_the_wait_was_cancelled_is_nobody_s():
-    async def run():
-        future = Future()
-        future.set_running_or_notify_cancel()  # it cannot be cancelled any more
-        (task,) = await waiting_for(future)
-        task.cancel()
-        await asyncio.wait([task])
-        future.set_result(5)
-        await asyncio.sleep(0)
-        assert task.cancelled()
-
-    asyncio.run(run())
+    assert asyncio.run(run()) == (cancelled != "wait for what runs")
 
 
 def test_who_stops_waiting_keeps_no_other_from_its_answer():
@@ -95,3 +76,40 @@ def test_who_stops_waiting_keeps_no_other_from_its_answer():
         return await asyncio.wait_for(second, 300)
 
     assert asyncio.run(run()) == 1
+
+
+def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
+    """Also if it fails in between; and by itself for what it does later."""
+    wakes = []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(
+            loop, "call_soon_threadsafe", lambda *arguments: wakes.append(arguments) or wake(*arguments)
+        )
+        futures = [Future() for _ in range(9)]
+        tasks = await waiting_for(*futures)
+        with pytest.raises(KeyError), together():
+            for number, future in enumerate(futures[:8]):
+                future.set_result(number)
+            raise KeyError
+        futures[8].set_result(8)
+        return await asyncio.wait_for(asyncio.gather(*tasks), 300)
+
+    assert asyncio.run(run()) == list(range(9))
+    assert len(wakes) == 2
+
+
+def test_a_future_that_ends_after_the_loop_is_harmless():
+    future = Future()
+    future.set_running_or_notify_cancel()
+
+    async def left():
+        (task,) = await waiting_for(future)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(left())
+    with together():
+        future.set_result(5)

@@ -3,6 +3,7 @@
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from t2t_keras.serving.request_errors import Code, ServingError
@@ -225,6 +226,14 @@ def test_an_error_of_any_kind_is_one_for_the_client(make):
     assert caught.value.code is Code.INTERNAL
     assert isinstance(caught.value.__cause__, KeyError), "the log shows where it comes from"
 
+    def fail(rows):
+        raise RuntimeError("lost")
+
+    batcher = make(on_batch=fail)
+    for _ in range(2):  # the stream outlives it
+        with pytest.raises(ServingError, match="^running a batch failed$"):
+            submit(batcher, Doubler(), 1).result(300)
+
 
 def test_a_full_queue_refuses_at_once_and_recovers(make):
     function = Doubler()
@@ -235,8 +244,9 @@ def test_a_full_queue_refuses_at_once_and_recovers(make):
         submit(batcher, function, 3, 4)
     assert caught.value.code is Code.UNAVAILABLE
     fits = submit(batcher, function, 5)
+    begun = batcher.submit(function, {"x": np.array([9])}, np.array([1]), None)  # continues work that has started
     function.gate.set()
-    assert [answer(future) for future in (first, waiting, fits)] == [[0], [2, 4], [10]]
+    assert [answer(future) for future in (first, waiting, fits, begun)] == [[0], [2, 4], [10], [18]]
     assert answer(submit(batcher, function, 3, 4)) == [6, 8]
 
 
@@ -267,6 +277,21 @@ def test_closing_runs_what_waits_and_refuses_what_comes(make):
     with pytest.raises(ServingError, match="stopping") as caught:
         submit(batcher, function, 1)
     assert caught.value.code is Code.UNAVAILABLE
+
+
+def test_closing_ends_streams_that_wait_beside_large_rows(make):
+    large = Doubler()
+    large.gate.clear()
+    batcher = make(size=1, streams=2)
+    futures = [submit(batcher, large, 4000 + number) for number in range(2)]
+    assert large.entered.wait(300)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(batcher.close, 5)
+        wait_until(lambda: batcher._closed and len(batcher._changed._waiters) == 1)
+        large.gate.set()
+        assert closing.result(300)
+    assert [answer(future) for future in futures] == [[8000], [8002]]
+    assert not any(stream.is_alive() for stream in batcher._streams)
 
 
 def test_closing_does_not_wait_for_ever(make):

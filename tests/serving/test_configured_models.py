@@ -147,6 +147,10 @@ def test_reload_config(folder):
         )
         assert response.HasField("status") and response.status.error_code == 0
         assert [calls.rest("mine"), calls.rest("other")] == [1, 2]
+        versions = calls.server.core.models.get("mine")
+        others = f'name: "other" base_path: "{folder}/both"'
+        calls.reload(config(f'name: "mine" base_path: "{folder}//one/"', others))
+        assert calls.server.core.models.get("mine") is versions, "the folder is the same however it is spelled"
         for text, words in [
             (config('name: "mine" base_path: "/nowhere"'), "ReloadConfigRequest: model 'mine': base_path /nowhere: no"),
             ("custom_model_config {}", "custom_model_config is not served"),
@@ -192,6 +196,16 @@ def test_a_damaged_file_is_one_line(tmp_path, text, words):
     message = str(caught.value)
     assert message.startswith(f"{file}: ") and "\n" not in message
     assert all(word in message for word in words), message
+
+
+def test_one_model_or_a_file_that_is_there_must_be_given(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.config: No such file"):
+        Core(ServingOptions(model_config_file=str(tmp_path / "nowhere.config")))
+    for folder, file in ((str(tmp_path), "models.config"), ("", "")):
+        with pytest.raises(InputError, match="give either export_dir, .* or model_config_file"):
+            ServingOptions(folder, model_config_file=file)
+    with pytest.raises(InputError, match="name=mine: model_config_file determines the names"):
+        ServingOptions(model_config_file="models.config", name="mine")
 
 
 @pytest.mark.integration

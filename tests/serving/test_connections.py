@@ -20,12 +20,12 @@ pytestmark = pytest.mark.integration
 LARGE = 64 << 20
 LIMIT = 8
 PATIENCE = 300  # seconds that a busy machine may take for what takes a second
-GO_ON, LEFT = threading.Event(), threading.Event()
+LEFT = threading.Event()
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def app(scope, receive, send):
-    """/large answers with more than any buffer holds, /slow after a while, /parts in two when it is told to go on.
+    """/large answers with more than any buffer holds, /slow after a while.
 
     /read reads the body. /gone waits until the client is gone.
     """
@@ -36,13 +36,6 @@ async def app(scope, receive, send):
     if scope["path"] == "/read":
         await receive()
         await asyncio.sleep(0.001)
-    if scope["path"] == "/parts":
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"a", "more_body": True})
-        while not GO_ON.is_set():
-            await asyncio.sleep(0.01)
-        await send({"type": "http.response.body", "body": b"x"})
-        return
     if scope["path"] == "/slow":
         await asyncio.sleep(1.0)
     size = LARGE if scope["path"] == "/large" else 1
@@ -137,14 +130,10 @@ def seconds_open(connection, sends=b""):
     return time.monotonic() - start
 
 
-def test_a_connection_that_sends_nothing_is_closed(address):
+@pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\n" + b"X" * 1000])
+def test_a_connection_that_sends_nothing_or_a_head_byte_by_byte_is_closed(address, head):
     with connected(address) as connection:
-        assert 0.4 < seconds_open(connection) < PATIENCE
-
-
-def test_a_head_that_comes_byte_by_byte_is_not_waited_for(address):
-    with connected(address) as connection:
-        assert 0.4 < seconds_open(connection, b"GET / HTTP/1.1\r\n" + b"X" * 1000) < PATIENCE
+        assert 0.4 < seconds_open(connection, head) < PATIENCE
 
 
 def test_a_client_that_asks_again_and_again_stays_connected(address):

@@ -104,6 +104,79 @@ def test_a_piece_that_is_pointed_at_lights_what_it_goes_with(page):
     assert page.weights("source") == page.weights("target") == [0, 0, 0] and page.shown("reading") == ""
 
 
+def test_the_heat_map_and_the_keyboard_tell_the_same(page):
+    page.type("a b c")
+    page.shows_pieces("A", "B", "C")
+    assert page.heat_map() == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0]
+    page.point_at(page.browser.find_elements(By.CSS_SELECTOR, "#map tbody td")[4])
+    assert page.shown("reading") == "B looked at b 75 %"
+    page.point_at(page.browser.find_elements(By.CSS_SELECTOR, "#map thead th")[2])
+    assert page.shown("reading") == "c was looked at by A 75 %"
+    page.pieces("target")[0].click()
+    page.point_at(page.element("heading"))
+    assert page.weights("source") == [0.25, 0, 0.75], "what is clicked stays lit"
+    page.run("arguments[0].focus()", page.pieces("target")[0])
+    for key, reading in (
+        (Keys.ARROW_RIGHT, "B looked at b 75 %, a 25 %"),
+        (Keys.END, "C looked at a 100 %"),
+        (Keys.ARROW_UP, "a was looked at by C 100 %, A 25 %, B 25 %"),
+        (Keys.ARROW_DOWN, "C looked at a 100 %"),
+        (Keys.HOME, "A looked at c 75 %, a 25 %"),
+        (Keys.ESCAPE, ""),
+    ):
+        page.browser.switch_to.active_element.send_keys(key)
+        assert page.shown("reading") == reading
+
+
+def test_the_attention_of_every_kind_layer_and_head_can_be_chosen(page):
+    page.type("a b")
+    page.shows_pieces("A", "B")
+    assert page.options("kind") == ["Alignment", "Translation to text", "Text to text", "Translation to translation"]
+    assert not page.element("attention-layer").is_displayed() and not page.element("attention-head").is_displayed()
+    page.choose("kind", "Text to text")
+    page.shows_pieces("a", "b")
+    assert page.options("layer") == ["1 of 2", "2 of 2"] and page.options("head") == ["mean", "1 of 2", "2 of 2"]
+    assert page.heat_map() == [1, 0, 0.5, 0.5]
+    page.choose("head", "1 of 2")
+    assert page.heat_map() == [1, 0, 0, 1]
+    page.choose("layer", "2 of 2")
+    page.wait(lambda: page.heat_map() == [0, 1, 0, 1])
+    page.choose("kind", "Translation to translation")
+    page.shows_pieces("A", "B")
+    assert [piece.text for piece in page.pieces("source")] == ["start", "A"]
+    page.type(" c")
+    page.shows_pieces("A", "B", "C")
+    assert page.heat_map() == [1, 0, 0, 0, 1, 0, 0, 0, 1], "another sentence has the same choice"
+    page.meddle("""
+      const refused = body && body.signature_name === "attention";
+      return refused ? new Response('{"error": "too long a line"}', {status: 400}) : null;
+    """)
+    page.choose("kind", "Translation to text")
+    page.wait(lambda: page.shown("attention-none") == "too long a line")
+    page.choose("kind", "Alignment")
+    page.wait(lambda: page.heat_map() == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0])
+    assert page.shown("attention-none") == ""
+
+
+def test_an_example_is_a_text_and_its_translation_is_copied(page):
+    page.browser.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    page.browser.find_elements(By.CSS_SELECTOR, "#examples button")[1].click()
+    page.shows("TWO DOGS PLAY IN THE SNOW.")
+    assert not page.element("examples").is_displayed()
+    page.paste("one\n\ntwo")
+    page.shows("ONE", "", "TWO")
+    page.element("copy").click()
+    page.wait(lambda: page.shown("copy") == "Copied")
+    assert page.run("return navigator.clipboard.readText()") == "ONE\n\nTWO"
+    page.shows_pieces("TWO")
+    page.element("source").send_keys(Keys.ARROW_UP)
+    page.shows_pieces("ONE")  # the line of the caret is the one in detail
+    page.browser.find_element(By.CSS_SELECTOR, "[aria-label='Line 3 in detail']").click()
+    page.shows_pieces("TWO")
+
+
 def test_an_answer_that_comes_late_never_stands_beside_another_text(page):
     page.meddle("""
       if (!body || !body.inputs.text.includes("first")) return null;

@@ -3,6 +3,7 @@
 import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from tests.serving import page_model
 from tests.serving.page_driver import IN_A_BROWSER, Page, running
@@ -82,6 +83,42 @@ def test_a_word_that_is_clicked_can_be_another(page):
     page.shows("ONE TWO SIX")
     assert not page.element("words-back").is_displayed()
     assert page.errors() == []
+
+
+def test_a_word_is_replaced_with_the_keyboard(page):
+    page.type("one two six")
+    page.wait(lambda: len(words(page)) == 3)
+    for _ in range(30):
+        page.browser.switch_to.active_element.send_keys(Keys.TAB)
+        if page.browser.switch_to.active_element.text == "ONE":
+            break
+    for key in (Keys.END, Keys.ARROW_LEFT, Keys.ENTER):
+        page.browser.switch_to.active_element.send_keys(key)
+    shows_others(page, "NEW SIX", "OLD SIX")
+    page.browser.switch_to.active_element.send_keys(Keys.TAB)
+    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
+    page.shows("ONE NEW SIX")
+    page.wait(lambda: page.browser.switch_to.active_element.text == "NEW")
+
+
+def test_refused_and_late_alternatives_are_not_shown_for_another_word(page):
+    page.type("one two")
+    page.wait(lambda: len(words(page)) == 2)
+    page.meddle("""
+      if (!body || body.signature_name !== "alternatives") return null;
+      if (body.inputs.prefix[0]) return new Response('{"error": "too long a line"}', {status: 400});
+      await new Promise((resolve) => (window.release = resolve));
+      return really();
+    """)
+    words(page)[0].click()
+    page.wait(lambda: page.run("return Boolean(window.release)"))
+    words(page)[1].click()
+    page.wait(lambda: page.shown("words-note") == "too long a line")
+    page.run("window.release(); return new Promise((resolve) => setTimeout(resolve, 100))")
+    assert others(page) == [] and chosen(page) == "TWO"
+    page.run("window.meddle = null")
+    words(page)[1].click()
+    shows_others(page, "NEW", "OLD")
 
 
 def test_a_model_that_cannot_be_told_how_to_begin_offers_none(browser, tmp_path):

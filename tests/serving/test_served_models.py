@@ -44,8 +44,16 @@ def refusal(path):
     return caught.value.code, caught.value.message
 
 
-def test_a_whole_vocabulary_is_loaded(saved, vocabulary):
+def test_a_flipped_bit_in_the_vocabulary_is_told(saved, vocabulary):
+    """TensorFlow checks only the weights, and served it."""
     assert Model(saved, 1).signatures
+    content = bytearray(vocabulary.read_bytes())
+    content[500] ^= 1
+    vocabulary.write_bytes(content)
+    wanted = f"{vocabulary} is damaged: its SHA-256 is not that of assets.extra/config.json"
+    assert refusal(saved) == (Code.DATA_LOSS, wanted)
+    vocabulary.unlink()
+    assert refusal(saved) == (Code.NOT_FOUND, f"{vocabulary}: no such file")
 
 
 @pytest.mark.parametrize("config", ["", "[]", '{"data": 3, "export": {"sha256": []}}', '{"export": 3}'])

@@ -287,6 +287,19 @@ def test_a_vocabulary_is_freed_with_its_model_and_with_no_other(tmp_path):
 
 
 @pytest.mark.integration
+def test_a_model_is_freed_with_the_threads_that_warmed_it_up(export_dir):
+    model, before = Model(export_dir / "1", 1), set(threading.enumerate())
+    assert model.warm_up(export_dir / "1") == 2
+    warm = set(threading.enumerate()) - before
+    gone = weakref.ref(model._loaded.number)
+    assert warm and all(thread.is_alive() for thread in warm)  # what it made lies in their heaps
+    del model
+    gc.collect()
+    assert gone() is None
+    wait_until(lambda: not any(thread.is_alive() for thread in warm))
+
+
+@pytest.mark.integration
 def test_a_swap_under_load_drops_nothing(versions_1_and_2, export_dir, caplog):
     """Every answer is of one version, first of the old, then of the new, and none is missing."""
     caplog.set_level(logging.INFO, "t2t_keras.serving")

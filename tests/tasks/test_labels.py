@@ -73,6 +73,22 @@ def test_files_of_labels_and_files_of_words_are_told_apart():
     assert task.outputs(["DT NN", "PRP VBZ"], "f") == ["DT NN", "PRP VBZ"]
 
 
+def test_an_odd_label_does_not_change_how_a_file_is_read():
+    task = TaggingTask()
+    for odd in (["O B-PER", "", "O FOO"], ["FOO B-PER", "", "O O"], ["O FOO O", "B-PER"], ["DT NN .", "", "FOO NN"]):
+        assert task.outputs(odd, "f") == odd
+    assert task.outputs(["Ada B-PER", "wrote FOO", "", "Bo O"], "f") == ["B-PER FOO", "O"]
+    assert task.outputs(["The DT", "dog NN", "", "It PRP"], "f") == ["DT NN", "PRP"]
+    assert task.outputs([], "f") == [] and task.outputs([""], "f") == [""]
+
+
+@pytest.mark.parametrize("expected", ["B I O O O O", "B-PER I-PER O O MISC O"])
+def test_entities_without_a_type_or_beside_an_odd_label_are_entities(expected):
+    """Words alone would give more than half to what finds nothing."""
+    f1, *_ = TaggingTask().scores(["O O O O O O"], [expected])
+    assert (f1.name, f1.value) == ("F1", 0)
+
+
 def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
     assert list(TaggingTask().examples(["New York\tX\tB-LOC", "\u3000\tX\tO\t"], "f")) == [("New_York _", "B-LOC O")]
     for line in ("# id 5\tdomain=en", "Bo NN x O"):

@@ -94,6 +94,14 @@ def test_a_source_has_a_question_and_a_paragraph():
         QUESTIONS.check_source("When? In 1843.")
 
 
+def test_half_a_surrogate_pair_is_a_question_mark_and_what_is_no_json_is_refused():
+    ((source, answer),) = read(squad(question("In 1843 \ud83d"), context="In 1843 \ud83d in London."))
+    assert (source, answer) == ("When? <context> In 1843 ? in London.", "In 1843 ?")
+    with pytest.raises(InputError, match="f is not JSON: Expecting"):
+        list(QUESTIONS.examples(["question\tanswer"], "f"))
+
+
 def test_no_answer_is_right_or_wrong():
+    assert values(["", "Paris"], ["a <or> Paris"] * 2) == {"F1": 50, "exact match": 50}, "as in SQuAD's script"
     assert values(["", "", "x", "<none>"], ["<none>", "y", "<none>", "x"]) == {"F1": 25, "exact match": 25}
     assert QUESTIONS.finish("q", "<none>") == "" and QUESTIONS.finish("q", "none") == "none"

@@ -41,3 +41,13 @@ def test_files_have_two_columns():
     assert list(SUMMARIES.examples(["a\tb", "c\td\te"], "f")) == [("a", "b"), ("c", "d")]
     with pytest.raises(InputError, match="f, line 2: expected source and target separated by a tab"):
         list(SUMMARIES.examples(["a\tb", "c"], "f"))
+
+
+def test_vowel_signs_are_parts_of_words():
+    assert values(["दिल की बात"], ["दाल को बीत"], "hi")["ROUGE-1"] == 0
+    assert values(["cafe\u0301 二人"], ["caf\u00e9 二犬"], "fr")["ROUGE-1"] == pytest.approx(200 / 3)
+
+
+def test_training_is_monitored_by_rouge_l_in_its_language():
+    assert SUMMARIES.metric == "rouge_l" and SUMMARIES.monitored(["a b"], ["a c"]) == pytest.approx(50)
+    assert [SUMMARIES.monitored(["cats"], ["cat"], language) for language in ("de", "en")] == [0, 100]

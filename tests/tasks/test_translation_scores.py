@@ -11,6 +11,7 @@ from t2t_keras.tasks.translation_scores import (
     paper_bleu_score,
     sacrebleu_scores,
     sentence_chrf,
+    split_compounds,
 )
 
 
@@ -61,6 +62,18 @@ def test_tokenised_bleu_is_not_smoothed():
     """As multi-bleu.perl: without a matching 4-gram it is 0."""
     _, tokenised = lowercased_scores(["a b c x d e"], ["a b c y d e"], "en")
     assert tokenised.value == pytest.approx(0, abs=1e-6)
+
+
+def test_moses_tokens_are_those_of_the_language_before_it_is_lowercased():
+    """Full stop and comma are tokens of their own: of 7, the last does not match."""
+    _, tokenised = lowercased_scores(["a, b c d e!"], ["a, b c d e."], "en")
+    assert tokenised.value == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
+    # Moses knows No. as an abbreviation, and no. as the end of a sentence.
+    cased, tokenised = lowercased_scores(["see no. 5 there now"], ["See No. 5 there now"], "en")
+    assert cased.value == pytest.approx(100) and tokenised.value < 70
+    lines = ["L'homme n'est pas l'ami d'un ami.", "Il n'y a qu'une dog."], ["L'homme est l'ami.", "Il y a un dog."]
+    assert lowercased_scores(*lines, "fr_FR")[1] == lowercased_scores(*lines, "fr")[1]
+    assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c", "as the paper's evaluation did"
 
 
 def test_a_language_that_moses_does_not_know_is_told(caplog):

@@ -21,6 +21,8 @@ from t2t_keras.text.letter_case import case_of, in_case, is_unfamiliar, ordinary
         ("Angela Merkel", None),
         ("Angela Merkel besucht Berlin", None),
         ("A man. He", None),
+        ("A dog Eats", None),
+        ("The NASA and CERN", None),
         ("12 345", None),
         ("我爱北京", None),
         ("", None),
@@ -39,6 +41,7 @@ def test_the_ordinary_form_begins_with_a_capital():
     assert ordinary("“WHAT DO I SEE”, I ASK.", "en") == "“What do I see”, I ask."
     assert ordinary("WHAT I SEE", "de") == "What i see"
     assert ordinary("ÄPFEL", "de") == "Äpfel"
+    assert ordinary("A DOG, I.E. ME", "en") == "A dog, i.e. me"
     assert ordinary("123", "en") == "123"
     assert ordinary("İKİ KIŞ", "tr") == "İki kış"
     assert ordinary("BİG", "en") == "Big"
@@ -55,7 +58,9 @@ def test_a_translation_is_returned_in_the_case():
         == "Ein Mann Isst Im Alten Haus"
     )
     assert in_case("l’homme n'est pas là", "title", "The Man Is Not There", "de") == "L’homme N'est Pas Là"
+    assert in_case("im alten Haus in Rom", "title", "In Old Houses of Rome", "de") == "Im Alten Haus in Rom"
     assert in_case("iki kış", "capitals", "TWO WINTERS", "tr") == "İKİ KIŞ"
+    assert in_case("iyi kış günü", "title", "Two Good Winters", "tr") == "İyi Kış Günü"
     assert in_case("e\u0301cole primaire", "title", "Primary School", "fr") == "E\u0301cole Primaire"
 
 
@@ -66,3 +71,4 @@ def test_only_a_case_that_takes_more_tokens_is_unfamiliar():
     assert not is_unfamiliar("TV", "Tv", sizes.__getitem__)
     assert is_unfamiliar("A MAN", "A man", {"A MAN": 5, "A man": 2}.__getitem__)
     assert not is_unfamiliar("A MAN", "A man", {"A MAN": 2, "A man": 2}.__getitem__)
+    assert is_unfamiliar("A MAN", "A man", {"A MAN": 5, "A man": 4}.__getitem__)

@@ -145,7 +145,7 @@ def test_curves(tmp_path, drawn):
     log(monitor, 20)
     monitor.log_validation(20, loss=6.0, perplexity=403.4)
     narrow = run.curves_path.read_bytes()
-    assert b"BLEU" not in narrow and b"loss a token" in narrow  # its words are text
+    assert b"BLEU" not in narrow and b"loss per token" in narrow  # its words are text
     monitor.log_validation(30, loss=5.0, perplexity=148.4, bleu=12.0)
     monitor.close()
     assert b"validation score" in run.curves_path.read_bytes() and b"BLEU" in run.curves_path.read_bytes()

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 import pathlib
 import signal
 import time
@@ -245,18 +244,6 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     assert not half_written.exists()
 
 
-def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    send_at(monkeypatch, signal.SIGINT, 3)
-    kill = os.kill
-    monkeypatch.setattr(os, "kill", lambda *args: (kill(*args), kill(*args)))
-    handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, data)
-    assert saved_steps(tmp_path) == []
-    assert signal.getsignal(signal.SIGINT) == handler
-
-
 # The ways to end.
 
 
@@ -339,6 +326,15 @@ def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
     for part, arrays in first.items():
         for name, array in arrays.items():
             np.testing.assert_array_equal(last[part][name], array)
+
+
+def test_deterministic_operations_are_asked_for_when_they_are_wanted(monkeypatch, tmp_path, data):
+    calls = []
+    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: calls.append("enabled"))
+    make_trainer(tmp_path, data)
+    assert calls == []
+    make_trainer(tmp_path, data, deterministic=True)
+    assert calls == ["enabled"]
 
 
 def test_xla_needs_static_shapes(tmp_path, data):

@@ -11,7 +11,7 @@ import pytest
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
-from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.trainer import _Pace
 from t2t_keras.training.validation import Validation, Validator
 from tests.training.tiny_training import assert_same_end, best_step, make_trainer, records, saved_steps, send_at, train
@@ -120,6 +120,33 @@ def test_a_decay_ends_with_the_last_step_and_may_be_interrupted(tmp_path, data, 
     assert train(tmp_path / "interrupted", data, **settings).step == 9
     assert train(tmp_path / "interrupted", data, **settings).step == 12
     assert_same_end(tmp_path / "interrupted", tmp_path / "whole", 12)
+
+
+@pytest.mark.integration
+def test_a_decay_ends_when_the_time_does(tmp_path, data, monkeypatch):
+    """Here the time allows 11 steps, which is known after 6 of them."""
+    monkeypatch.setattr(_Pace, "steps_left", lambda self, now: 5.4 if self._steps == 5 else math.inf)
+    train(tmp_path / "without", data, max_steps=11)
+    settings = {"decay_steps": 6, "max_minutes": 60.0, "max_steps": 1000}
+    assert train(tmp_path / "whole", data, **settings) == (11, "reached train.max_minutes", 0)
+    shares = np.divide(learning_rates(tmp_path / "whole"), learning_rates(tmp_path / "without"))
+    np.testing.assert_allclose(shares, [1] * 6 + [5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6], rtol=1e-6)
+
+
+@pytest.mark.integration
+def test_validations_of_their_own(tmp_path, data, scripted):
+    scripted(5.0, 4.0, 3.0, 2.0)
+    train(tmp_path, data, checkpoint_steps=8, validation_steps=5)
+    assert [line["step"] for line in records(tmp_path, "valid")] == [5, 10, 12]
+    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # what was validated is there to be the best
+
+
+def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    nan = np.full(3, np.nan, np.float32)
+    monkeypatch.setattr(TrainingStep, "run", lambda *_: StepMetrics(nan, nan, nan, nan))
+    with pytest.raises(InputError, match=r"step 1: loss nan.*last good checkpoint is none"):
+        train(tmp_path, data)
 
 
 def test_the_pace_of_a_training_tells_how_many_steps_are_left(monkeypatch):

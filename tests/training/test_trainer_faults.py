@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
 from t2t_keras.runs import checkpoints
@@ -140,3 +141,16 @@ def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scri
         path.write_text("")
     train(tmp_path, data, max_steps=4)  # has nothing to save
     assert not half.exists() and not (tmp_path / ".curves.svg.77.tmp").exists()
+
+
+@pytest.mark.integration
+def test_an_error_of_reading_is_told_as_it_is(monkeypatch, tmp_path, data):
+    """TensorFlow makes one of its own of it, with forty lines."""
+
+    def read(self, rows, length=None):
+        raise InputError("too many files are open (ulimit -n is 64)")
+
+    trainer = make_trainer(tmp_path, data)
+    monkeypatch.setattr(EncodedCorpus, "source_ids", read)
+    with pytest.raises(InputError, match=r"^too many files are open \(ulimit -n is 64\)$"):
+        trainer.train()

@@ -144,14 +144,16 @@ class ByteNet(EncoderDecoder):
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             newest = ops.take(cache.source, ops.minimum(cache.position, end), axis=1)  # --> [batch, d_model]
             batch = ops.shape(newest)[0]
-            embedded = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, d_model))
-            x = ops.concatenate([embedded, ops.repeat(newest[:, None], beam_size, axis=1)], axis=-1)
+            embedded = self.target_embedding(token_ids)  # --> [batch * beam, d_model]
+            embedded = ops.reshape(embedded, (batch, beam_size, d_model))  # --> [batch, beam, d_model]
+            newest = ops.repeat(newest[:, None], beam_size, axis=1)  # --> [batch, beam, d_model]
+            x = ops.concatenate([embedded, newest], axis=-1)  # --> [batch, beam, 2 d_model]
             pasts = []
             for block, past in zip(blocks, cache.per_hypothesis, strict=True):
                 x, past = block(x, past)  # --> [batch, beam, 2 d_model]
                 pasts.append(past)
             hidden = readout(ops.relu(self.decoder_norm(x)))
-            logits = logits_of(ops.reshape(hidden, (batch * beam_size, d_model)))
+            logits = logits_of(ops.reshape(hidden, (batch * beam_size, d_model)))  # --> [batch * beam, vocab]
             return logits, cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts))
 
         batch = ops.shape(source)[0]

@@ -2,15 +2,14 @@
 
 import dataclasses
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
-from t2t_keras.values import NonNegativeInt, PositiveFloat, PositiveInt, Rate
+from t2t_keras.values import NonNegativeInt, PositiveFloat, PositiveInt, Rate, between
 
 # The factor is converted to a fraction with at most this denominator, so that lengths are exact: 1.2 becomes 6/5.
 _LARGEST_DENOMINATOR = 1000
-_LARGEST_FACTOR = 100
 
 
 @register_config
@@ -39,8 +38,8 @@ class ByteNetConfig(ModelConfig):
     num_encoder_layers: PositiveInt = 30
     num_decoder_layers: PositiveInt = 30
     kernel_size: PositiveInt = 3
-    dilation_rates: tuple[int, ...] = (1, 2, 4, 8, 16)
-    unfolding_factor: float = 1.2
+    dilation_rates: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16)
+    unfolding_factor: Annotated[float, between(1, 100)] = 1.2
     unfolding_offset: NonNegativeInt = 0
     dropout_rate: Rate = 0.0
     tie_embeddings: bool = False
@@ -50,10 +49,8 @@ class ByteNetConfig(ModelConfig):
         super().__post_init__()
         if self.kernel_size % 2 == 0:
             raise InputError(f"model.kernel_size must be odd, got {self.kernel_size}")
-        if not self.dilation_rates or min(self.dilation_rates) < 1:
-            raise InputError(f"model.dilation_rates must be positive, got {self.dilation_rates}")
-        if not 1 <= self.unfolding_factor <= _LARGEST_FACTOR:
-            raise InputError(f"model.unfolding_factor must be from 1 to {_LARGEST_FACTOR}, got {self.unfolding_factor}")
+        if not self.dilation_rates:
+            raise InputError("model.dilation_rates must not be empty")
 
     def unfolded_length(self, source_length: Any) -> Any:
         """Returns the length of the memory for a source length, rounded down; both are integers or integer tensors."""
@@ -75,9 +72,8 @@ class ByteNetConfig(ModelConfig):
     def parameter_counts(self) -> dict[str, int]:
         """Counts "embedding" (tokens, unfolding, pre-softmax projection and its bias), "encoder" and "decoder"."""
         d_model = self.d_model
-        block = (
-            self._block_matrices() + 12 * d_model
-        )  # 3 vectors, a bias and a normalisation's two, for each of the widths 2d, d and d
+        # A block has a bias and the two vectors of a normalisation for each of the widths 2d, d and d.
+        block = self._block_matrices() + 3 * (2 + 1 + 1) * d_model
         readout = 2 * d_model * d_model + d_model + 4 * d_model
         token_rows = self.vocab_size * (1 if self.tie_embeddings else 2) + 2 * self.source_entries  # twice as wide
         return {

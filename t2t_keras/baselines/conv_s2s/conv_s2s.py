@@ -74,8 +74,15 @@ class ConvS2S(EncoderDecoder):
         if name == "output_embedding":
             width = config.output_width()
             stddev = math.sqrt((1 - config.dropout_rate) / width)
-        sizes, shared = (self.entries_of(name), width), part_arguments(self)
-        return TiedEmbedding(*sizes, use_bias, 1.0, initial_stddev=stddev, name=name, **shared)
+        return TiedEmbedding(
+            self.entries_of(name),
+            width,
+            use_bias=use_bias,
+            scale=1.0,
+            initial_stddev=stddev,
+            name=name,
+            **part_arguments(self),
+        )
 
     def build_layers(self) -> None:
         config = self.config

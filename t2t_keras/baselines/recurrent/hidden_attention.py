@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import check_sizes
 from t2t_keras.layers.attention.scores import additive_scores
 from t2t_keras.layers.layer import Layer
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, check_arguments
 
 
 class HiddenAttention(Layer):
@@ -30,7 +30,7 @@ class HiddenAttention(Layer):
 
     def __init__(self, d_attention: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_sizes(d_attention=d_attention)
+        check_arguments(PositiveInt, d_attention=d_attention)
         self.d_attention = d_attention
 
     def build(self, queries_shape: tuple, memory_shape: tuple) -> None:

@@ -170,7 +170,7 @@ class MoERNN(EncoderDecoder):
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             (first, *upper_states), memories = cache.per_hypothesis, cache.source
             batch, d_model = ops.shape(first.hidden)[0], self.config.d_model
-            x = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, d_model))
+            x = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, d_model))  # --> [batch, beam, d_model]
             context, attention = self.bottom.attention(first.hidden, *memories)  # --> [batch, beam, d_model]
             new_states = [bottom(bottom.gates(ops.concatenate([x, context], axis=-1)), first)]
             x = x + new_states[0].hidden
@@ -181,7 +181,7 @@ class MoERNN(EncoderDecoder):
             for lstm, state in zip(upper, upper_states, strict=True):
                 new_states.append(lstm(lstm.gates(x), state))
                 x = x + new_states[-1].hidden
-            hidden = ops.reshape(x, (batch * beam_size, d_model))
+            hidden = ops.reshape(x, (batch * beam_size, d_model))  # --> [batch * beam, d_model]
             coverage = cache.coverage
             if COVERAGE in capabilities:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]

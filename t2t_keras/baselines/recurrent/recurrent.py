@@ -7,11 +7,11 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.baselines.recurrent.hidden_attention import AdditiveAttention, MultiplicativeAttention
-from t2t_keras.config.arguments import check_optional_sizes, check_sizes
 from t2t_keras.kernels.plain import lstm_step
 from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveInt, check_arguments
 
 _ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}
 
@@ -54,8 +54,8 @@ class LSTM(Layer):
 
     def __init__(self, units: int, reverse: bool = False, projection: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_sizes(units=units)
-        check_optional_sizes(projection=projection)
+        check_arguments(PositiveInt, units=units)
+        check_arguments(PositiveInt | None, projection=projection)
         self.units = units
         self.reverse = reverse
         self.projection = projection

@@ -177,14 +177,16 @@ class RNNAttention(EncoderDecoder):
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             states, memories = cache.per_hypothesis, cache.source
             batch = ops.shape(states[0].hidden)[0]
-            embedded = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, self.config.d_model))
+            embedded = self.target_embedding(token_ids)  # --> [batch * beam, d_model]
+            embedded = ops.reshape(embedded, (batch, beam_size, self.config.d_model))  # --> [batch, beam, d_model]
             context, attention = self.bottom.attention(states[0].hidden, *memories)  # --> [batch, beam, memory_width]
             x, new_states = LayerOutputs(embedded), []
             for number, (lstm, state) in enumerate(zip(steps, states, strict=True), start=1):
                 gates = lstm.gates(self._add_context(number, self._inputs(x), context))
                 new_states.append(lstm(gates, state))
                 x = self._outputs(number, x, new_states[-1].hidden, gates)  # --> [batch, beam, units]
-            hidden = ops.reshape(self._read(x, context), (batch * beam_size, self.config.d_model))
+            hidden = self._read(x, context)  # --> [batch, beam, d_model]
+            hidden = ops.reshape(hidden, (batch * beam_size, self.config.d_model))  # --> [batch * beam, d_model]
             coverage = cache.coverage
             if COVERAGE in capabilities:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]

@@ -105,8 +105,8 @@ def check_token_ids(token_ids: Any, name: str = "token_ids") -> None:
     if getattr(shape, "rank", 2) is None:  # TensorFlow knows the number of axes only when the graph runs
         return
     if shape is None or len(shape) != 2:
-        given = f"a {type(token_ids).__name__}" if shape is None else f"the shape {tuple(shape)}"
-        raise ValueError(f"`{name}` must be token ids, int [batch, length], got {given}")
+        actual = f"a {type(token_ids).__name__}" if shape is None else f"the shape {tuple(shape)}"
+        raise ValueError(f"`{name}` must be token ids, int [batch, length], got {actual}")
     dtype = str(getattr(token_ids, "dtype", ""))
     if "bool" in dtype or not ("int" in dtype or "float" in dtype):
         raise ValueError(f"`{name}` must be token ids, int [batch, length], got {dtype}")

@@ -2,20 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config.arguments import (
-    check_choices,
-    check_flags,
-    check_optional_sizes,
-    check_positive_numbers,
-    check_rates,
-    check_sizes,
-)
 from t2t_keras.config.layer_settings import AttentionScore
 from t2t_keras.kernels.contexts import WeightCache, compute_once
 from t2t_keras.kernels.plain import product_dtype
@@ -38,6 +30,7 @@ from t2t_keras.layers.layer import input_spec_of
 from t2t_keras.layers.trainable_parts import part_arguments
 from t2t_keras.layers.weight_options import WeightedLayer, copy_initializer, weight_option
 from t2t_keras.tensor import Tensor
+from t2t_keras.values import PositiveFloat, PositiveInt, Rate, check_arguments
 
 # Maximum number of elements of the kernels that are fused in each call: copying more costs more than it saves.
 MAX_FUSED = 2**18
@@ -130,12 +123,12 @@ class MultiHeadAttention(WeightedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_sizes(num_heads=num_heads)
-        check_optional_sizes(d_key=d_key, d_value=d_value)
-        check_rates(dropout_rate=dropout_rate)
-        check_positive_numbers(gain=gain)
-        check_flags(use_bias=use_bias)
-        check_choices(get_args(AttentionScore), score=score)
+        check_arguments(PositiveInt, num_heads=num_heads)
+        check_arguments(PositiveInt | None, d_key=d_key, d_value=d_value)
+        check_arguments(Rate, dropout_rate=dropout_rate)
+        check_arguments(PositiveFloat, gain=gain)
+        check_arguments(bool, use_bias=use_bias)
+        check_arguments(AttentionScore, score=score)
         if window is not None:
             check_window(window)
         self.num_heads = num_heads
@@ -192,7 +185,7 @@ class MultiHeadAttention(WeightedLayer):
         keys, values = pair = pair if past is None else past.followed_by(pair)
         attention_mask = self._prepare_mask(queries, keys, attention_mask)
         is_step = past is not None or isinstance(memory, KeysAndValues)
-        window = None if self.window is None or is_step else self.window
+        window = None if is_step else self.window
         if past is None and not isinstance(memory_mask, tuple | list | None):  # not the empty masks of `KeysAndValues`
             attention_mask = combine_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
         if use_causal_mask and window is not None:
@@ -298,17 +291,19 @@ class MultiHeadAttention(WeightedLayer):
             argument = "query" if "query" in names else "memory"
             shape = f"[batch, length, {projections[0].shape[0]}]"
             raise ValueError(f"`{argument}` must be {shape}, as in `build`, got the shape {tuple(x.shape)}")
+        if len(names) == 1:
+            outputs = kernels.linear(x, projections[0], getattr(self, f"{names[0]}_bias"))
+            return [kernels.split_heads(outputs, self.num_heads)]  # --> [batch, heads, length, d_head]
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in projections)
         is_too_large = WeightCache.innermost() is None and elements > MAX_FUSED
         has_equal_widths = len({kernel.shape[1] for kernel in projections}) == 1
-        if len(names) > 1 and (is_too_large or not has_equal_widths):
+        if is_too_large or not has_equal_widths:
             return [part for name in names for part in self._project(x, name)]
-        kernel, bias = projections[0], getattr(self, f"{names[0]}_bias")
-        if len(names) > 1:
-            dtype = product_dtype(x, kernel)
-            kernel, bias = compute_once(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._fuse(names, dtype))
-        heads = kernels.split_heads(kernels.linear(x, kernel, bias), len(names) * self.num_heads)
-        return ops.split(heads, len(names), axis=1) if len(names) > 1 else [heads]
+        dtype = product_dtype(x, projections[0])
+        kernel, bias = compute_once(f"{self.path}.{'_'.join(names)}.{dtype}", lambda: self._fuse(names, dtype))
+        outputs = kernels.linear(x, kernel, bias)  # --> [batch, length, names * heads * d_head]
+        heads = kernels.split_heads(outputs, len(names) * self.num_heads)
+        return ops.split(heads, len(names), axis=1)  # --> [batch, heads, length, d_head] each
 
     def _fuse(self, names: tuple[str, ...], dtype: str) -> tuple[Tensor, Tensor | None]:
         """Concatenates the kernels, cast to a dtype, and the biases of several projections."""

@@ -12,7 +12,7 @@ from t2t_keras.layers.attention.masks import check_mask
 from t2t_keras.tensor import Tensor
 
 # Maximum number of elements of the additive score's hidden layer in memory at once.
-_MOST_HIDDEN = 2**23
+_MAX_HIDDEN = 2**23
 
 
 def scaled_dot_product_attention(
@@ -81,7 +81,7 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """
     vector = ops.cast(vector, queries.dtype)
     query_len, keys_size = kernels.shape(queries)[-2], math.prod(kernels.shape(keys))
-    count = ceil_div(query_len, larger(_MOST_HIDDEN // larger(keys_size, 1), 1))
+    count = ceil_div(query_len, larger(_MAX_HIDDEN // larger(keys_size, 1), 1))
     score_block = keras.remat(_block_scores)
     if isinstance(count, int) and count <= 1:
         return score_block(queries, keys, vector)

@@ -17,7 +17,7 @@ from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
 _PATIENCE, _SILENCE = 3600, 30  # seconds, as for TensorFlow's workers in `rendezvous`
 # Prefixes of errors of this process, which would recur on a retry whatever the other processes do.
-_OWN_FAULTS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
+_LOCAL_ERRORS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
 
 
 class JaxWorkers(Workers):
@@ -48,7 +48,7 @@ class JaxWorkers(Workers):
         try:
             yield
         except jax.errors.JaxRuntimeError as error:
-            if self.count == 1 or is_out_of_memory(error) or str(error).startswith(_OWN_FAULTS):
+            if self.count == 1 or is_out_of_memory(error) or str(error).startswith(_LOCAL_ERRORS):
                 raise
             raise self.lost(str(error).partition("\n")[0]) from error
 

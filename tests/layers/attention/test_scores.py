@@ -68,7 +68,7 @@ def test_scores_and_gradients_are_those_of_the_formula_in_any_number_of_blocks(
     monkeypatch, arguments, rng, most, block, kind
 ):
     """A query's hidden layer has 120 elements, of which no more than `most` are there at once."""
-    monkeypatch.setattr(scores, "_MOST_HIDDEN", most)
+    monkeypatch.setattr(scores, "_MAX_HIDDEN", most)
     seen, block_scores = set(), scores._block_scores
 
     def watched(queries, *rest):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
+from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.json_tensors import parse_body, read_inputs, write_outputs
 from t2t_keras.serving.options import Limits
 from t2t_keras.serving.request_errors import Code, ServingError
@@ -140,3 +141,21 @@ def test_an_input_of_any_rank_is_a_list_of_lists_or_a_number():
     deep = "[" * 17 + "1" + "]" * 17
     with pytest.raises(ServingError, match="are deeper than its 16 dimensions"):
         read_inputs(parse_body(f'{{"inputs": {deep}}}'.encode()), free)
+
+
+@pytest.mark.parametrize(("name", "row"), [("table", [[7] * 500] * 4), ("number", [0.5] * 2000)])
+def test_limits_of_a_type_are_read_once_for_all_its_numbers(name, row, monkeypatch):
+    """TensorFlow computes them anew each time: a quarter of a million ids held up all other requests for seconds."""
+    reads = []
+    for limit in ("min", "max"):
+        value = getattr(SPECS[name].dtype, limit)
+        monkeypatch.setattr(tf.DType, limit, property(lambda dtype, value=value: reads.append(dtype) or value))
+    assert read_inputs({"inputs": {name: row}}, signature(name))[name].size == 2000 and len(reads) <= 2
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_a_large_array_is_encoded_in_pieces_between_which_other_threads_run(by_row, monkeypatch):
+    pieces, dump = [], json_tensors._dump
+    monkeypatch.setattr(json_tensors, "_dump", lambda value: pieces.append(dump(value)) or pieces[-1])
+    sent = list(write_outputs({"attention": np.full([1, 300, 300], 1 / 3, np.float32)}, by_row))
+    assert max(map(len, pieces)) < 100_000 and max(map(len, sent)) < 200_000 and len(sent) > 5

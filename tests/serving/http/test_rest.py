@@ -8,6 +8,7 @@ import socket
 import numpy as np
 import pytest
 
+from t2t_keras.serving.server import listen
 from tests.serving.rest_calls import MODEL, metric, predict
 
 
@@ -170,6 +171,30 @@ def test_status(client):
     version = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
     for path in (MODEL, f"{MODEL}/versions/1"):
         assert client.get(path).json() == {"model_version_status": [version]}
+    about = {"model": "toy", "version": 1, "max_sentences": 40, "max_sentence_bytes": 300}
+    assert client.get("/server.json").json() == about, "the page needs it"
+
+
+@pytest.mark.parametrize("part", ["bytes=9999999-", "bytes=0-3", "x"])
+def test_a_file_of_the_page_is_whole_and_loads_nothing_from_elsewhere(client, part):
+    answer = client.get("/", headers={"Range": part})
+    assert (answer.status_code, answer.headers["accept-ranges"]) == (200, "none")
+    assert answer.headers["content-security-policy"].startswith("default-src 'self';")
+    assert answer.headers["cache-control"] == "no-cache" and answer.content == client.get("/").content
+
+
+def test_an_internal_error_is_answered_in_json(client, server, monkeypatch):
+    monkeypatch.setattr(server.core.metrics, "text", lambda: 1 / 0)
+    answer = client.get("/monitoring/prometheus/metrics")
+    assert (answer.status_code, answer.json()) == (500, {"error": "ZeroDivisionError: division by zero"})
+    assert answer.headers["connection"] == "close"
+
+
+def test_answers_do_not_wait_for_acknowledgements():
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_metadata(client):

@@ -1,11 +1,13 @@
 """Recognised languages: as the package ranks them, and of what it has no language."""
 
 import importlib.util
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from t2t_keras.serving.libretranslate.detection import LanguageDetector
+from t2t_keras.serving.request_errors import Code, ServingError
 
 needs_package = pytest.mark.skipif(not importlib.util.find_spec("py3langid"), reason="py3langid is missing")
 
@@ -49,3 +51,8 @@ def test_only_possible_languages_with_some_confidence_are_named(monkeypatch):
     assert rank("Wo?", ["fr", "en", "de"]) == [("de", 75.0), ("en", 4.0)]
     assert rank("12!", ["en", "de"]) == [("en", 0.0)]
     assert rank("Wo?", ["tlh"]) == [("tlh", 0.0)]
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    with pytest.raises(ServingError, match="py3langid: pip install") as caught:
+        LanguageDetector().rank("Hello.", ["en"])
+    assert caught.value.code is Code.UNIMPLEMENTED

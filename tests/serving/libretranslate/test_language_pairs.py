@@ -2,6 +2,7 @@
 
 import pytest
 
+from t2t_keras.language_names import language_name
 from t2t_keras.serving.libretranslate.language_pairs import LanguagePair, LanguagePairs
 
 
@@ -46,3 +47,7 @@ def test_the_first_of_two_models_is_used():
 def test_codes(code, expected):
     codes = [LanguagePair("one", "de", "pt-BR"), LanguagePair("two", "de", "zh")]
     assert LanguagePairs(codes).find(code) == expected
+
+
+def test_names():
+    assert [language_name(code) for code in ("de", "pt_BR", "tlh_Latn")] == ["German", "Portuguese (br)", "tlh_Latn"]

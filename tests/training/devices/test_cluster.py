@@ -26,6 +26,10 @@ def tf_config(**changes) -> dict[str, str]:
 
 def test_tf_config():
     assert find_cluster("tf_config", tf_config()) == Cluster(("a:1", "b:2"), 1)
+    cluster = {"chief": ["c:3"], "worker": ["a:1", "b:2"], "evaluator": ["e:9"]}  # which takes no part
+    assert find_cluster("auto", tf_config(cluster=cluster)) == Cluster(("c:3", "a:1", "b:2"), 2)
+    chief = {"type": "chief", "index": 0}
+    assert find_cluster("auto", tf_config(cluster=cluster, task=chief)) == Cluster(("c:3", "a:1", "b:2"), 0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from t2t_keras.errors import InputError
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 from t2t_keras.training.devices.rendezvous import wait_for_all
 from tests.training.worker_processes import free_ports
@@ -32,3 +33,11 @@ def test_whoever_is_missing_is_named(addresses, capsys):
     with pytest.raises(WorkerLostError, match=f"worker 1 did not meet worker 0 .{addresses[0]}., 2 .{addresses[2]}."):
         wait_for_all(Cluster(addresses, 1), patience=0.5, silence=0.1)
     assert capsys.readouterr().err == f"worker 1 waits for worker 0 ({addresses[0]}), 2 ({addresses[2]})\n"
+
+
+def test_a_port_that_is_taken_and_an_address_without_one(addresses):
+    taken = socket.create_server(("", int(addresses[0].rpartition(":")[2])))
+    with taken, pytest.raises(InputError, match=r"worker 0 cannot listen on port \d+: Address already in use"):
+        wait_for_all(Cluster(addresses, 0))
+    with pytest.raises(InputError, match="'host' is not the host:port"):
+        wait_for_all(Cluster(("host", "other:1"), 0))

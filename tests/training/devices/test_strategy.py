@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import streams
-from t2t_keras.training.devices.cluster import STRATEGIES
+from t2t_keras.training.devices.cluster import STRATEGIES, WorkerLostError
 from t2t_keras.training.devices.strategy import make_strategy, num_streams
 from tests import programs
 
@@ -86,6 +86,40 @@ def test_many_replicas_on_a_machine_without_a_gpu(name):
     assert "replicas 3" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("tpu", {"replicas": 2}, "--replicas=2 is for CPUs and GPUs"),
+        ("cpu", {"replicas": -1}, "--replicas must not be negative, got -1"),
+        ("mirrored", {}, "--strategy=mirrored found no GPU.*--replicas=N"),
+        ("multiworker", {}, "found no TF_CONFIG, no step of SLURM"),
+        ("mirrored", {"cluster": "tf_config"}, "--cluster=tf_config names workers, but --strategy=mirrored has no"),
+    ],
+)
+def test_devices_that_cannot_be(no_gpus, name, settings, message):
+    with pytest.raises(InputError, match=message):
+        make_strategy(name, **settings)
+
+
+def test_workers_that_do_not_meet(monkeypatch, no_gpus):
+    def fail(resolver):
+        raise tf.errors.DeadlineExceededError(None, None, "waited too long\nand a trace")
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    workers_in_environment(monkeypatch, 2)
+    with pytest.raises(WorkerLostError, match=r"^worker 0 did not meet the others .host0:2222, host1:2222.: .* long$"):
+        make_strategy()
+
+
+def test_a_cpu_takes_nothing_of_a_gpu(monkeypatch):
+    visible = []
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *arguments: visible.append(arguments))
+    make_strategy("cpu")
+    assert visible == [([], "GPU")]
+    make_strategy("auto")
+    assert len(visible) == 1
+
+
 def test_workers_of_the_environment(monkeypatch, no_gpus):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
     workers_in_environment(monkeypatch, 2)
@@ -109,17 +143,6 @@ def test_each_worker_with_its_gpus(monkeypatch, two_gpus):
         make_strategy(replicas=3)
 
 
-def test_a_tpu_that_the_environment_names(monkeypatch):
-    calls = []
-    monkeypatch.setenv("TPU_NAME", "mine")
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: f"resolver of {name}")
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
-    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
-    assert make_strategy() == "strategy of resolver of mine"
-    assert calls == ["resolver of mine", "resolver of mine"]
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -140,10 +163,13 @@ def test_a_tpu_that_is_not_there(monkeypatch, name, message):
 
 def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: "workers")
-    workers_in_environment(monkeypatch, 2)
+    calls = []
     monkeypatch.setenv("TPU_NAME", "mine")
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: "resolver")
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
-    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: f"resolver of {name}")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
+    workers_in_environment(monkeypatch, 2)
+    assert make_strategy() == "strategy of resolver of mine", "it precedes the workers"
+    assert calls == ["resolver of mine", "resolver of mine"]
     assert len({str(make_strategy(name)) for name in STRATEGIES if name != "auto"}) == 4
