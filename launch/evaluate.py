@@ -217,7 +217,7 @@ def _table(result: "Evaluation") -> str:
         f"{result.tokens_per_second:,.0f} tokens/s"
     )
     if result.num_long_lines:
-        lines.append(f"{result.num_long_lines:,} lines were too long and were translated in parts")
+        lines.append(decoding_flags.report_of_long(result.num_long_lines))
     return "\n".join(lines)
 
 

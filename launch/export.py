@@ -14,6 +14,7 @@ import time
 from absl import flags
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import WEIGHTS
 from t2t_keras.machine import remote, remote_exports
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.runs import averaging, checkpoints
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> None:
         origin = {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
         version = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, origin)
     seconds = time.monotonic() - start
-    weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
+    weights = sum(path.stat().st_size for path in (version / WEIGHTS).parent.iterdir())
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     sizes = f"{on_disk / 1e6:,.1f} MB, of which weights as {_WEIGHTS.value} {weights / 1e6:,.1f}"
     program.say(f"{remote_exports.published(version)}: {sizes}; written in {seconds:.0f} s")

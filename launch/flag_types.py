@@ -21,7 +21,7 @@ class PathKind(enum.Enum):
 
     FILE = "an existing file, or a device or pipe"
     FOLDER = "an existing folder"
-    NEW_FILE = "a file to write"
+    NEW_FILE = "a file to write, in an existing folder"
     NEW_FOLDER = "a folder to write"
     ANY = "a path or a name, which the program checks"
 
@@ -110,3 +110,5 @@ def check_path(name: str, kind: PathKind, path: str) -> None:
         raise InputError(f"--{name}={path} is a file; give a folder")
     if kind in (FILE, FOLDER) and not os.path.exists(path):
         raise InputError(f"--{name}={path}: no such {kind.name.lower()}")
+    if kind is NEW_FILE and not os.path.isdir(folder := os.path.dirname(path) or "."):
+        raise InputError(f"--{name}={path}: no such folder: {folder}")

@@ -59,7 +59,7 @@ def written(url: str) -> Iterator[str]:
         mirror.fetch()  # removes files that were published and have been deleted since
         marker.touch()
     yield str(mirror.path)
-    mirror.publish(alone=True)
+    mirror.publish(exclusive=True)
     marker.unlink(missing_ok=True)
 
 

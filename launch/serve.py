@@ -58,7 +58,7 @@ _OPTIONS += setting_flags.define_usual(
     *("name", "host", "allowed_hosts", "rest_port", "grpc_port"),
     *("max_connections", "gateways", "keep_alive_seconds"),
     *("max_batch_size", "max_batch_bytes", "max_queue_bytes", "max_unsent_bytes"),
-    *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
+    *("max_stream_requests", "cache_bytes", "request_seconds", "poll_seconds"),
     *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
 flags.adopt_module_key_flags(engine_flags)
@@ -145,12 +145,12 @@ def _end(message: str) -> NoReturn:
 
 
 def _options() -> ServingOptions:
-    if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
+    values = setting_flags.values(_OPTIONS)
+    if not _EXPORT_DIR.value and not values["model_config_file"]:
         raise InputError("give --export_dir, the directory of a model with its versions, or --model_config_file")
-    engine_flags.protection()  # raises before anything is loaded
-    if engine_flags.ENGINE.value == "tensorflow" and engine_flags.COMPUTE_TYPE.value != "float32":
-        raise InputError(f"--compute_type={engine_flags.COMPUTE_TYPE.value} requires --engine=ctranslate2")
-    values = {**setting_flags.values(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
+    engine_flags.engine()  # like the next line, raises before anything is loaded
+    engine_flags.protection()
+    values["export_dir"] = _EXPORT_DIR.value or ""
     values["num_streams"] = num_cores() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.values(_LIMITS)))
 

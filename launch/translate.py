@@ -97,6 +97,8 @@ def main(argv: list[str]) -> None:
             raise InputError(f"--{name} requires --json")
     if _MARKUP_ATTRIBUTES.value and _MARKUP.value not in ("html", "xml"):
         raise InputError("--markup_attributes requires --markup=html or --markup=xml")
+    if _TARGET_LANGUAGE.value and flags.FLAGS["tag"].present:
+        raise InputError("--target_language cannot be combined with --tag")
     suffix = None if _MARKUP.value in ("html", "xml") or _JSON_INPUT.value else file_flags.input_suffix(_INPUT.value)
     file_flags.check_used(suffix, bool(_INPUT.value), _OUTPUT.value is not None)
     program.refuse_replacing(_OUTPUT.value, _INPUT.value or "/dev/stdin", _GLOSSARY.value)
@@ -116,7 +118,7 @@ def main(argv: list[str]) -> None:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, report)
     if num_long:
-        program.warn(f"warning: {num_long} lines were too long and were translated in parts")
+        program.warn(f"warning: {decoding_flags.report_of_long(num_long)}")
     decoding_flags.warn_of_cut(num_cut, translator.config)
     if _GLOSSARY.value:
         report.print()

@@ -265,7 +265,6 @@ def _part(path: Path) -> Path:
 def _reopen(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
     """Opens an incomplete output, without anything behind its first `size` bytes."""
     part = _part(path)
-    part.parent.mkdir(parents=True, exist_ok=True)
     with open(part, "ab") as file:
         if file.tell() < size:
             raise InputError(

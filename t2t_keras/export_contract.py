@@ -22,6 +22,9 @@ FILE_LIST = f"{_EXTRA}/files.json"  # only in object storage
 # The score of a missing translation: the lowest float32, because JSON has no infinity.
 LOWEST = -3.4028234663852886e38
 
+# The number of next tokens that `ALTERNATIVES` tries. Some may begin the same word, so there may be fewer words.
+NUM_ALTERNATIVES = 8
+
 # Names of signatures.
 SERVING_DEFAULT = "serving_default"
 NBEST = "nbest"
@@ -106,7 +109,10 @@ SIGNATURES: Mapping[str, SignatureContract] = MappingProxyType(
             "query_pieces [batch, query_len], key_pieces [batch, key_len], "
             "attention float32 [batch, heads, query_len, key_len], num_layers int32 [batch]",
         ),
-        ALTERNATIVES: _signature("text [batch], prefix [batch]", "translations [batch, 8], scores float32 [batch, 8]"),
+        ALTERNATIVES: _signature(
+            "text [batch], prefix [batch]",
+            f"translations [batch, {NUM_ALTERNATIVES}], scores float32 [batch, {NUM_ALTERNATIVES}]",
+        ),
         STREAM_BEGIN: _signature("text [1]", "", returns_state=True),
         STREAM_ADVANCE: _signature(
             "steps int32 []", "translation [1], score float32 [1], done bool []", takes_state=True, returns_state=True

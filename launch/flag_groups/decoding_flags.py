@@ -33,6 +33,12 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         program.warn(f"warning: {outputs} cut at the limit of {limit}; {raising}")
 
 
+def report_of_long(number: int) -> str:
+    """Returns a sentence about a positive number of lines that were too long."""
+    lines, were = ("1 line", "was") if number == 1 else (f"{number:,} lines", "were")
+    return f"{lines} {were} too long and {were} translated in parts"
+
+
 def decode_config(**changes: Any) -> DecodeConfig:
     """Returns `model_flags.decode_config` with all decoding settings of the flags, and `changes`."""
     return model_flags.decode_config(**{**setting_flags.values(_SETTINGS), **engine_flags.protection(), **changes})

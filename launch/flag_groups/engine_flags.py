@@ -6,6 +6,7 @@ from absl import flags
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.config.decode_config import ComputeType, EngineName
+from t2t_keras.errors import InputError
 from t2t_keras.text.protection.spans import patterns
 
 from . import setting_flags
@@ -14,8 +15,8 @@ ENGINE = flags.DEFINE_enum(
     "engine",
     "tensorflow",
     get_args(EngineName),
-    "The engine of the search, in a server for plain and n-best translations; ctranslate2 is faster on a CPU, for a "
-    "Transformer; results are scored and sorted as with tensorflow, not by its own log-probability / length^alpha.",
+    "The engine of the search; ctranslate2 is faster on a CPU, but supports only Transformers; its results are scored "
+    "and sorted as with tensorflow. A server uses it for plain and n-best translations.",
 )
 COMPUTE_TYPE = flags.DEFINE_enum(
     "compute_type",
@@ -34,7 +35,9 @@ _SETTINGS = setting_flags.define(DecodeConfig, "case")
 
 
 def engine() -> tuple[EngineName, ComputeType]:
-    """Returns the engine and its number format."""
+    """Returns the engine and its number format; raises an InputError if they cannot be combined."""
+    if ENGINE.value == "tensorflow" and COMPUTE_TYPE.value != "float32":
+        raise InputError(f"--compute_type={COMPUTE_TYPE.value} requires --engine=ctranslate2")
     return ENGINE.value, COMPUTE_TYPE.value
 
 

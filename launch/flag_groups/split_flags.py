@@ -1,4 +1,4 @@
-"""The flag that says whether texts are translated sentence by sentence; `launch.evaluate` has another --split."""
+"""The flag that says whether texts are translated sentence by sentence; `launch.evaluate` has a different --split."""
 
 from t2t_keras.config import DecodeConfig
 

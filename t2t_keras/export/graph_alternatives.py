@@ -5,14 +5,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences
-from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
+from t2t_keras.export.graph_sentences import SentenceTexts, find_sentences
 from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
-from t2t_keras.export_contract import LOWEST
+from t2t_keras.export_contract import LOWEST, NUM_ALTERNATIVES
 from t2t_keras.symbols import PAD_ID
 
-# Number of next tokens that are tried. Some may begin the same word, so there may be fewer different words.
-COUNT = 8
 # A word that begins a sentence in any language.
 _NEXT = "A"
 
@@ -32,7 +30,7 @@ class _Place(NamedTuple):
     text: tf.Tensor
     prefix: tf.Tensor
     blank: tf.Tensor
-    rest: FoundSentences
+    rest: SentenceTexts
 
 
 def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
@@ -53,7 +51,7 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
     distances = numbers - tf.gather(current, sources.rows)  # --> [sentences]
     beginning_distances = beginning_numbers - tf.gather(current, beginnings.rows)
 
-    def join_lines(sentences: FoundSentences, is_chosen: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
+    def join_lines(sentences: SentenceTexts, is_chosen: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
         """Concatenates the texts of each line's chosen sentences, bool [sentences]: string [lines]."""
         chosen_texts = tf.where(is_chosen, tf.strings.join(texts), "")
         return tf.strings.unsorted_segment_join(chosen_texts, sentences.rows, tf.size(text, out_type=tf.int64))
@@ -67,7 +65,7 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
         join_lines(beginnings, beginning_distances == 0, beginnings.before),
     )
     is_behind = tf.where(distances > 0)[:, 0]
-    rest = FoundSentences(*(tf.gather(values, is_behind) for values in sources))
+    rest = SentenceTexts(*(tf.gather(values, is_behind) for values in sources))
     is_next = tf.gather(distances, is_behind) == 1
     return _Place(
         tf.strings.join([join_lines(beginnings, beginning_distances < 0, beginnings.before, beginnings.texts), blank]),
@@ -78,7 +76,7 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
     )
 
 
-def _numbers(sentences: FoundSentences, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _numbers(sentences: SentenceTexts, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns each sentence's index in its line, int64 [sentences], and each line's sentence count, int64 [lines]."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(sentences.rows), sentences.rows, tf.size(lines))
     return tf.ragged.range(counts).flat_values, counts
@@ -101,7 +99,9 @@ def alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict
     result = pipeline.search(parts.sentences, only_best=True)
     rest = pipeline.hypotheses(text, parts, result, result.scores).texts[:, 0]
     remainder = tf.strings.join([place.blank, rest])
-    before, remainder = (tf.repeat(values[:, tf.newaxis], COUNT, axis=1) for values in (place.before, remainder))
+    before, remainder = (
+        tf.repeat(values[:, tf.newaxis], NUM_ALTERNATIVES, axis=1) for values in (place.before, remainder)
+    )
     translations = tf.strings.join([before, outputs["translations"], remainder])
     return {**outputs, "translations": tf.where(outputs["translations"] == "", "", translations)}
 
@@ -113,14 +113,14 @@ def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> di
     limit = pipeline.max_source_length
     with tf.control_dependencies([assert_line_lengths("text", sources.lengths, "translated with a prefix", limit)]):
         sources = Sentences(*map(tf.identity, sources))
-    tokens = pipeline.next_tokens(sources, beginnings, COUNT)  # --> [lines, COUNT]
-    source_copies = Sentences(*(tf.repeat(side, COUNT, axis=0) for side in sources))
+    tokens = pipeline.next_tokens(sources, beginnings, NUM_ALTERNATIVES)  # --> [lines, alternatives]
+    source_copies = Sentences(*(tf.repeat(side, NUM_ALTERNATIVES, axis=0) for side in sources))
     prefixes = _with_tokens(beginnings, tokens)
     result = pipeline.search_for(source_copies, prefix=prefixes)
-    rows = tf.range(count * COUNT)
+    rows = tf.range(count * NUM_ALTERNATIVES)
     parts = Parts(source_copies, rows, tf.fill(tf.shape(rows), ""), tf.fill(tf.shape(rows), True))
-    hypotheses = pipeline.hypotheses(tf.repeat(text, COUNT), parts, result, result.scores)
-    texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in hypotheses)
+    hypotheses = pipeline.hypotheses(tf.repeat(text, NUM_ALTERNATIVES), parts, result, result.scores)
+    texts, values = (tf.reshape(each[:, 0], [count, NUM_ALTERNATIVES]) for each in hypotheses)
     # A translation can continue only if there is room for a token and an end symbol.
     can_continue = (stripped(repaired(text)) != "") & (beginnings.lengths < pipeline.output_limits(sources))
     exists = (values > LOWEST) & (tokens != PAD_ID) & can_continue[:, tf.newaxis]
@@ -131,7 +131,7 @@ def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> di
 
 
 def _with_tokens(beginnings: Sentences, tokens: tf.Tensor) -> tf.Tensor:
-    """Replaces the end symbol of each beginning by each of its next tokens: int32 [lines * COUNT, length]."""
+    """Replaces the end symbol of each beginning by each of its next tokens: int32 [lines * alternatives, length]."""
     ends = tf.range(tf.shape(beginnings.ids)[1]) == beginnings.lengths[:, tf.newaxis] - 1  # --> [lines, length]
     continuations = tf.where(ends[:, tf.newaxis], tokens[:, :, tf.newaxis], beginnings.ids[:, tf.newaxis])
     return tf.reshape(continuations, [-1, tf.shape(beginnings.ids)[1]])

@@ -12,11 +12,11 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_attention import AttentionSizes, Choice, queries_and_keys, select_attention
 from t2t_keras.export.graph_batches import in_batches, widened
-from t2t_keras.export.graph_sentences import FoundSentences, find_sentences
+from t2t_keras.export.graph_sentences import SentenceTexts, find_sentences
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import on_one_line, re2, repaired, stripped
 from t2t_keras.export.graph_truecase import GraphTruecaser, capitalised
-from t2t_keras.export.joining import Hypotheses, answering, joined
+from t2t_keras.export.joining import Hypotheses, Joining, join_parts, select_answers
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export_contract import LOWEST
 from t2t_keras.inference.forced import hidden_log_probs
@@ -58,8 +58,8 @@ class Parts(NamedTuple):
     Attributes:
         sentences: the token ids of each part.
         rows: int32 [parts], the index of each part's line, ascending; a blank line has no parts.
-        before: string [parts], the white space in front of each part's translation; `joined` drops the blank in front
-            of a line's first part.
+        before: string [parts], the white space in front of each part's translation; `join_parts` drops the space in
+            front of a line's first part.
         begins: bool [parts], whether the part begins a sentence, or a line that is translated as a whole.
     """
 
@@ -69,8 +69,8 @@ class Parts(NamedTuple):
     begins: tf.Tensor
 
 
-class Found(NamedTuple):
-    """The hypotheses that a search found, up to k per part.
+class TokenHypotheses(NamedTuple):
+    """The token ids and scores of the hypotheses of a search, up to k per part.
 
     Attributes:
         token_ids: int32 [parts, k, length], end symbols included, then zeros.
@@ -105,12 +105,13 @@ class Pipeline:
         truecaser: the words that are truecased, whose table must be stored with the graph; None if targets keep their
             case. If set, the translation of each sentence gets a capital first letter.
         has_attention: whether the model offers attention.
-        grows: whether a search can be streamed, because its best hypothesis so far is the beginning of an output. This
-            needs outputs that are free text and not post-processed, a task without a context, and no sampling.
-        may_be_told: whether a request may give the beginning of an output. This needs `grows`, no excluded phrases, and
-            a vocabulary that marks words.
-        may_be_required: whether a request may require phrases. This needs outputs that are free text, no sampling, a
-            single beam group, and a vocabulary that marks words.
+        supports_streaming: whether a search can be streamed, because its best hypothesis so far is the beginning of an
+            output. This requires outputs that are free text and not post-processed, a task without a context, and no
+            sampling.
+        supports_prefix: whether a request may give the beginning of an output. This requires `supports_streaming`, no
+            excluded phrases, and a vocabulary that marks words.
+        supports_constraints: whether a request may require phrases. This requires outputs that are free text, no
+            sampling, a single beam group, and a vocabulary that marks words.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
@@ -137,11 +138,11 @@ class Pipeline:
         searcher = self._searcher = Searcher(self._model, self.config, excluded, form, self._within_words)
         sampling = Searcher(self._model, _sampling(self.config), excluded, form=form)
 
-        def search(sentences: Sentences, num_best: tf.Tensor) -> Found:
+        def search(sentences: Sentences, num_best: tf.Tensor) -> TokenHypotheses:
             """Finds the `num_best` best hypotheses of each sentence or, if the settings say so, draws samples."""
             return self._search_batches(sentences, lambda ids, _: searcher.best(ids, num_best), num_best)
 
-        def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
+        def draw(sentences: Sentences, seeds: tf.Tensor) -> TokenHypotheses:
             """Draws one sample of each sentence with its seed; `seeds` are int64 [sentences]."""
             return self._search_batches(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
 
@@ -158,10 +159,10 @@ class Pipeline:
         results = (tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.float32))
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
         self._finish = _stage(self._finished_of, _TEXTS, *results) if finishes else None
-        self.grows = not (finishes or form or self._task.context or self.config.sampling)
-        self.may_be_told = self.grows and translator.tokenizer.marks_words and not excluded
-        shows_words, in_groups = translator.tokenizer.marks_words, self.config.num_groups > 1
-        self.may_be_required = shows_words and not (form or self.config.sampling or in_groups)
+        self.supports_streaming = not (finishes or form or self._task.context or self.config.sampling)
+        marks_words, in_groups = translator.tokenizer.marks_words, self.config.num_groups > 1
+        self.supports_prefix = self.supports_streaming and marks_words and not excluded
+        self.supports_constraints = marks_words and not (form or self.config.sampling or in_groups)
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """Splits lines, string [lines], into the parts to translate."""
@@ -169,14 +170,14 @@ class Pipeline:
             return self._parts_of_texts(self._repair(lines))
         return self.parts_of_sentences(self.sentences_of(lines))
 
-    def sentences_of(self, lines: tf.Tensor) -> FoundSentences:
+    def sentences_of(self, lines: tf.Tensor) -> SentenceTexts:
         """Splits lines, string [lines], into repaired sentences with the heads of their lines."""
         result = find_sentences(lines, self.data.source_language, blank_between(self.data.target_language))
         texts = on_one_line(result.texts, self.data.lowercases_sources)
         texts = tf.where(result.is_first, self._with_tag(texts), texts)
         return result._replace(texts=texts).with_heads(self._head_end)
 
-    def parts_of_sentences(self, sentences: FoundSentences) -> Parts:
+    def parts_of_sentences(self, sentences: SentenceTexts) -> Parts:
         """Splits sentences into the parts to translate; the parts' `rows` are those of the sentences' lines."""
         parts = self._parts_of_texts(sentences.texts)
         before = tf.where(parts.begins, tf.gather(sentences.before, parts.rows), " ")
@@ -251,20 +252,20 @@ class Pipeline:
         limits = output_limits(sentences.lengths, self.config)
         return limits if self._form is None else self._form.limits(sentences.lengths)
 
-    def search(self, sentences: Sentences, only_best: bool) -> Found:
+    def search(self, sentences: Sentences, only_best: bool) -> TokenHypotheses:
         """Finds one or `config.beam_size` hypotheses of each sentence or, if the settings say so, draws samples."""
         shape = [tf.size(sentences.lengths), 1 if only_best else self.config.beam_size]
         token_ids, *numbers = self._search(sentences, tf.constant(shape[1]))
         # The number of hypotheses is set here, because the search returns none if there are no sentences.
         token_ids = tf.reshape(token_ids, [*shape, tf.shape(token_ids)[2]])
-        return Found(token_ids, *(tf.reshape(values, shape) for values in numbers))
+        return TokenHypotheses(token_ids, *(tf.reshape(values, shape) for values in numbers))
 
     def start(self, sentences: Sentences) -> Any:
         """Returns the state of a search for the best translations before its first step."""
         with self._weights.in_use():
             return self._searcher.start(sentences.ids)
 
-    def advance(self, sentences: Sentences, state: Any, steps: tf.Tensor) -> tuple[Any, Found, tf.Tensor]:
+    def advance(self, sentences: Sentences, state: Any, steps: tf.Tensor) -> tuple[Any, TokenHypotheses, tf.Tensor]:
         """Advances a search by at most `steps` steps, int32 scalar.
 
         Returns:
@@ -272,7 +273,7 @@ class Pipeline:
         """
         with self._weights.in_use():
             state, result, done = self._searcher.advance(sentences.ids, state, steps)
-        return state, Found(*result), done
+        return state, TokenHypotheses(*result), done
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines], as target tokens; the limits of `sources` apply."""
@@ -307,7 +308,7 @@ class Pipeline:
             (tokens,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return tokens
 
-    def search_for(self, sentences: Sentences, **options: tf.Tensor) -> Found:
+    def search_for(self, sentences: Sentences, **options: tf.Tensor) -> TokenHypotheses:
         """Finds the best hypothesis of each sentence under restrictions.
 
         Args:
@@ -323,7 +324,7 @@ class Pipeline:
         with self._weights.in_use():
             return self._search_batches(sentences, search, 1)
 
-    def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> Found:
+    def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> TokenHypotheses:
         """Finds the best hypothesis of each sentence that contains a phrase of each of its constraints.
 
         `constraints` are int32 [sentences, constraints, phrases, length]; see `Goal`.
@@ -400,7 +401,7 @@ class Pipeline:
         queries, keys = queries_and_keys(selection.kinds, source_mask, target_mask, inputs=target_mask)
         return tf.where((queries[:, :, tf.newaxis] & keys[:, tf.newaxis, :])[:, tf.newaxis], weights, 0.0)
 
-    def hypotheses(self, lines: tf.Tensor, parts: Parts, result: Found, values: tf.Tensor) -> Hypotheses:
+    def hypotheses(self, lines: tf.Tensor, parts: Parts, result: TokenHypotheses, values: tf.Tensor) -> Hypotheses:
         """Joins the hypotheses of parts into the translations of their lines.
 
         Args:
@@ -434,9 +435,10 @@ class Pipeline:
             if self.truecaser:
                 texts = tf.where(begins[:, tf.newaxis], capitalised(texts), texts)
             if self._task.context:
-                exists &= answering(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
-                return joined(rows, before, num_lines, texts, values, exists, "best")
-            return joined(rows, before, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums")
+                exists &= select_answers(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
+                return join_parts(rows, before, num_lines, texts, values, exists, "best")
+            mode: Joining = "ranks" if self.config.sampling else "sums"
+            return join_parts(rows, before, num_lines, texts, values, exists, mode)
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
         ids = tf.TensorSpec([None, k, None], tf.int32)
@@ -458,12 +460,12 @@ class Pipeline:
 
     def _search_batches(
         self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int | tf.Tensor
-    ) -> Found:
+    ) -> TokenHypotheses:
         """Runs a search in batches of sentences of similar length.
 
         Args:
             sentences: the sentences.
-            search: maps a batch's token ids and the indices of its sentences to the fields of `Found`.
+            search: maps a batch's token ids and the indices of its sentences to the fields of `TokenHypotheses`.
             k: hypotheses per sentence.
         """
         width = longest(self.output_limits(sentences))
@@ -477,7 +479,7 @@ class Pipeline:
         size = k if isinstance(k, int) else None
         numbers = [tf.TensorSpec([None, size], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
         results = [tf.TensorSpec([None, size, None], tf.int32), *numbers]
-        return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
+        return TokenHypotheses(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
 
     def _with_weights(self, compute: Callable) -> Callable:
         """Wraps a function so that the model reads the exported weights in it."""

@@ -8,7 +8,7 @@ from t2t_keras.export.graph_text import printable, re2, stripped
 from t2t_keras.text.sentences import BOUNDARY, CANDIDATE, WHITE_SPACE, rules
 
 
-class FoundSentences(NamedTuple):
+class SentenceTexts(NamedTuple):
     """The sentences of texts, in order.
 
     Attributes:
@@ -23,7 +23,7 @@ class FoundSentences(NamedTuple):
     rows: tf.Tensor
     is_first: tf.Tensor
 
-    def with_heads(self, head_end: str) -> "FoundSentences":
+    def with_heads(self, head_end: str) -> "SentenceTexts":
         """Puts the head of each text's first sentence in front of the text's other sentences.
 
         `head_end` is the result of `inference.request.head_end`.
@@ -38,7 +38,7 @@ class FoundSentences(NamedTuple):
         return self._replace(texts=tf.strings.join([tf.where(self.is_first, "", heads), self.texts]))
 
 
-def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSentences:
+def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> SentenceTexts:
     """Splits texts, string [texts], into sentences, as `sentences.find_sentences` does.
 
     If no white space separates two sentences, `before` of the second one is `blank`.
@@ -56,17 +56,17 @@ def find_sentences(texts: tf.Tensor, language: str, blank: str = "") -> FoundSen
         sentences, before, _, is_first = (tf.gather(values, order) for values in columns)
         return sentences, before, tf.gather(rows, order), is_first
 
-    return FoundSentences(
+    return SentenceTexts(
         *tf.cond(tf.reduce_any(is_candidate), with_candidates, lambda: tuple(_single_sentences(texts, single)))
     )
 
 
-def _single_sentences(texts: tf.Tensor, rows: tf.Tensor) -> FoundSentences:
+def _single_sentences(texts: tf.Tensor, rows: tf.Tensor) -> SentenceTexts:
     """Returns the texts at `rows` as one sentence each."""
-    return FoundSentences(tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True))
+    return SentenceTexts(tf.gather(texts, rows), tf.fill(tf.shape(rows), ""), rows, tf.fill(tf.shape(rows), True))
 
 
-def _split_sentences(texts: tf.Tensor, language: str, blank: str) -> FoundSentences:
+def _split_sentences(texts: tf.Tensor, language: str, blank: str) -> SentenceTexts:
     """Splits texts that have neither invisible characters nor surrounding white space."""
     for pattern, replacement in rules(language):
         texts = tf.strings.regex_replace(texts, re2(pattern), replacement)
@@ -79,4 +79,4 @@ def _split_sentences(texts: tf.Tensor, language: str, blank: str) -> FoundSenten
         for group in ("\\1", "\\2")
     )
     before = tf.where((before == "") & ~is_first, blank, before)
-    return FoundSentences(sentences, before, rows, is_first)
+    return SentenceTexts(sentences, before, rows, is_first)

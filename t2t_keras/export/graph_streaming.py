@@ -28,8 +28,8 @@ class _Stream(NamedTuple):
 
 
 def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns `STREAM_BEGIN` and `STREAM_ADVANCE` by name, or nothing unless `pipeline.grows`; see `signatures`."""
-    if not pipeline.grows:
+    """Returns `STREAM_BEGIN` and `STREAM_ADVANCE` by name; empty unless `pipeline.supports_streaming`."""
+    if not pipeline.supports_streaming:
         return {}
     begin = traceable_signature(STREAM_BEGIN, functools.partial(_begin, pipeline))
     first = begin.get_concrete_function().structured_outputs

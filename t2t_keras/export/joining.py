@@ -25,13 +25,13 @@ class Hypotheses(NamedTuple):
     values: tf.Tensor
 
 
-def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer: str) -> tf.Tensor:
+def select_answers(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer: str) -> tf.Tensor:
     """Selects the parts whose best translation is an answer; in lines without an answer, all parts. See `best_answers`.
 
     Args:
-        rows: as for `joined`.
-        num_lines: as for `joined`.
-        texts: as for `joined`.
+        rows: as for `join_parts`.
+        num_lines: as for `join_parts`.
+        texts: as for `join_parts`.
         no_answer: the text of a part that has no answer.
 
     Returns:
@@ -42,7 +42,7 @@ def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer
     return (answers > 0) | ~tf.gather(has_answer, rows)
 
 
-def joined(
+def join_parts(
     rows: tf.Tensor,
     before: tf.Tensor,
     num_lines: tf.Tensor,

@@ -38,9 +38,9 @@ Outputs = dict[str, tf.Tensor]
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
     """Returns all signatures of an export by name, not traced yet; `t2t_keras.export_contract` has their types.
 
-    `ALIGN` and `ATTENTION` exist if the model offers its attention, `CONSTRAINED` if `Pipeline.may_be_required`,
-    `ALTERNATIVES` if `Pipeline.may_be_told`, and `STREAM_BEGIN` and `STREAM_ADVANCE` if `Pipeline.grows`. The others
-    always exist.
+    `ALIGN` and `ATTENTION` exist if the model offers its attention, `CONSTRAINED` if `Pipeline.supports_constraints`,
+    `ALTERNATIVES` if `Pipeline.supports_prefix`, and `STREAM_BEGIN` and `STREAM_ADVANCE` if
+    `Pipeline.supports_streaming`. The others always exist.
     """
     functions: dict[str, Callable[..., Outputs]] = {
         SERVING_DEFAULT: _best_translations,
@@ -49,11 +49,11 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         SCORE: _score,
         TOKENS: _translated_tokens,
     }
-    if pipeline.may_be_required:
+    if pipeline.supports_constraints:
         functions[CONSTRAINED] = _constrained_tokens
     if pipeline.has_attention:
         functions |= {ALIGN: _alignment, ATTENTION: _attention}
-    if pipeline.may_be_told:
+    if pipeline.supports_prefix:
         functions[ALTERNATIVES] = alternatives
     traceable = {name: traceable_signature(name, functools.partial(each, pipeline)) for name, each in functions.items()}
     return {**traceable, **stream_signatures(pipeline)}

@@ -54,7 +54,7 @@ def export_translator(
     _ = translator.single_model  # raises for an ensemble
     if translator.settings.glossary is not None:
         raise ValueError(
-            "translator.settings.glossary must be None: an export has no glossary; its server takes one per request"
+            "translator.settings.glossary must be None: an export stores no glossary; requests to a server have one"
         )
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")

@@ -170,7 +170,7 @@ def token_links(
     return _links(_remove_padding(weights, target_pieces, source_pieces))
 
 
-def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
+def join_word_alignments(parts: Sequence[WordAlignment]) -> WordAlignment:
     """Joins the alignments of a line's parts, in order."""
     source_words = target_words = 0
     links: list[tuple[int, int]] = []

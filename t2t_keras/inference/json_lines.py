@@ -144,9 +144,9 @@ def _value(translator: "Translator", translation: Translation, details: _Details
         value["token_log_probs"] = [round(log_prob, _DIGITS) for log_prob in log_probs]
     if details.alignments is not None:
         value["source_pieces"] = _pieces(translator.tokenizer.source, translation.source_ids)
-        from t2t_keras.inference.explain import joined_word_alignment  # imports TensorFlow, which takes seconds
+        from t2t_keras.inference.explain import join_word_alignments  # imports TensorFlow, which takes seconds
 
-        value["alignment"] = str(joined_word_alignment(details.alignments))
+        value["alignment"] = str(join_word_alignments(details.alignments))
     if translation.sentences:
         value["sentences"] = []
     start = 0

@@ -52,7 +52,7 @@ def engine_of(settings: TranslatorSettings, longest_source: int) -> Engine:
     if engine == "ctranslate2":
         return CTranslate2Engine(compute_type, longest_source)
     if compute_type != "float32":
-        raise InputError(f"--compute_type={compute_type} needs --engine=ctranslate2")
+        raise InputError(f"compute_type={compute_type!r} requires engine='ctranslate2'")
     if engine == "tensorflow":
         return TensorFlowEngine()
     if isinstance(engine, str | type) or not hasattr(engine, "searcher"):
@@ -74,7 +74,7 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
         if size != (expected := getattr(config.model, name)):
             raise InputError(f"{vocab_path} has {size} entries, the model of {model_dir} expects {expected} ({name})")
     if config.data.truecase and tokenizer.truecaser is None:
-        raise InputError(f"{vocabulary_files(vocab_path)[2]} is missing: the model of {model_dir} needs its words")
+        raise InputError(f"{vocabulary_files(vocab_path)[2]} is missing: the model of {model_dir} requires its words")
     return Loaded(model, tokenizer, config, Run(model_dir).excluded)
 
 

@@ -1,4 +1,4 @@
-"""Translates lines with protected spans, and lines in an unusual case, around a translator's own translation."""
+"""Translates lines with protected spans, and lines in an unusual case, around the search of a translator."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

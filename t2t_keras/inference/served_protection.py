@@ -68,7 +68,7 @@ class ServedProtection:
         """Prepares the texts of a request; see `t2t_keras.serving.http.protected.Protection`."""
         if self._config is None:
             if fields:
-                raise InputError(f"{next(iter(fields))!r} needs an export with a vocabulary")
+                raise InputError(f"{next(iter(fields))!r} requires an export with a vocabulary")
             return None
         prepare = self._prepare(_kinds(fields.get("protect", [])), _case(fields.get("case", self._config.decode.case)))
         texts = [text.decode("utf-8", "replace") for text in inputs["text"]]
@@ -186,16 +186,15 @@ class ProtectedTexts:
             missing = num_best - len(hypotheses)
             texts.append([*(self._finished(prepared, *each) for each in hypotheses), *[b""] * missing])
             scores.append([*(max(score, LOWEST) for _, score in hypotheses), *[LOWEST] * missing])
-            unknown.append([span.encode() for span in prepared.unknown] if prepared else [])
+            unknown.append(prepared.unknown if prepared else ())
         text_name, score_name = SIGNATURES[self._plan.signature].outputs
         shape = [len(texts), num_best] if self._plan.signature == NBEST else [len(texts)]
         results = {
             text_name: np.array(texts, object).reshape(shape),
             score_name: np.array(scores, np.float32).reshape(shape),
         }
-        if width := max(map(len, unknown)):
-            names = np.array([[*row, *[b""] * (width - len(row))] for row in unknown], object)
-            results["unknown_characters"] = names.reshape(len(unknown), width)
+        if any(unknown):
+            results["unknown_characters"] = padded_texts(unknown)
         return results
 
     def aligned(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[AlignedText]:
@@ -217,8 +216,8 @@ class ProtectedTexts:
 
     def _finished(self, prepared: Prepared | None, sentences: Sequence[Sentence], score: float) -> bytes:
         """Returns the translation of a text, given that of the text that the model read."""
-        is_final = prepared is None or score <= LOWEST
-        return (_plain(sentences) if is_final or not prepared else prepared.finished(sentences).text).encode()
+        text = _plain(sentences) if prepared is None or score <= LOWEST else prepared.finished(sentences).text
+        return text.encode()
 
     def _sentences(self, row: int) -> list[tuple[str, str]]:
         """Returns the sentences of a text, with the white space between them; one text if it is read as it is."""
@@ -238,23 +237,23 @@ class ProtectedTexts:
             rows = [(row, number) for number in range(len(sentences))]
             rows_by_name.setdefault(self._plan.signature_for(self._prepared[row]), []).extend(rows)
         for name, rows in rows_by_name.items():
-            for group in self._plan.groups([len(self._jobs[row][number][1].encode()) for row, number in rows]):
+            for group in self._plan.groups([len(self._text(*pair)) for pair in rows]):
                 yield name, [rows[place] for place in group]
 
     def _calls(self) -> list[SignatureCall]:
         calls = []
         for name, rows in self._rows():
-            texts = [self._text(*pair).encode("utf-8", "replace") for pair in rows]
+            texts = [self._text(*pair) for pair in rows]
             others = self._plan.inputs if name == self._plan.signature else {}
             chosen = {key: array[[row for row, _ in rows]] for key, array in others.items()}
             calls.append((name, {"text": np.array(texts, object), **chosen}))
         return calls
 
-    def _text(self, row: int, number: int) -> str:
-        """Returns a sentence as it is sent: with the symbol in front of its text, such as a language tag."""
+    def _text(self, row: int, number: int) -> bytes:
+        """Returns a sentence as the model reads it: with the symbol in front of its text, such as a language tag."""
         text = self._jobs[row][number][1]
         text = f"{self._prepare.head(self._jobs[row][0][1])}{text}" if number else text
-        return f"{self._plan.tag} {text}" if self._plan.tag and text.strip() else text
+        return (f"{self._plan.tag} {text}" if self._plan.tag and text.strip() else text).encode("utf-8", "replace")
 
     def _read(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> None:
         """Reads the outputs of the calls from `_calls`."""
@@ -284,6 +283,13 @@ class ProtectedTexts:
             for text, score in zip(texts, scores, strict=True)
         ]
         return [hypotheses[0], *(each for each in hypotheses[1:] if each.score > LOWEST)]
+
+
+def padded_texts(rows: Sequence[Sequence[str]]) -> np.ndarray:
+    """Returns rows of texts as bytes, object [rows, length of the longest row], padded with ""."""
+    width = max(map(len, rows))
+    texts = [[*(text.encode() for text in row), *[b""] * (width - len(row))] for row in rows]
+    return np.array(texts, object).reshape(len(rows), width)
 
 
 def _plain(sentences: Sequence[Sentence]) -> str:

@@ -12,6 +12,7 @@ from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
+from t2t_keras.inference.served_protection import Arrays, SignatureCall, padded_texts
 from t2t_keras.inference.translation import Translation, translations_of_line
 from t2t_keras.runs.run import Run
 from t2t_keras.search.batches import padded
@@ -22,10 +23,6 @@ from t2t_keras.text.protection.removal import Sentence, diagonal
 from t2t_keras.text.repair import repair
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
-
-Arrays = dict[str, np.ndarray]
-# The name of a signature and its inputs.
-SignatureCall = tuple[str, Arrays]
 
 # Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
 _MOST_TOKENS = 256
@@ -114,14 +111,12 @@ class TextsWithTerms:
                 self._served.task, line, line_parts, 1, by_score=True, capitalises=capitalises
             )
         translations = list(map(self._restored, range(len(translations)), translations))
-        missing = [[use.source.encode() for use in each.terms if not use.form] for each in translations]
-        width = max(map(len, missing))
-        names = np.array([[*row, *[b""] * (width - len(row))] for row in missing], object)
+        missing = [[use.source for use in each.terms if not use.form] for each in translations]
         scores = [max(translation.score, LOWEST) for translation in translations]
         return {
             "translation": np.array([translation.text.encode() for translation in translations], object),
             "score": np.array(scores, np.float32),
-            "missing_terms": names.reshape(len(translations), width),
+            "missing_terms": padded_texts(missing),
         }
 
     def _restored(self, row: int, translation: Translation) -> Translation:

@@ -182,14 +182,14 @@ def _capitalise(request: "EncodedRequest", parts: Sequence[Sequence[Translation]
 def _line(request: "EncodedRequest", parts: Sequence[Translation]) -> Translation:
     """Joins one translation of each part of a line, and groups the parts by sentence."""
     if not request.sentences:
-        return joined(parts)
+        return join_parts(parts)
     remaining = iter(parts)
     sentences = tuple(
-        TranslatedSentence(*sentence, joined([next(remaining) for _ in range(count)]))
+        TranslatedSentence(*sentence, join_parts([next(remaining) for _ in range(count)]))
         for sentence, count in request.sentences
     )
     between = [blank for sentence, count in request.sentences for blank in (sentence.before, *" " * (count - 1))]
-    return dataclasses.replace(joined(parts, between), sentences=sentences)
+    return dataclasses.replace(join_parts(parts, between), sentences=sentences)
 
 
 def _finish(task: Task, source: str, translation: Translation) -> Translation:
@@ -197,7 +197,7 @@ def _finish(task: Task, source: str, translation: Translation) -> Translation:
     return translation if text == translation.text else dataclasses.replace(translation, text=text)
 
 
-def joined(parts: Sequence[Translation], between: Sequence[str] = ()) -> Translation:
+def join_parts(parts: Sequence[Translation], between: Sequence[str] = ()) -> Translation:
     """Joins the translations of a line's parts; without parts, the result is empty.
 
     `between` is the white space in front of each part, by default a single blank. A single blank is dropped next to an
@@ -228,7 +228,7 @@ def best_answers(parts: Sequence[Sequence[Translation]], num_best: int, no_answe
     """
     answers = [part for part in parts if part[0].text != no_answer] or parts
     candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answers for each in part]
-    return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [joined([])]
+    return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [join_parts([])]
 
 
 class _Scored(Protocol):

@@ -59,7 +59,7 @@ class Translator:
     `decode.split="lines"`, and in all other tasks, a line is translated as a whole.
 
     Sentences, or whole lines, are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage
-    returns and other breaks become blanks, and invisible characters are removed. Text that does not fit into
+    returns and other breaks become spaces, and invisible characters are removed. Text that does not fit into
     `max_source_length` tokens is split into parts, at a punctuation mark if possible, and the parts are translated
     separately.
 
@@ -79,7 +79,10 @@ class Translator:
             output).
 
     Attributes:
-        settings: the settings, with those of decoding.
+        settings: the settings.
+        config: the settings of decoding.
+        task: the task.
+        max_source_length: most tokens of a part, end symbol included.
 
     Raises:
         ValueError: the tokenizer lacks a member of `TextTokenizer`.
@@ -389,7 +392,7 @@ class Translator:
         return self._encoder.repaired(line)
 
     def source(self, line: str) -> str:
-        """Returns the text that the model reads: the repaired line, with `config.tag` if no symbol is in front."""
+        """Returns the text that the model reads: the repaired line, with `decode.tag` if no symbol is in front."""
         return self._encoder.source(line)
 
     def target(self, line: str, output: str) -> str:

@@ -35,7 +35,7 @@ from t2t_keras.machine.object_store import Store, is_url
 LEASE_SECONDS = 180.0  # after which a lease that was not renewed expires
 _RENEWALS = 6  # of a lease in that time
 _LOOKS = 10  # checks between two renewals, by a process that waits for the lease
-_KEPT_STATES = 20  # older ones are deleted; some are kept because a listing may lag behind
+_NUM_STATES = 20  # older ones are deleted; some are kept because a listing may lag behind
 _TRIES = 20  # of a writer, if others are faster
 _PROBE = "state/probe"  # a store that creates this object twice does not support exclusive creation
 _LOCAL = ("tensorboard",)  # not uploaded; restored from metrics.jsonl
@@ -142,15 +142,15 @@ class Mirror:
                 return name
         return ""
 
-    def publish(self, alone: bool = False) -> None:
+    def publish(self, exclusive: bool = False) -> None:
         """Publishes the local changes as a new state, merged with changes that others published in the meantime.
 
         Args:
-            alone: whether the files belong together, so that changes by others are an error.
+            exclusive: whether changes by other processes are an error, because the files belong together.
 
         Raises:
             LeaseLostError: another process took over the lease of `held`.
-            InputError: as `Store`, or `alone` is set and others published changes. The state is unchanged.
+            InputError: as `Store`, or `exclusive` is set and others published changes. The state is unchanged.
         """
         with self._publish_lock:
             files = {name: self._upload(name, path) for name, path in files_of(self.path)}
@@ -163,7 +163,7 @@ class Mirror:
 
             def merge(document: dict[str, Any]) -> dict[str, Any]:
                 published = {name: _File(*values) for name, values in self._check_lease(document)["files"].items()}
-                if alone and published not in (self._base, files):  # equals `files` if a request was repeated
+                if exclusive and published not in (self._base, files):  # equals `files` if a request was repeated
                     raise InputError(f"{self.url}: another process published there meanwhile; its state is kept")
                 old_objects.clear()
                 old_objects.update(file.object_name(name) for name, file in published.items())
@@ -327,8 +327,8 @@ class Mirror:
                 document = change(document)
                 if self.store.create(self._state_name(number + 1), json.dumps(document, indent=1).encode()):
                     self._number = number + 1
-                    if number >= _KEPT_STATES:
-                        self._remove([self._state_name(number + 1 - _KEPT_STATES)])
+                    if number >= _NUM_STATES:
+                        self._remove([self._state_name(number + 1 - _NUM_STATES)])
                     return document
         raise InputError(f"{self.url}: other processes keep writing there; try again")
 

@@ -18,13 +18,13 @@ from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.arrivals import arrival
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
-from t2t_keras.serving.growing import Growing, complete_stream, growing_signature
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.refusals import Refusals
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import DEFAULT_LOADER, Loader, Model
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature, check_size
+from t2t_keras.serving.translation_stream import TranslationStream, complete_stream, streaming_signature
 from t2t_keras.serving.versions import Versions, VersionStatus
 
 # The directories of an absolute path.
@@ -60,7 +60,7 @@ class Core:
         self._answers = AnswerCache(options.cache_bytes, self.metrics.cache)
         self.models = ConfiguredModels(options, loader, lambda model: self._answers.forget(model.signatures.values()))
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
-        self._may_grow = threading.Semaphore(options.max_growing)
+        self._free_streams = threading.Semaphore(options.max_stream_requests)
         self._batcher = Batcher(
             options.max_batch_size,
             options.max_batch_bytes,
@@ -152,7 +152,7 @@ class Core:
             raise
         return futures
 
-    def grow(self, loan: Loan, inputs: Arrays) -> Growing:
+    def begin_stream(self, loan: Loan, inputs: Arrays) -> TranslationStream:
         """Starts to stream the output for one text. Must be called within the block of `lend`.
 
         Queues the first turn, or returns the complete output if it is cached.
@@ -165,19 +165,18 @@ class Core:
             ServingError: the model does not support streaming, the call is invalid or exceeds a limit, the limit of
                 concurrent streams is reached, the queue is full, or the expected wait is too long.
         """
-        signature, default = growing_signature(loan.model), loan.model.signature("")
+        signature, default = streaming_signature(loan.model), loan.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but a streaming request takes only one")
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
         advance = loan.model.signature(STREAM_ADVANCE)
         if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:
             return complete_stream(cached_outputs)
-        if not self._may_grow.acquire(blocking=False):
-            raise Busy(
-                f"the limit is max_growing={self.options.max_growing} streamed responses at a time; try again later"
-            )
+        if not self._free_streams.acquire(blocking=False):
+            limit = f"max_stream_requests={self.options.max_stream_requests}"
+            raise Busy(f"the limit of concurrent streamed responses is {limit}; try again later")
         with contextlib.ExitStack() as ends:
-            ends.callback(self._may_grow.release)
+            ends.callback(self._free_streams.release)
             ends.enter_context(self.metrics.stream())
             loan.versions.keep(loan.model)
             ends.callback(loan.versions.release, loan.model)
@@ -185,7 +184,7 @@ class Core:
             costs = np.array([ROW_COST])
             seconds = self.options.request_seconds
             first = self._batcher.submit(signature, inputs, costs, seconds)
-            return Growing(
+            return TranslationStream(
                 first,
                 lambda: self._batcher.submit(signature, inputs, costs, None),
                 self.outputs,

@@ -65,7 +65,7 @@ class ServingOptions:
             it.
         max_unsent_bytes: maximum bytes of large responses held in memory until clients have read them; a single
             response may exceed it.
-        max_growing: maximum number of concurrent `:stream` requests; each one keeps its search state in memory.
+        max_stream_requests: maximum number of concurrent `:stream` requests; each one keeps its search state in memory.
         cache_bytes: maximum size of the cache of outputs, which spares repeated sentences a second run; 0 disables the
             cache.
         request_seconds: time limit of a request; after that, the request is cancelled.
@@ -97,7 +97,7 @@ class ServingOptions:
     num_streams: PositiveInt = 1
     max_queue_bytes: PositiveInt = 1 << 18
     max_unsent_bytes: PositiveInt = 1 << 26
-    max_growing: PositiveInt = 32
+    max_stream_requests: PositiveInt = 32
     cache_bytes: NonNegativeInt = 0
     request_seconds: PositiveFloat = 30.0
     poll_seconds: PositiveFloat = 2.0

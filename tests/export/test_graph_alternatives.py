@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from t2t_keras.export import graph_alternatives
 from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_alternatives import COUNT
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.traceable import traceable_signature
-from t2t_keras.export_contract import ALTERNATIVES
+from t2t_keras.export_contract import ALTERNATIVES, NUM_ALTERNATIVES
 from t2t_keras.search.searcher import Searcher
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.repair import repair
@@ -23,7 +22,7 @@ TEXTS = ["A man is walking.", "Two dogs play in the snow.", "Zwei Hunde"]
 
 def function_of(translator):
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
-    if not pipeline.may_be_told:
+    if not pipeline.supports_prefix:
         return None
     return traceable_signature(ALTERNATIVES, functools.partial(graph_alternatives.alternatives, pipeline))
 
@@ -36,7 +35,7 @@ def alternatives(translator):
 def asked(alternatives, pairs):
     texts, prefixes = (tf.constant(list(side), tf.string) for side in zip(*pairs, strict=True))
     outputs = alternatives(texts, prefixes)
-    assert outputs["translations"].shape == outputs["scores"].shape == (len(pairs), COUNT)
+    assert outputs["translations"].shape == outputs["scores"].shape == (len(pairs), NUM_ALTERNATIVES)
     return [
         [(text.decode(), score) for text, score in zip(*row, strict=True) if score > tf.float32.min]
         for row in zip(outputs["translations"].numpy(), outputs["scores"].numpy(), strict=True)
@@ -54,7 +53,7 @@ def test_each_is_what_a_search_finds_that_is_held_to_one_of_the_likeliest_words(
         logits = np.array(model({"source": source, "target": target})[0, -1])
         logits[barred] = -np.inf
         expected = []
-        for token in np.argsort(-logits)[:COUNT]:
+        for token in np.argsort(-logits)[:NUM_ALTERNATIVES]:
             found = searcher(source, only_best=True, prefix=np.array([[*begun, token]], np.int32))
             ids = [id for id in found.token_ids[0, 0].numpy().tolist() if id not in (PAD_ID, EOS_ID)]
             expected.append((tokenizer.decode(ids), found.scores[0, 0].numpy()))

@@ -1,4 +1,4 @@
-"""The translations of lines from those of their parts, as `combinations` and `joined` make them."""
+"""The translations of lines from those of their parts, as `combinations` and `join_parts` make them."""
 
 import functools
 import itertools
@@ -9,9 +9,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_keras.export.joining import answering, joined
+from t2t_keras.export.joining import join_parts, select_answers
 from t2t_keras.inference.translation import Translation, best_answers, combinations
-from t2t_keras.inference.translation import joined as joined_in_python
+from t2t_keras.inference.translation import join_parts as join_parts_in_python
 
 K = 3
 LOWEST = float(np.finfo(np.float32).min)
@@ -31,7 +31,7 @@ SIGNATURE = [
 def compiled(by_value: bool):
     @tf.function(input_signature=SIGNATURE, autograph=False)
     def run(*arguments):
-        return joined(*arguments, "sums" if by_value else "ranks")
+        return join_parts(*arguments, "sums" if by_value else "ranks")
 
     return run
 
@@ -63,7 +63,7 @@ def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
     for part in parts:
         found = [Translation(text, float(value)) for text, value in filter(None, part)]
         rows.append(found or [Translation("", -np.inf)])
-    lists = [joined_in_python(row, blanks_of(parts)) for row in combinations(rows, K, by_value)]
+    lists = [join_parts_in_python(row, blanks_of(parts)) for row in combinations(rows, K, by_value)]
     best = [(t.text, max(t.score, LOWEST)) for t in lists]
     return best + [("", LOWEST)] * (K - len(best))
 
@@ -84,8 +84,8 @@ def test_as_in_python(by_value, lines):
 def compiled_choice():
     @tf.function(input_signature=SIGNATURE, autograph=False)
     def run(rows, before, num_lines, texts, values, exists):
-        exists &= answering(rows, num_lines, texts, "A")[:, tf.newaxis]
-        return joined(rows, before, num_lines, texts, values, exists, "best")
+        exists &= select_answers(rows, num_lines, texts, "A")[:, tf.newaxis]
+        return join_parts(rows, before, num_lines, texts, values, exists, "best")
 
     return run
 

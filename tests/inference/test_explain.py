@@ -8,7 +8,7 @@ import pytest
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import forced
-from t2t_keras.inference.explain import Explanation, WordAlignment, joined_word_alignment
+from t2t_keras.inference.explain import Explanation, WordAlignment, join_word_alignments
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import Attentions
 from t2t_keras.search.batches import padded
@@ -53,15 +53,15 @@ def test_parts_of_a_line_make_one_alignment():
     one = by_hand(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
     other = by_hand(["▁d", "▁e"], ["▁z", "w", "▁v"], [[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]])
     assert (one.word_alignment(), other.word_alignment()) == ("1-0 1-1", "1-0 0-1")
-    assert str(joined_word_alignment([words_of(one), words_of(other)])) == "1-0 1-1 3-2 2-3"
-    assert str(joined_word_alignment([])) == ""
+    assert str(join_word_alignments([words_of(one), words_of(other)])) == "1-0 1-1 3-2 2-3"
+    assert str(join_word_alignments([])) == ""
 
 
 def test_a_translation_that_was_cut_off_has_no_end_symbol():
     whole = by_hand(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
     cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), cross_only(whole.attention.cross[:, :, :2]))
     assert cut.alignment() == whole.alignment() and cut.word_alignment() == whole.word_alignment() == "1-0 0-1"
-    assert str(joined_word_alignment([words_of(cut), words_of(whole)])) == "1-0 0-1 3-2 2-3"
+    assert str(join_word_alignments([words_of(cut), words_of(whole)])) == "1-0 0-1 3-2 2-3"
 
 
 @pytest.mark.parametrize(

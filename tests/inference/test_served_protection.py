@@ -175,5 +175,5 @@ def test_a_model_of_other_origin_protects_nothing(tmp_path):
     (tmp_path / "saved_model.pb").touch()
     protection = ServedProtection(tmp_path)
     assert prepared(protection, ["😊"]) is None
-    with pytest.raises(InputError, match="'protect' needs an export with a vocabulary"):
+    with pytest.raises(InputError, match="'protect' requires an export with a vocabulary"):
         prepared(protection, ["😊"], {"protect": []})

@@ -60,7 +60,7 @@ KINDS = {
     """,
     "number int, a whole number of at least 1": """
         average_last beam_size chunk_lines held_out_pairs keep_alive_seconds layer length max_batch_bytes
-        max_batch_size max_body_bytes max_connections max_growing max_input_length max_length max_length_offset
+        max_batch_size max_body_bytes max_connections max_stream_requests max_input_length max_length max_length_offset
         max_output_elements max_queue_bytes max_sentence_bytes max_sentences max_unsent_bytes model_parallel
         num_best num_groups num_streams processes seeds shard_pairs steps tokens_per_batch vocab_size
     """,
@@ -177,6 +177,8 @@ def test_values_are_parsed_and_paths_expanded(monkeypatch):
         (NEW_FILE, "none", None),
         (NEW_FILE, "file", None),
         (NEW_FILE, "folder", "--flag={path} is a folder; give a file"),
+        (NEW_FILE, "none/out", "--flag={path}: no such folder: {folder}"),
+        (NEW_FILE, "file/out", "--flag={path}: no such folder: {folder}"),
         (NEW_FOLDER, "none", None),
         (NEW_FOLDER, "folder", None),
         (NEW_FOLDER, "file", "--flag={path} is a file; give a folder"),
@@ -192,4 +194,8 @@ def test_a_path_is_of_its_kind(tmp_path, kind, path, message):
         return
     with pytest.raises(InputError) as error:
         check_path("flag", kind, path)
-    assert str(error.value) == message.format(path=path)
+    assert str(error.value) == message.format(path=path, folder=os.path.dirname(path))
+
+
+def test_a_new_file_may_be_in_the_current_folder():
+    check_path("flag", NEW_FILE, "a file that does not exist")

@@ -122,6 +122,7 @@ def results(folder):
         "lines_in_place": ([*run, f"--input={folder / 'in.gz'}", "--in_place"], b""),
         "no_column": ([*run, f"--input={folder / 'in.csv'}"], b""),
         "page_without_markup": ([*run, f"--input={folder / 'in.html'}"], b""),
+        "two_tags": ([*run, "--target_language=fr", "--tag=<2de>"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
         "paragraph": ([*run, "--json", "--json_input"], json.dumps({"text": PARAGRAPH}).encode()),
         "paragraph_as_line": (
@@ -164,7 +165,7 @@ def test_pipe_gives_a_line_for_a_line(results):
     assert len(lines) == 7
     assert [bool(line) for line in lines] == [True, False, False, True, False, True, True]
     assert lines[0] == lines[6]
-    assert err == f"warning: 1 lines were too long and were translated in parts\n{cut(4)}"
+    assert err == f"warning: 1 line was too long and was translated in parts\n{cut(4)}"
 
 
 def test_files_equal_pipes_and_chunks_do_not_matter(results, folder):
@@ -219,7 +220,7 @@ def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
         ("no_member", ["/nowhere"]),
         ("bad_member", ["'@best'", "MODEL_DIR@CHECKPOINT"]),
         ("no_input", ["--input=/nowhere/in.txt: no such file"]),
-        ("no_output", ["/nowhere/out.txt"]),
+        ("no_output", ["--output=/nowhere/out.txt: no such folder: /nowhere"]),
         ("over_itself", ["--output=", "in.gz", "is also the input"]),
         ("large_beam", ["beam_size", "351", "350"]),
         ("too_many", ["--num_best=3", "--beam_size=2"]),
@@ -246,6 +247,7 @@ def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
         ("lines_in_place", ["--in_place"]),
         ("no_column", ["in.csv, line 1: --column=source", "'english', 'german'"]),
         ("page_without_markup", ["in.html", "--markup=html", ".po", ".md"]),
+        ("two_tags", ["--target_language cannot be combined with --tag"]),
         ("no_compute_type", ["--compute_type=int8", "--engine=ctranslate2"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],

@@ -203,7 +203,7 @@ def test_old_states_are_removed(memory):
     for number in range(30):
         write(mirror, a=str(number))
         mirror.publish()
-    assert len(states(memory)) == remote._KEPT_STATES and fetched() == {"a": "29"}
+    assert len(states(memory)) == remote._NUM_STATES and fetched() == {"a": "29"}
 
 
 @pytest.mark.parametrize("damage", ["missing", "half", "other"])

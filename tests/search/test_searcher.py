@@ -8,7 +8,7 @@ import pytest
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
-from t2t_keras.inference.translation import Translation, joined
+from t2t_keras.inference.translation import Translation, join_parts
 from t2t_keras.inference.translator import Translator
 from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.search.ensemble import Ensemble
@@ -191,8 +191,8 @@ def test_coverage_penalty_is_that_of_the_attention(members):
 def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
     nan, inf = float("nan"), float("inf")
     parts = [Translation("a", nan, nan, 3, 1), Translation("", -inf, -inf, 0, 1)]
-    assert not joined(parts).exists and joined(parts).log_prob == -inf
-    assert joined(parts[:1] * 2).exists and np.isnan(joined(parts[:1] * 2).score)
+    assert not join_parts(parts).exists and join_parts(parts).log_prob == -inf
+    assert join_parts(parts[:1] * 2).exists and np.isnan(join_parts(parts[:1] * 2).score)
 
 
 def test_limits_are_lengths_times_the_factor_and_the_offset():

@@ -46,14 +46,14 @@ def test_turns_of_an_answer_that_has_begun_are_never_refused(server, monkeypatch
         future.set_result({"translation": np.array([b"A"], object), "done": np.array(len(waits) == 2)})
         return future
 
-    async def both(growing):
-        return [(await growing.turn())[1] for _ in range(2)]
+    async def both(stream):
+        return [(await stream.turn())[1] for _ in range(2)]
 
     monkeypatch.setattr(core._batcher, "submit", turn)
     with core.lend("toy", None) as loan:
-        growing = core.grow(loan, texts(b"a"))
-        assert asyncio.run(both(growing)) == [False, True]
-        growing.close()
+        stream = core.begin_stream(loan, texts(b"a"))
+        assert asyncio.run(both(stream)) == [False, True]
+        stream.close()
     assert waits == [core.options.request_seconds, None]
 
 

@@ -239,7 +239,7 @@ def test_what_a_model_does_not_have_is_said_and_not_asked_for(browser, tmp_path)
         page = Page(browser, server.rest_address)
         page.type("one")
         page.wait(lambda: page.shown("alternatives-list"))
-        assert page.shown("attention-none") == "This model does not tell where it looked."
+        assert page.shown("attention-none") == "This model does not return its attention."
         assert not page.element("map").is_displayed() and not page.element("ribbons").is_displayed()
         assert page.run("return window.asked.every((body) => !body || body.signature_name !== 'align')")
 

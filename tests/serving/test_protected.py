@@ -184,7 +184,7 @@ def test_grpc_answers_alike(server):
             "'protect' cannot be combined with glossaries",
         ),
         ({"markup": "html", "protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
-        ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "needs 'markup'"),
+        ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "requires 'markup'"),
         ({"instances": [["a*"]]}, 400, "dimensions"),
     ],
 )

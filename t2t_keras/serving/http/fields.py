@@ -9,14 +9,16 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any, Protocol
 
+import numpy as np
+
 from t2t_keras.errors import InputError
 from t2t_keras.export_contract import SERVING_DEFAULT, SIGNATURES, SignatureContract
 from t2t_keras.serving.core import Core, Loan
-from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature
+from t2t_keras.serving.translation_stream import TranslationStream
 
 # The name of a signature and its inputs.
 SignatureCall = tuple[str, Arrays]
@@ -260,7 +262,7 @@ class OneTurn:
         self._queued = queued
 
     async def turn(self) -> tuple[Arrays, bool]:
-        """Waits for the outputs, which are final; see `Growing.turn`."""
+        """Waits for the outputs, which are final; see `TranslationStream.turn`."""
         return await self._queued.result(), True
 
     def close(self) -> None:
@@ -329,8 +331,8 @@ class Calls:
         future = self._core.submit(loan, signature, inputs, client_seconds)
         return QueuedCall(self._core.outputs(future), future.cancel)
 
-    def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> Growing | OneTurn:
-        """Queues the first turn of a streaming request; see `begin` and `Core.grow`."""
+    def begin_stream(self, call: Call, loan: Loan, content: dict[str, Any]) -> TranslationStream | OneTurn:
+        """Queues the first turn of a streaming request; see `begin` and `Core.begin_stream`."""
         if content.get("signature_name", SERVING_DEFAULT) not in ("", SERVING_DEFAULT):
             raise invalid(f"only answers of {SERVING_DEFAULT!r} can be streamed; omit 'signature_name'")
         call.signature = "stream"
@@ -339,11 +341,11 @@ class Calls:
         signature = loan.model.signature(SERVING_DEFAULT)
         inputs = json_tensors.read_inputs(content, signature)
         # More than one text is refused below.
-        if len(inputs.get("text", ())) == 1 and (
+        if np.size(inputs.get("text", ())) == 1 and (
             queued := self._begin_automatic(loan, signature, inputs, None, content)
         ):
             return OneTurn(queued)
-        return self._core.grow(loan, inputs)
+        return self._core.begin_stream(loan, inputs)
 
     def _field_of(self, content: Mapping[str, Any]) -> RequestField | None:
         """Returns the field that a request has, unless it is automatic, or None.
@@ -357,7 +359,7 @@ class Calls:
         for field in self.fields:
             for name in field.refinements:
                 if name in content and field not in present and name not in self._automatic:
-                    raise invalid(f"'{name}' needs '{field.name}'")
+                    raise invalid(f"'{name}' requires '{field.name}'")
         for name in self._automatic:
             if name in content and present and name not in present[0].refinements:
                 raise invalid(f"'{name}' cannot be combined with {present[0].noun}")
@@ -376,7 +378,9 @@ class Calls:
         for name, field in self._automatic.items():
             if name in content and not (has_inputs and signature.name in field.automatic_for):
                 names = ", ".join(map(repr, sorted(field.automatic_for)))
-                raise ServingError(Code.UNIMPLEMENTED, f"'{name}' is supported only for {names} of exports")
+                raise ServingError(
+                    Code.UNIMPLEMENTED, f"'{name}' is supported only for the signatures {names} of exports"
+                )
         for field in self.fields:
             if has_inputs and signature.name in field.automatic_for:
                 field_call = FieldCall(self._core, loan, content, field.name, (signature, inputs), client_seconds)

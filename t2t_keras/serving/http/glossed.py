@@ -26,7 +26,7 @@ class GlossaryField:
     """
 
     name, noun, requests = "glossary", "glossaries", "translations with a glossary"
-    missing = "has no translation with a glossary"
+    missing = "does not support glossaries"
     schema: Mapping[str, Any] = {
         "type": "array",
         "items": {

@@ -19,12 +19,12 @@ _REFINEMENTS: Mapping[str, Any] = {
     "markup_attributes": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "attributes to translate, with html or xml",
+        "description": "with html or xml: attributes to translate",
         "examples": [["alt", "title", "placeholder", "aria-label"]],
     },
     "tag": {
         "type": "string",
-        "description": "symbol in front of each source, for a model that translates in several directions",
+        "description": "with markup: tag of the target language, for a model that translates in several directions",
         "examples": ["<2de>"],
     },
 }
@@ -96,9 +96,9 @@ class MarkupField:
         protected = protect(call, self._protections, ALIGN, {"text": texts}, tag) if self._protections else None
         if protected:
             return _translate_protected(call, documents, protected, call.submit(protected.first))
-        front = f"{tag} ".encode() if tag else b""
-        groups = call.groups(list(map(len, texts)))
-        calls = ((ALIGN, {"text": np.array([front + texts[number] for number in group], object)}) for group in groups)
+        tagged_texts = (f"{tag} ".encode() if tag else b"") + texts
+        groups = call.groups(list(map(len, tagged_texts)))
+        calls = ((ALIGN, {"text": tagged_texts[group]}) for group in groups)
         return _translate(call, documents, groups, call.submit(calls))
 
 

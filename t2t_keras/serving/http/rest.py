@@ -27,7 +27,6 @@ from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys, KeyCheck
 from t2t_keras.serving.answers import memory_of
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.bodies import read_body
 from t2t_keras.serving.http.fields import Calls, OneTurn, QueuedCall, RequestField
@@ -48,6 +47,7 @@ from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.refusals import Reason, address
 from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays
+from t2t_keras.serving.translation_stream import TranslationStream
 
 _PAGE = pathlib.Path(__file__).parents[1] / "page"
 _PAGE_HEADERS = {
@@ -196,10 +196,8 @@ class _Rest:
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not supported, only predict")
             body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
-            # Optional fields may need slow preparation, which runs in a thread.
-            work = sys.maxsize if self._calls.may_have_field(body) else len(body)
             begin = functools.partial(self._begin, call, target, body)
-            queued, by_row = await off_loop.run(work, begin, give_up=lambda begun: begun[0].give_up())
+            queued, by_row = await off_loop.run(self._work(body), begin, give_up=lambda begun: begun[0].give_up())
             outputs = await wait_for_outputs(request, queued.result())
             return data_response(self._core, json_tensors.write_outputs(outputs, by_row), memory_of(outputs))
 
@@ -211,17 +209,22 @@ class _Rest:
                 call.model = target.name
             body = await read_body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
-            growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
-            ends.callback(growing.close)
-            first = await wait_for_outputs(request, growing.turn())
+            begin = functools.partial(self._begin_stream, call, target, body)
+            stream, by_row = await off_loop.run(self._work(body), begin, give_up=lambda begun: begun[0].close())
+            ends.callback(stream.close)
+            first = await wait_for_outputs(request, stream.turn())
             callbacks = ends.pop_all()
-            events = _events(growing, first, by_row, callbacks)
+            events = _events(stream, first, by_row, callbacks)
             response = Streamed(events, "text/event-stream", _EVENT_HEADERS)
             response.ends.callback(callbacks.close)
             response.ends.push_async_callback(events.aclose)
             return response
 
-    def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing | OneTurn, bool]:
+    def _work(self, body: bytes) -> int:
+        """Returns the size of a body for `off_loop.run`; optional fields may need slow preparation in a thread."""
+        return sys.maxsize if self._calls.may_have_field(body) else len(body)
+
+    def _begin_stream(self, call: Call, target: "_Target", body: bytes) -> tuple[TranslationStream | OneTurn, bool]:
         """Like `_begin`, but for a stream."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as loan:
@@ -258,7 +261,7 @@ class _Target:
 
 
 async def _events(
-    growing: Growing | OneTurn, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
+    stream: TranslationStream | OneTurn, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
 ) -> AsyncGenerator[bytes, None]:
     """Yields an event whenever the text has changed, then "end" with the final outputs, or "error".
 
@@ -273,7 +276,7 @@ async def _events(
                 if texts != last_texts:
                     yield _event(json_tensors.write_outputs(outputs, by_row))
                     last_texts = texts
-                outputs, is_last = await growing.turn()
+                outputs, is_last = await stream.turn()
             yield _event(json_tensors.write_outputs(outputs, by_row), "end")
     except ServingError as error:
         yield _event([error_content(error.message)], "error")

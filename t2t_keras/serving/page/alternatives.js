@@ -4,12 +4,12 @@
  * Shows hypotheses, best first.
  *
  * @param {HTMLElement} list - the list to fill.
- * @param {{translation: string, score: number}[]} found
+ * @param {{translation: string, score: number}[]} hypotheses
  * @param {{isProbability?: boolean, none?: string}} task - `isProbability`: scores are log-probabilities, and are
  *   shown in percent; empty outputs, which blank texts have, are left out. `none` replaces an empty output.
  */
-export function showAlternatives(list, found, { isProbability, none }) {
-  const answers = found
+export function showAlternatives(list, hypotheses, { isProbability, none }) {
+  const answers = hypotheses
     .filter(({ translation }) => translation || !isProbability)
     .map(({ translation, score }) => ({ translation: translation || none || "", score }));
   list.replaceChildren(...answers.map((entry) => item(entry, answers[0], isProbability)));
@@ -19,8 +19,8 @@ export function showAlternatives(list, found, { isProbability, none }) {
 export function alternativesHint(isProbability) {
   if (isProbability) return "All answers that the search found, with their probabilities.";
   return (
-    "What the search found, best first. The score is the log-probability, corrected for length: nearer to 0 is better. " +
-    "Words that the best one does not have are marked."
+    "The hypotheses of the search, best first. The score is the log-probability, corrected for length: closer to 0 is " +
+    "better. Words that are not in the best one are marked."
   );
 }
 

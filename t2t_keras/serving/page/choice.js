@@ -22,7 +22,7 @@ const KINDS = {
   },
   decoder: {
     name: "Translation to translation",
-    hint: "Where the model looked, above, in what it had written, while it wrote each piece below.",
+    hint: "Where the model looked in the translation so far, above, while it wrote each piece below.",
     keys: "Pieces of the translation that are looked at",
     queries: "Pieces of the translation that are written",
   },

@@ -57,7 +57,7 @@ export class Details {
         name: "alternatives",
         signature: "nbest",
         outputs: ["translations", "scores"],
-        absent: "This model gives one translation a sentence and no others.",
+        absent: "This model returns only one translation per sentence.",
         ask: (signal) => this.model.alternatives(this.sentence, signal),
         show: (found) => showAlternatives(element("alternatives-list"), found, this.model.task),
       },
@@ -65,7 +65,7 @@ export class Details {
         name: "attention",
         signature: "align",
         outputs: ["source_pieces", "target_pieces", "attention"],
-        absent: "This model does not tell where it looked.",
+        absent: "This model does not return its attention.",
         ask: (signal) => {
           if (!choice.chosen) return this.model.alignment(this.sentence, signal);
           return this.model.attention(this.sentence, this.translation, choice.chosen, signal);

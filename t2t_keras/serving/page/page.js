@@ -67,7 +67,7 @@ function render() {
   element("copy").disabled = !lines.some((line) => translations.of(line)?.translation);
   const answer = at < 0 ? undefined : translations.of(lines[at]);
   const isThere = answer?.translation || (answer?.translation === "" && model.task.none);
-  if (at < 0 || answer) details.of(isThere ? lines[at] : "", answer?.translation, answer?.own !== undefined);
+  if (at < 0 || answer) details.of(isThere ? lines[at] : "", answer?.translation, answer?.original !== undefined);
   else details.busy(true);
 }
 
@@ -207,8 +207,8 @@ function chooseDirection() {
   typed();
 }
 
-function use(found) {
-  model = found;
+function use(loaded) {
+  model = loaded;
   showTrouble(null);
   source.disabled = !model.translates;
   if (source.disabled) {
@@ -236,8 +236,8 @@ async function start(seconds = 1) {
 /** Switches to a newer version if the server has one. */
 async function refresh() {
   if (document.hidden || !model) return;
-  const found = await Model.load().catch(() => model);
-  if (found.version !== model.version || found.name !== model.name) use(found);
+  const loaded = await Model.load().catch(() => model);
+  if (loaded.version !== model.version || loaded.name !== model.name) use(loaded);
 }
 
 source.addEventListener("input", typed);

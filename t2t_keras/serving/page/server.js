@@ -79,12 +79,12 @@ export class Model {
   }
 
   /** Whether translations can be streamed. */
-  get grows() {
+  get streams() {
     return this.gives("stream_begin", [this.input], []) && "stream_advance" in this.signatures;
   }
 
   /** Translates a sentence; calls `seen` with each partial translation. */
-  async grow(sentence, seen, signal) {
+  async stream(sentence, seen, signal) {
     const body = JSON.stringify({ inputs: { [this.input]: [this.tagged(sentence)] } });
     for await (const [name, data] of events(`${this.path}:stream`, { method: "POST", body, signal })) {
       if (name === "error") throw new Failure("broken", data.error);

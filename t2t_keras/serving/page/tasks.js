@@ -7,12 +7,12 @@ const LEVEL = 38;
 const CONTEXT = "<context>";
 
 const TASKS = {
-  translation: { title: "", source: "Text", target: "Translation", hint: "Each line is a sentence of its own." },
+  translation: { title: "", source: "Text", target: "Translation", hint: "Each line is translated separately." },
   parsing: {
     title: "Parsing",
     source: "Sentences",
     target: "Trees",
-    hint: "Each line is a sentence, with blanks around its punctuation.",
+    hint: "Each line is a sentence, with spaces around its punctuation.",
     examples: ["The dog barks .", "The mice that were treated lived longer ."],
     picture: { name: "Tree", hint: "The constituents of the sentence.", draw: drawTree },
     finishes: true,
@@ -21,7 +21,7 @@ const TASKS = {
     title: "Classification",
     source: "Texts",
     target: "Labels",
-    hint: "Each line is a text of its own.",
+    hint: "Each line is a separate text.",
     isProbability: true,
     finishes: true,
   },
@@ -29,11 +29,11 @@ const TASKS = {
     title: "Tagging",
     source: "Sentences",
     target: "Labels",
-    hint: "Each line is a sentence, with blanks around its punctuation.",
-    picture: { name: "Labels of words", hint: "What each word was taken for.", draw: drawLabels },
+    hint: "Each line is a sentence, with spaces around its punctuation.",
+    picture: { name: "Labels of words", hint: "The label of each word.", draw: drawLabels },
     finishes: true,
   },
-  summarisation: { title: "Summaries", source: "Texts", target: "Summaries", hint: "Each line is a text of its own." },
+  summarisation: { title: "Summaries", source: "Texts", target: "Summaries", hint: "Each line is a separate text." },
   question_answering: {
     title: "Questions",
     source: "Questions and paragraphs",
@@ -41,7 +41,7 @@ const TASKS = {
     hint: `Each line is a question, ${CONTEXT} and the paragraph that answers it.`,
     examples: [`When was it printed? ${CONTEXT} Ada wrote notes. In 1843 the notes were printed in London.`],
     none: "no answer",
-    picture: { name: "Where it says so", hint: "The answer in its paragraph.", draw: drawAnswer },
+    picture: { name: "Place of the answer", hint: "The answer in its paragraph.", draw: drawAnswer },
     finishes: true,
   },
   denoising: { title: "Restoring text", source: "Text with gaps", target: "Text", hint: "Write <mask> for what is missing." },
@@ -74,9 +74,9 @@ function drawTree(frame, sentence, output) {
       return parts.at(-1);
     }
     const below = part.children.map((child) => place(child, depth + 1));
-    const own = { x: (below[0].x + below.at(-1).x) / 2, depth, text: part.label, kind: "label", below };
-    parts.push(own);
-    return own;
+    const node = { x: (below[0].x + below.at(-1).x) / 2, depth, text: part.label, kind: "label", below };
+    parts.push(node);
+    return node;
   };
   place(root, 0);
   const picture = shape("svg", { width: right, height: (deepest + 1) * LEVEL, role: "img", "aria-label": output });

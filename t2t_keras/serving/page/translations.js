@@ -22,8 +22,8 @@ export class Translations {
     /** Distinct sentences, in the order of the text. */
     this.wanted = new Set();
     this.answers = new Map();
-    this.growing = new Map();
-    this.alone = new Set();
+    this.partial = new Map();
+    this.separate = new Set();
     this.underWay = new Set();
     this.failures = 0;
     this.timer = 0;
@@ -33,31 +33,32 @@ export class Translations {
   use(model) {
     this.model = model;
     this.answers.clear();
-    this.alone.clear();
+    this.separate.clear();
     for (const request of this.underWay) request.controller.abort();
     this.again();
   }
 
   /**
    * {translation} or {error} of a sentence, or undefined while there is neither. If the reader has changed the
-   * translation, `own` is the model's.
+   * translation, `original` is the model's.
    */
   of(sentence) {
     return this.answers.get(sentence);
   }
 
-  /** Replaces the translation of a sentence; "" restores the model's own. */
+  /** Replaces the translation of a sentence; "" restores the translation of the model. */
   choose(sentence, translation) {
     const before = this.answers.get(sentence);
     if (!before || before.error) return;
-    const own = before.own ?? before.translation;
-    this.answers.set(sentence, translation && translation !== own ? { translation, own } : { translation: own });
+    const original = before.original ?? before.translation;
+    const isChanged = translation && translation !== original;
+    this.answers.set(sentence, isChanged ? { translation, original } : { translation: original });
     this.changed();
   }
 
   /** The partial translation of a sentence that is being streamed, or "". */
   soFar(sentence) {
-    return this.growing.get(sentence) ?? "";
+    return this.partial.get(sentence) ?? "";
   }
 
   /** Requests the missing translations of these sentences; cancels requests that concern none of them. */
@@ -86,16 +87,16 @@ export class Translations {
 
   /** The sentences of the next request: several, or a single one that was refused together with others. */
   next() {
-    const asked = new Set([...this.underWay].flatMap((request) => request.sentences));
+    const pending = new Set([...this.underWay].flatMap((request) => request.sentences));
     const most = Math.min(TOGETHER, this.model.maxSentences);
-    const found = [];
+    const sentences = [];
     for (const sentence of this.wanted) {
-      if (found.length === most) break;
-      if (this.answers.has(sentence) || asked.has(sentence)) continue;
-      if (!this.alone.has(sentence)) found.push(sentence);
-      else if (!found.length) return [sentence];
+      if (sentences.length === most) break;
+      if (this.answers.has(sentence) || pending.has(sentence)) continue;
+      if (!this.separate.has(sentence)) sentences.push(sentence);
+      else if (!sentences.length) return [sentence];
     }
-    return found;
+    return sentences;
   }
 
   async send(sentences) {
@@ -103,8 +104,8 @@ export class Translations {
     const request = { sentences, controller: new AbortController() };
     this.underWay.add(request);
     try {
-      const found = await this.found(sentences, request.controller.signal);
-      if (model === this.model) sentences.forEach((sentence, at) => this.keep(sentence, { translation: found[at] }));
+      const results = await this.translate(sentences, request.controller.signal);
+      if (model === this.model) sentences.forEach((sentence, at) => this.keep(sentence, { translation: results[at] }));
       this.failures = 0;
       clearTimeout(this.timer);
       this.timer = 0;
@@ -113,19 +114,19 @@ export class Translations {
       this.failed(sentences, error);
     } finally {
       this.underWay.delete(request);
-      sentences.forEach((sentence) => this.growing.delete(sentence));
+      sentences.forEach((sentence) => this.partial.delete(sentence));
       this.changed();
       this.pump();
     }
   }
 
   /** Translates sentences; streams the translation of a single one if possible. */
-  async found(sentences, signal) {
+  async translate(sentences, signal) {
     const { model } = this;
-    if (sentences.length > 1 || !model.grows) return model.translate(sentences, signal);
+    if (sentences.length > 1 || !model.streams) return model.translate(sentences, signal);
     const [sentence] = sentences;
     try {
-      return [await model.grow(sentence, (text) => this.see(sentence, text), signal)];
+      return [await model.stream(sentence, (text) => this.see(sentence, text), signal)];
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       return model.translate(sentences, signal); // or reports the reason
@@ -133,7 +134,7 @@ export class Translations {
   }
 
   see(sentence, text) {
-    this.growing.set(sentence, text);
+    this.partial.set(sentence, text);
     this.changed();
   }
 
@@ -144,7 +145,7 @@ export class Translations {
       throw error;
     }
     if (error.passes) this.wait(error.message);
-    else if (sentences.length > 1) sentences.forEach((sentence) => this.alone.add(sentence));
+    else if (sentences.length > 1) sentences.forEach((sentence) => this.separate.add(sentence));
     else this.keep(sentences[0], { error: error.message });
   }
 

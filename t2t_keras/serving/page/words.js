@@ -7,7 +7,7 @@ export class Words {
   /**
    * @param {{card: HTMLElement, words: HTMLElement, others: HTMLElement, note: HTMLElement, back: HTMLButtonElement}} parts
    * @param {(sentence: string, translation: string) => void} chosen - called with a sentence and the
-   *   translation that the reader chose, or "" for the model's own.
+   *   translation that the reader chose, or "" for the translation of the model.
    */
   constructor(parts, chosen) {
     this.parts = parts;
@@ -31,6 +31,7 @@ export class Words {
   /** Switches to a model, and drops the answers of the previous one. */
   use(model) {
     this.model = model;
+    this.controller.abort(); // the request concerns the previous model
     this.known.clear();
     this.of("", "", false);
   }
@@ -72,7 +73,7 @@ export class Words {
       const others = otherWords(found, prefix, word);
       this.show(others);
       const number = others.length === 1 ? "1 other word" : `${others.length} other words`;
-      this.say(others.length ? `${number} in place of “${word}”` : `Nothing else could stand in place of “${word}”.`);
+      this.say(others.length ? `${number} in place of “${word}”` : `No other word is available in place of “${word}”.`);
     } catch (error) {
       if (!isOther()) this.say(error.message);
     }

@@ -87,7 +87,7 @@ def test_documents_are_translated_sentence_by_sentence(client):
             400,
             """'markup_attributes' must be a list of strings, got "alt\"""",
         ),
-        ({"markup_attributes": ["alt"], "inputs": ["[a]"]}, 400, "'markup_attributes' needs 'markup'"),
+        ({"markup_attributes": ["alt"], "inputs": ["[a]"]}, 400, "'markup_attributes' requires 'markup'"),
         ({"markup": "brackets", "tag": "<2de>", "inputs": ["[a]"]}, 400, "'tag' must be empty for a model of one"),
         ({"markup": "brackets", "tag": ["<2de>"], "inputs": ["[a]"]}, 400, "'tag' must be empty for a model of one"),
         ({"markup": "brackets", "inputs": []}, 400, "'text' must be a list of documents"),

@@ -1,4 +1,4 @@
-"""Answers that grow, over real sockets."""
+"""Streamed translations, over real sockets."""
 
 import contextlib
 import http.client
@@ -51,6 +51,7 @@ def test_an_event_is_sent_only_when_the_text_has_changed(client):
         ({"instances": ["a", "b"]}, 400, "2 texts, but a streaming request takes only one"),
         ({"instances": ["x" * 301]}, 400, "max_sentence_bytes=300"),
         ({"instances": [{"word": "a"}]}, 400, "unknown: 'word'"),
+        ({"inputs": "a"}, 400, "must have the shape [any], got []"),
         ({"signature_name": "nbest", "instances": ["a"]}, 400, "only answers of 'serving_default' can be streamed"),
         ({}, 400, "exactly one of 'instances' and 'inputs'"),
     ],
@@ -80,7 +81,7 @@ def test_a_client_that_hangs_up_ends_the_work(server, client, counted):
         next(found)
     counted("CANCELLED")
     wait_until(lambda: not server.core._batcher._running)
-    assert server.core._may_grow._value == server.core.options.max_growing
+    assert server.core._free_streams._value == server.core.options.max_stream_requests
 
 
 def test_a_step_that_runs_is_stopped_when_its_client_hangs_up(server, counted):
@@ -90,7 +91,7 @@ def test_a_step_that_runs_is_stopped_when_its_client_hangs_up(server, counted):
     connection.close()
     counted("CANCELLED")
     wait_until(lambda: not server.core._batcher._running)
-    assert server.core._may_grow._value == server.core.options.max_growing
+    assert server.core._free_streams._value == server.core.options.max_stream_requests
 
 
 def streams(client):
@@ -124,13 +125,13 @@ def running(export_dir, **options):
 
 @pytest.mark.integration
 def test_limits_and_the_end_of_the_server(export_dir):
-    with running(export_dir, max_growing=1) as (server, client):
+    with running(export_dir, max_stream_requests=1) as (server, client):
         with streamed(client, {"instances": ["endless"]}) as found:
             next(found)
             full = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
             assert (full.status_code, full.headers["retry-after"]) == (503, "1")
-            assert "max_growing=1" in full.json()["error"]
-        wait_until(lambda: server.core._may_grow._value == 1)
+            assert "max_stream_requests=1" in full.json()["error"]
+        wait_until(lambda: server.core._free_streams._value == 1)
         assert [name for name, _ in all_events(client, {"instances": ["ab"]})] == ["end"]
         with streamed(client, {"instances": ["endless"]}) as found:
             next(found)
@@ -147,7 +148,7 @@ def hits_and_misses(client):
 
 @pytest.mark.integration
 def test_what_is_kept_is_sent_at_once(export_dir):
-    with running(export_dir, cache_bytes=10**6, max_growing=1) as (_, client):
+    with running(export_dir, cache_bytes=10**6, max_stream_requests=1) as (_, client):
         first, again = (all_events(client, {"instances": ["hello"]}) for _ in range(2))
         assert [name for name, _ in first] == ["", "", "end"]
         assert again == first[-1:]
@@ -173,7 +174,7 @@ def test_a_version_stays_until_its_answer_has_ended(export_dir, versions_1_and_2
             assert server.core.models.first.served == 2
             assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
             assert next(found)[0] == ""
-        wait_until(lambda: server.core._may_grow._value == server.core.options.max_growing)
+        wait_until(lambda: server.core._free_streams._value == server.core.options.max_stream_requests)
         wait_until(lambda: server.core.models.first.statuses()[-1].state == "END")
         assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "END", 2: "AVAILABLE"}
 

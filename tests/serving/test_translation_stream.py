@@ -1,4 +1,4 @@
-"""The turns of an answer that grows, without a network."""
+"""The turns of a streamed translation, without a network."""
 
 import asyncio
 import types
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving.growing import Growing, complete_stream, growing_signature
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Signature
+from t2t_keras.serving.translation_stream import TranslationStream, complete_stream, streaming_signature
 
 TEXT, NUMBER = tf.TensorSpec([None], tf.string), tf.TensorSpec([], tf.int32)
 
@@ -39,7 +39,7 @@ def model(*without):
 
 def test_each_call_goes_on_where_the_last_one_ended():
     loaded, begun = model()
-    signature = growing_signature(loaded)
+    signature = streaming_signature(loaded)
     assert not signature.mergeable
     assert set(signature.outputs) == {"made", "done"}
     text = {"text": np.array([b"a"], object)}
@@ -47,13 +47,13 @@ def test_each_call_goes_on_where_the_last_one_ended():
     assert [outputs["made"] for outputs in found] == [2, 4, 6]
     assert [outputs["done"] for outputs in found] == [False, False, True]
     assert begun == [[b"a"]], "a text is begun once"
-    assert growing_signature(loaded).run(text)["made"] == 2, "and every request has its own state"
+    assert streaming_signature(loaded).run(text)["made"] == 2, "and every request has its own state"
 
 
 @pytest.mark.parametrize("name", ["serving_default", "stream_begin", "stream_advance"])
 def test_a_model_without_the_signatures(name):
     with pytest.raises(ServingError, match="^version 3 has no signatures 'stream_begin' and 'stream_advance'") as error:
-        growing_signature(model(name)[0])
+        streaming_signature(model(name)[0])
     assert error.value.code is Code.UNIMPLEMENTED
 
 
@@ -65,7 +65,7 @@ class Turns:
         self.seconds = []
         self.ended = 0
         self.whole = []
-        self.growing = Growing(self.futures[0], self.submit, self.outputs, 100.0, self.whole.append, self.end)
+        self.stream = TranslationStream(self.futures[0], self.submit, self.outputs, 100.0, self.whole.append, self.end)
 
     def submit(self):
         self.futures.append(Future())
@@ -84,25 +84,25 @@ def test_a_turn_is_queued_when_the_one_before_is_over():
     turns = Turns()
 
     async def all_turns():
-        return [await turns.growing.turn(), await turns.growing.turn()]
+        return [await turns.stream.turn(), await turns.stream.turn()]
 
     assert asyncio.run(all_turns()) == [({"made": 1}, False), ({"made": 2}, True)]
     assert 100.0 >= turns.seconds[0] >= turns.seconds[1] > 0, "the time is that of all turns together"
     assert turns.whole == [{"made": 2}]
     assert turns.ended == 0
-    turns.growing.close()
-    turns.growing.close()
+    turns.stream.close()
+    turns.stream.close()
     assert turns.ended == 1
 
 
 def test_what_is_there_already_comes_in_one_turn():
-    growing = complete_stream({"made": 7})
-    assert asyncio.run(growing.turn()) == ({"made": 7}, True)
-    growing.close()
+    stream = complete_stream({"made": 7})
+    assert asyncio.run(stream.turn()) == ({"made": 7}, True)
+    stream.close()
 
 
 def test_what_nobody_has_waited_for_is_cancelled():
     turns = Turns()
-    turns.growing.close()
+    turns.stream.close()
     assert turns.futures[0].cancelled()
     assert turns.ended == 1

@@ -19,7 +19,7 @@ _DONE = "done"
 _STEPS = 2
 
 
-def growing_signature(model: Model) -> Signature:
+def streaming_signature(model: Model) -> Signature:
     """Returns a stateful signature that runs the search for one text.
 
     Each call performs a few steps and returns the outputs so far, and whether the search is "done". The signature must
@@ -48,7 +48,7 @@ def growing_signature(model: Model) -> Signature:
     return Signature(STREAM_ADVANCE, default.inputs, outputs, step)
 
 
-def complete_stream(outputs: Arrays) -> "Growing":
+def complete_stream(outputs: Arrays) -> "TranslationStream":
     """Returns a stream whose only turn provides the complete, already known outputs."""
     turn: Future[Arrays] = Future()
     turn.set_result({**outputs, _DONE: np.array(True)})
@@ -56,11 +56,11 @@ def complete_stream(outputs: Arrays) -> "Growing":
     async def result(future: Future[Arrays], seconds: float) -> Arrays:
         return future.result()
 
-    return Growing(turn, lambda: turn, result, 0.0, lambda outputs: None, lambda: None)
+    return TranslationStream(turn, lambda: turn, result, 0.0, lambda outputs: None, lambda: None)
 
 
-class Growing:
-    """A stream of growing outputs for one text, produced in turns of a few search steps. Must be closed.
+class TranslationStream:
+    """The outputs for one text so far, produced in turns of a few search steps. Must be closed.
 
     Args:
         first: future of the first turn, which is already queued.
