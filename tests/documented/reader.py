@@ -34,6 +34,7 @@ MAKES = {
     "study": ["study_dir"],
 }
 NEEDS = ("data_dir", "init_from", "vocab_from", "model_dir", "ensemble", "export_dir")
+SHIPPED = "saved_models/en_de_fr"  # part of the repository
 # Folders that pages name and no command makes.
 ALIKE = {"runs/one": "runs/mine", "runs/two": "runs/mine", "data/craft": "data/trees"}
 
@@ -81,6 +82,8 @@ class Reader:
         for name in ("launch", "benchmarks", "tests"):
             (folder / name).symlink_to(ROOT / name)
         (folder / "ANOTHER_CHECKOUT").symlink_to(ROOT)
+        (folder / "saved_models").mkdir()
+        (folder / SHIPPED).symlink_to(ROOT / SHIPPED)
         self.folder, self._given = folder, given or self
         self._not_made_here: set[str] = set()
         self._shared: set[str] = set()

@@ -1,0 +1,27 @@
+"""The model that is part of the repository: its size, and its translations in each direction."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+FOLDER = Path(__file__).parents[1] / "saved_models/en_de_fr"
+TRANSLATIONS = {
+    ("de", "Where is the station?"): "Wo ist der Bahnhof?",
+}
+
+
+def test_its_files_are_small() -> None:
+    files = [path for path in FOLDER.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 12_000_000
+
+
+@pytest.mark.integration
+def test_its_translations_are_those_of_the_day_when_it_was_made() -> None:
+    lines = "".join(f"<2{language}> {source}\n" for language, source in TRANSLATIONS)
+    done = programs.run(
+        ["-m", "launch.translate", f"--model_dir={FOLDER}"], input=lines, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == list(TRANSLATIONS.values())
