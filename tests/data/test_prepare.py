@@ -111,7 +111,7 @@ def test_other_types_of_vocabulary(corpus, tmp_path, vocab_type, vocab_size):
     prepare(corpus, config, tmp_path, lines.append)
     assert lines == [f"{tmp_path}: already prepared"]
     other = dataclasses.replace(config, vocab_type="bpe")
-    with pytest.raises(InputError, match=rf"other settings \(vocab_type: '{vocab_type}' -> 'bpe'\)"):
+    with pytest.raises(InputError, match=rf"different settings \(vocab_type: '{vocab_type}' -> 'bpe'\)"):
         prepare(corpus, other, tmp_path, print)
 
 

@@ -32,9 +32,9 @@ def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, ca
 def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
     other = dataclasses.replace(CONFIG, vocab_size=330, lowercase="both")
-    with pytest.raises(InputError, match=r"other settings \(lowercase: 'none' -> 'both', vocab_size: 320 -> 330\)"):
+    with pytest.raises(InputError, match=r"different settings \(lowercase: 'none' -> 'both', vocab_size: 320 -> 330\)"):
         prepare(corpus, other, tmp_path, print)
-    with pytest.raises(InputError, match=r"other settings \(text: '1' -> '2'\)"):
+    with pytest.raises(InputError, match=r"different settings \(text: '1' -> '2'\)"):
         prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
 
 
@@ -187,7 +187,7 @@ def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, 
         patched.setattr(checksums, "checksum", lambda path: pytest.fail(f"{path} was read"))
         prepare(corpus, CONFIG, tmp_path / "data", print)
     changed = files_of(tmp_path, train=some_pairs(300, 7), valid=some_pairs(5, 2))
-    with pytest.raises(InputError, match=r"other settings \(train_source: \w+... -> \w+..., train_target: [^,]*\)"):
+    with pytest.raises(InputError, match=r"different settings \(train_source: \w+... -> \w+..., train_target: [^,]*\)"):
         prepare(changed, CONFIG, tmp_path / "data", print)
 
 

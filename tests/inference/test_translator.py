@@ -43,7 +43,7 @@ def test_an_engine_without_a_known_name_is_refused(engine):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine=engine))
     with pytest.raises(InputError, match="^compute_type='int4': valid: 'float32', 'int8', 'bfloat16'$"):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(engine="ctranslate2", compute_type="int4"))
-    with pytest.raises(InputError, match="^--compute_type=int8 needs --engine=ctranslate2$"):
+    with pytest.raises(InputError, match="^compute_type='int8' requires engine='ctranslate2'$"):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(compute_type="int8"))
 
 

@@ -48,7 +48,7 @@ def test_what_a_training_takes_on_devices():
     done = describe(*flags, "--utilisation=0.5", "--peak_tflops=100", "--link_gbytes=10")
     assert done.returncode == 0, done.stderr
     printed = " ".join(done.stdout.split())
-    for text in ("63,082,496", "8 x h100 at 50% of 100 TFLOP/s", "442 MB a device 44.2 ms", "0.6 GB"):
+    for text in ("63,082,496", "8 x h100 at 50% of 100 TFLOP/s", "442 MB per device 44.2 ms", "0.6 GB"):
         assert text in printed, text
     assert "8 x" not in describe("--preset=base").stdout
 

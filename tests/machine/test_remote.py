@@ -378,7 +378,7 @@ def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog):
         raise InputError(f"{URL}: access denied")
 
     monkeypatch.setattr(Store, "remove", refuse)
-    monkeypatch.setattr(remote, "_KEPT_STATES", 1)
+    monkeypatch.setattr(remote, "_NUM_STATES", 1)
     mirror = Mirror(URL)
     with mirror.held(lambda line: None):
         for text in ("1", "2", None):

@@ -145,7 +145,7 @@ def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scri
 
 @pytest.mark.integration
 def test_an_error_of_reading_is_told_as_it_is(monkeypatch, tmp_path, data):
-    """TensorFlow makes one of its own of it, with forty lines."""
+    """TensorFlow replaces the error of a Python function with its own, whose message is forty lines long."""
 
     def read(self, rows, length=None):
         raise InputError("too many files are open (ulimit -n is 64)")
