@@ -16,11 +16,18 @@ _FEW_ROWS = 32  # up to this many, operations avoid oneDNN; see `_has_few_rows`
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """`plain.linear` as one two-dimensional product and a bias operation whose gradient is a single reduction."""
+    """`plain.linear` as one two-dimensional product and a bias operation whose gradient is a single reduction.
+
+    For a step of a search, [rows, 1, d_in], Eigen computes the product, because oneDNN has a fixed cost per product.
+    """
     inputs = tf.convert_to_tensor(inputs)
     rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
     dtype = plain.product_dtype(inputs, kernel)
-    outputs = tf.matmul(tf.cast(rows, dtype), plain.cast_kernel(kernel, dtype))  # --> [rows, d_out]
+    rows, kernel = tf.cast(rows, dtype), plain.cast_kernel(kernel, dtype)
+    if inputs.shape.rank == 3 and inputs.shape[1] == 1 and _has_few_rows(inputs):
+        outputs = tf.raw_ops.BatchMatMulV3(x=rows, y=kernel, Tout=rows.dtype)  # --> [rows, d_out]
+    else:
+        outputs = tf.matmul(rows, kernel)  # --> [rows, d_out]
     outputs = tf.cast(outputs, inputs.dtype)
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))

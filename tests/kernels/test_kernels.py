@@ -48,7 +48,7 @@ def test_tensorflow_runs_its_own_versions():
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("shape", [(5,), (3, 4, 5), (2, 3, 4, 5)])
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (4, 5), (3, 4, 5)])
 @pytest.mark.parametrize("use_bias", [True, False])
 def test_linear(rng, dtype, shape, use_bias):
     x = tf.cast(rng.standard_normal((2, *shape)), dtype)
