@@ -1,6 +1,6 @@
 """The pictures of the page in the documents, and the moving one, taken in a real browser of a real model.
 
-    PICTURED_EXPORT=saved_models/mine pytest -m integration tests/serving/test_page_pictures.py
+    PICTURED_EXPORT=saved_models/en_de_fr pytest -m integration tests/serving/test_page_pictures.py
 
 writes them anew; without an export there is nothing to take pictures of.
 """
@@ -22,8 +22,8 @@ from film import Frame, film  # noqa: E402
 
 EXPORT = os.environ.get("PICTURED_EXPORT", "")
 IMAGES = pathlib.Path(__file__).parents[2] / "docs" / "images"
-SENTENCE = os.environ.get("PICTURED_SENTENCE", "The house near the river is very old.")
-TEXT = "The house near the river is very old.\nMy sister has been reading all day."
+SENTENCE = os.environ.get("PICTURED_SENTENCE", "I would like to drink a cup of coffee.")
+TEXT = "The house near the river is very old.\nI would like to drink a cup of coffee."
 
 pytestmark = [
     pytest.mark.integration,
@@ -91,7 +91,7 @@ def test_a_sentence_is_translated_and_changed_as_in_the_documents(tmp_path):
             browser.find_elements(By.CSS_SELECTOR, "#words-list button")[1].click()
             page.wait(lambda: page.shown("words-others"), 120)
             take(3.0)
-            browser.find_elements(By.CSS_SELECTOR, "#words-others button")[1].click()
+            browser.find_elements(By.CSS_SELECTOR, "#words-others button")[0].click()
             page.wait(lambda: page.lines() not in (before, ["…"]), 120)
             has_answered()
             take(5.0)
