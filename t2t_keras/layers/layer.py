@@ -21,7 +21,7 @@ class Layer(keras.layers.Layer):
     A subclass that overrides `get_config` adds the arguments for which there is no such attribute.
 
     The output has the shape of the first input, unless a subclass defines `compute_output_shape`. The first input's
-    Keras mask, if any, is passed on. The configuration includes which parts of the layer are frozen.
+    Keras mask, if any, is passed on. The configuration records which parts of the layer are frozen.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -82,7 +82,7 @@ class Layer(keras.layers.Layer):
 
     @property
     def enable_lora(self) -> NoReturn:
-        """Not available. As an attribute that does not exist, it is skipped where Keras enables LoRA in all layers."""
+        """Not available: raises an AttributeError, so that Keras skips the layer when it enables LoRA in a model."""
         raise AttributeError(
             f"{type(self).__name__} has no `enable_lora`: Keras has LoRA only in its own layers; freeze parts instead, "
             "by `layer.trainable = False`"
@@ -126,7 +126,7 @@ def input_spec_of(ndim: int, input_shape: tuple, *, more: bool = False, name: st
 
 
 def _serialized(value: Any) -> Any:
-    """Returns a value of a configuration as JSON has it; objects and functions as Keras serializes them."""
+    """Converts a value of a configuration to one that JSON can store; Keras serializes objects and functions."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, types.FunctionType):
@@ -135,7 +135,7 @@ def _serialized(value: Any) -> Any:
 
 
 def _is_of_numbers(value: Any) -> bool:
-    """Returns whether a nested list holds numbers, not tensors, judged by its first item."""
+    """Returns whether a nested list contains numbers rather than tensors, judging by its first item."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
     return isinstance(value, bool | int | float)
