@@ -329,8 +329,8 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the next hidden state, [..., units], and the next cell, float32 [..., units].
 
-    `gates` are the gates before activation, [..., 4 * units]. Gates and cells are always computed in float32: multiplied
-    by a forget gate of 0.9975, most cells in bfloat16 would not change.
+    `gates` are the gates before activation, [..., 4 * units]. Gates and cells are always computed in float32:
+    multiplied by a forget gate of 0.9975, most cells in bfloat16 would not change.
     """
     input_gate, forget_gate, candidate, output_gate = ops.split(ops.cast(gates, "float32"), 4, axis=-1)
     cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
