@@ -130,7 +130,7 @@ class Transformer(EncoderDecoder):
             memory = self.encoder(x, source_mask, seed=fold_in(source_seed, 1), token_rows=source_rows, **mode)
 
         target_seed, target_rows = fold_in(seed, 1), token_rows(target) if skip_padding else None
-        # Padding comes after the tokens, so the causal mask also hides it from them. The decoder's window is causal too.
+        # Padding comes after the tokens, so the causal mask also hides it from them. The decoder's window is causal.
         target_mask = None if self.config.attention_window else causal_mask(target)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
             x = self.target_positions(self.embed_targets(target))  # shifted right --> [batch, target_len, d_model]

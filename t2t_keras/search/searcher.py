@@ -148,7 +148,7 @@ class Searcher:
         return state, beam.result(state, goal, so_far=True), beam.done_sentences(state, goal)
 
     def _placeholder_memory(self) -> Any:
-        """Returns zeros in the structure of a memory, because steps read a sentence only from their cache."""
+        """Returns zeros in the structure of a memory, because steps read the memory only from their cache."""
         encode = tf.function(self._model.encode, autograph=False)
         form = encode.get_concrete_function(tf.TensorSpec([None, None], tf.int32)).structured_outputs
         return tf.nest.map_structure(lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), form)
@@ -218,7 +218,7 @@ class Searcher:
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:
-    """Pads the phrases of sentences with zeros to int32 [batch, phrases, phrase_len], phrase axes at least 1 long.
+    """Pads the phrases of sentences with zeros: int32 [batch, phrases, phrase_len], where both lengths are at least 1.
 
     Each phrase is padded at the end or, with `at_front`, at the front.
     """
