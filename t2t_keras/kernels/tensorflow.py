@@ -344,12 +344,12 @@ def recurrent_scan(
     kernel's gradient from the gradient of the inputs. The loop gets the kernel as integers with the same bits, because
     it would accumulate a gradient for every float tensor that it reads, even if the gradient is zero.
     """
-    rows_of_all: list[Tensor] = []  # filled after the loop, before any gradient is computed
+    all_rows: list[Tensor] = []  # filled after the loop, before any gradient is computed
 
     @tf.custom_gradient
     def with_kernel(inputs: Tensor, kernel: Tensor) -> tuple[Tensor, Callable]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            rows, d_rows = (tf.reshape(x, [-1, x.shape[-1]]) for x in (*rows_of_all, upstream))
+            rows, d_rows = (tf.reshape(x, [-1, x.shape[-1]]) for x in (*all_rows, upstream))
             return upstream, tf.matmul(rows, d_rows, transpose_a=True)
 
         return tf.identity(inputs), gradient
@@ -369,7 +369,7 @@ def recurrent_scan(
         return step(state, rows, x + times_kernel(rows))
 
     states = scan(full_step, start, with_kernel(inputs, kernel))
-    rows_of_all.append(tf.stop_gradient(tf.cast(all_read(states), inputs.dtype)))
+    all_rows.append(tf.stop_gradient(tf.cast(all_read(states), inputs.dtype)))
     return states
 
 

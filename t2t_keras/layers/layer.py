@@ -12,7 +12,7 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.trainable_parts import ENTRY, restore_trainable, trainable_parts
 
 # Arguments that `__init__` passes on to Keras, whose `get_config` includes them.
-_OF_KERAS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
+_KERAS_ARGUMENTS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
 
 
 class Layer(keras.layers.Layer):
@@ -31,7 +31,7 @@ class Layer(keras.layers.Layer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the layer as Keras does; raises a ValueError that names an input given as a list of numbers."""
         for name, value in zip(self.call_signature_parameters, args, strict=False):
-            if isinstance(value, list | tuple) and _is_of_numbers(value):
+            if isinstance(value, list | tuple) and _contains_numbers(value):
                 raise ValueError(f"`{name}` must be a tensor or an array, got a {type(value).__name__}")
         return super().__call__(*args, **kwargs)
 
@@ -64,7 +64,7 @@ class Layer(keras.layers.Layer):
         return outputs, [scope.get_current_value(each) for each in self.non_trainable_variables], *losses
 
     def get_config(self) -> dict[str, Any]:
-        names = set(_arguments(type(self))) - _OF_KERAS
+        names = set(_arguments(type(self))) - _KERAS_ARGUMENTS
         if type(self).get_config is not Layer.get_config:
             names = {name for name in names if hasattr(self, name)}
         config = super().get_config()
@@ -134,7 +134,7 @@ def _serialized(value: Any) -> Any:
     return keras.saving.serialize_keras_object(value) if callable(value) else value
 
 
-def _is_of_numbers(value: Any) -> bool:
+def _contains_numbers(value: Any) -> bool:
     """Returns whether a nested list contains numbers rather than tensors, judging by its first item."""
     while isinstance(value, list | tuple) and value:
         value = value[0]

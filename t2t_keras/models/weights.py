@@ -106,11 +106,11 @@ def assign_known_weights(
     shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in common_names}
     new_rows = {}
     for name, (array_shape, variable_shape) in shapes.items():
-        is_of_sources = name.startswith("source_embedding/")
-        spellings = spelled[1 if is_of_sources else 0]
+        is_source_table = name.startswith("source_embedding/")
+        spellings = spelled[1 if is_source_table else 0]
         if not spellings:
             continue
-        size = model.config.source_entries if is_of_sources else model.config.vocab_size
+        size = model.config.source_entries if is_source_table else model.config.vocab_size
         if (array_shape[:1], variable_shape[:1]) == ((size - len(spellings),), (size,)):
             new_rows[name] = spellings
     for name, spellings in new_rows.items():

@@ -223,15 +223,15 @@ def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = Fal
     Each phrase is padded at the end or, with `at_front`, at the front.
     """
     flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
-    return _share_out(flat[1:, ::-1] if at_front else flat[1:], rows)
+    return _split_rows(flat[1:, ::-1] if at_front else flat[1:], rows)
 
 
 def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.ndarray:
     """Pads the constraints of sentences, lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
-    return _share_out(padded_phrases([phrases for row in rows for phrases in row]), rows)
+    return _split_rows(padded_phrases([phrases for row in rows for phrases in row]), rows)
 
 
-def _share_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
+def _split_rows(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
     """Splits [all, ...] into rows with the lengths of `rows`, padded at the end: int32 [rows, longest, ...]."""
     array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
     place = 0
