@@ -19,7 +19,7 @@ _SYMBOL = re.compile(r"<(?!=)[^<>\s]+>")  # not <=...>, which is the form of lab
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """How text is converted to token ids.
+    """Settings of data preparation: the text, its vocabulary and its conversion to token ids.
 
     Attributes:
         task: the meaning of source and target: "translation", "parsing" or any task of `t2t_keras.tasks.registry`.

@@ -12,7 +12,7 @@ ComputeType = Literal["float32", "int8", "bfloat16"]  # of CTranslate2's matrix 
 
 @dataclasses.dataclass(frozen=True)
 class DecodeConfig:
-    """Decoding (section 6.1 of the paper).
+    """Settings of decoding (section 6.1 of the paper).
 
     Attributes:
         beam_size: number of hypotheses per sentence; 1 is greedy search.

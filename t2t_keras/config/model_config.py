@@ -14,7 +14,7 @@ class Activations(NamedTuple):
 
     Attributes:
         computed: elements in the compute dtype.
-        float32: elements in float32, whatever the compute dtype.
+        float32: elements in float32, regardless of the compute dtype.
     """
 
     computed: int
@@ -88,7 +88,7 @@ class ModelConfig(abc.ABC):
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass, per source and target token in sentences of `length` tokens.
 
-        What XLA recomputes instead of keeping is included.
+        Activations that XLA recomputes instead of keeping are included.
         """
 
     def sizes(self) -> dict[str, str]:

@@ -60,7 +60,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
     Raises:
         InputError: a setting not of this form, an unknown section or field, or a value of the wrong type. The message
-            says what is valid.
+            lists the valid names or values.
     """
     changes: dict[str, dict[str, str]] = {}
     for setting in settings:
@@ -77,7 +77,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 
 def _change(config: Config, section: str, fields: Mapping[str, Any], convert: Callable[[str, Any, Any], Any]) -> Config:
-    """Changes fields of one section; `convert` makes a valid value of a field's name, annotation and value or text."""
+    """Changes fields of one section; `convert` makes a valid value from a field's name, annotation and new value."""
     values, current = dict(fields), getattr(config, section)
     if section == "model" and _FAMILY in values:
         family = model_config_class(values.pop(_FAMILY))

@@ -18,7 +18,7 @@ from t2t_keras.values import (
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """Training (section 5 of the paper); the defaults are the paper's base recipe.
+    """Settings of training (section 5 of the paper); the defaults are the paper's base recipe.
 
     Attributes:
         tokens_per_batch: token budget of a global batch: rows times the longer padded side stay within it.

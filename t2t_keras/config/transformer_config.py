@@ -127,7 +127,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
         )
 
     def sizes(self) -> dict[str, str]:
-        """The settings of Table 3, others that affect the number of parameters, and choices unlike the paper's."""
+        """The settings of Table 3, others that affect the number of parameters, and deviations from the paper."""
         d_key, d_value = self.head_widths()
         experts = f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
         paper = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # None counts as 0
@@ -138,7 +138,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
             "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",
             "d_model": f"{self.d_model:,}",
             "d_ff": f"{self.d_ff:,}",
-            **({"experts (a token's, of all)": experts} if self.num_experts else {}),
+            **({"experts per token": experts} if self.num_experts else {}),
             **({"gate_noise": "yes" if self.gate_noise else "no"} if self.num_experts else {}),
             "num_heads": str(self.num_heads),
             "d_key, d_value": f"{d_key}, {d_value}",
@@ -164,7 +164,7 @@ class TransformerConfig(LayerSettings, ModelConfig):
         return self.d_expert or self.d_ff
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
-        """Numbers of attentions, and of feed-forward networks, in both stacks together."""
+        """Numbers of attention sub-layers and of feed-forward sub-layers in both stacks together."""
         layers = self.num_encoder_layers + self.num_decoder_layers
         return layers + self.num_decoder_layers, layers
 

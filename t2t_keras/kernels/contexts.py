@@ -14,7 +14,7 @@ class WeightCache(Collector):
     """
 
     def get(self, name: str, compute: Callable[[], Tensor]) -> Any:
-        """Returns a tensor or variable with the value of `compute()`, the same for all calls with a name."""
+        """Returns a tensor or variable with the value of `compute()`, the same for all calls with the same name."""
         raise NotImplementedError
 
 

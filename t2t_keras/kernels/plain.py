@@ -92,11 +92,12 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
     group_of_row = ops.searchsorted(ends, ops.arange(rows, dtype="int32"), side="right")
     group_of_block = ops.searchsorted(block_ends, ops.arange(blocks, dtype="int32"), side="right")
     group_of_block = ops.minimum(group_of_block, groups - 1)  # unused blocks hold zeros
-    starts = (block_ends - (counts + size - 1) // size) * size - (ends - counts)
-    places = ops.take(starts, group_of_row) + ops.arange(rows, dtype="int32")  # --> [rows]
+    shifts = (block_ends - (counts + size - 1) // size) * size - (ends - counts)  # from a row to its place in a block
+    places = ops.take(shifts, group_of_row) + ops.arange(rows, dtype="int32")  # --> [rows]
     block_rows = ops.scatter(places[:, None], ops.cast(inputs, dtype), (blocks * size, d_in))
-    block_rows = ops.reshape(block_rows, (blocks, size, d_in))
-    outputs = ops.matmul(block_rows, ops.cast(ops.take(with_dense_gradient(kernels), group_of_block, axis=0), dtype))
+    block_rows = ops.reshape(block_rows, (blocks, size, d_in))  # --> [blocks, size, d_in]
+    block_kernels = ops.cast(ops.take(with_dense_gradient(kernels), group_of_block, axis=0), dtype)
+    outputs = ops.matmul(block_rows, block_kernels)  # --> [blocks, size, d_out]
     outputs = ops.take(ops.reshape(outputs, (blocks * size, d_out)), places, axis=0)  # --> [rows, d_out]
     row_biases = ops.take(with_dense_gradient(biases), group_of_row, axis=0)  # --> [rows, d_out]
     return ops.cast(outputs, inputs.dtype) + ops.cast(row_biases, inputs.dtype)
@@ -164,13 +165,15 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
     batch, length, width = shape(x)
-    return ops.swapaxes(ops.reshape(x, (batch, length, num_heads, width // num_heads)), 1, 2)
+    heads = ops.reshape(x, (batch, length, num_heads, width // num_heads))  # --> [batch, length, heads, d_head]
+    return ops.swapaxes(heads, 1, 2)  # --> [batch, heads, length, d_head]
 
 
 def merge_heads(heads: Tensor) -> Tensor:
     """[batch, heads, length, d_head] --> [batch, length, heads * d_head]."""
     batch, num_heads, length, d_head = shape(heads)
-    return ops.reshape(ops.swapaxes(heads, 1, 2), (batch, length, num_heads * d_head))
+    heads = ops.swapaxes(heads, 1, 2)  # --> [batch, length, heads, d_head]
+    return ops.reshape(heads, (batch, length, num_heads * d_head))  # --> [batch, length, heads * d_head]
 
 
 def shape(x: Tensor) -> list[Tensor | int]:
@@ -197,7 +200,7 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
     """Standard normal numbers in float32, determined by the seed, int32 [2] (Box and Muller, 1958)."""
     bits = ops.cast(_random_bits((2, *dimensions), seed), "float32")
-    radius = ops.sqrt(-2.0 * ops.log((bits[0] + 1.0) / 2.0**24))  # of a number in (0, 1]
+    radius = ops.sqrt(-2.0 * ops.log((bits[0] + 1.0) / 2.0**24))  # the logarithm of a number in (0, 1]
     return radius * ops.cos(bits[1] * (2.0 * math.pi / 2.0**24))
 
 
@@ -237,8 +240,9 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
     length = ops.shape(inputs)[1]
     padded = ops.pad(inputs, ((0, 0), (before, (kernel_size - 1) * dilation_rate - before), (0, 0)))
     starts = [i * dilation_rate for i in range(kernel_size)]
+    # --> [batch, length, kernel_size * d_in]
     windows = ops.concatenate([padded[:, start : start + length] for start in starts], axis=-1)
-    matrix = ops.reshape(ops.cast(kernel, inputs.dtype), (kernel_size * d_in, d_out))
+    matrix = ops.reshape(ops.cast(kernel, inputs.dtype), (kernel_size * d_in, d_out))  # --> [kernel_size * d_in, d_out]
     return linear(windows, matrix, bias)  # --> [batch, length, d_out]
 
 
@@ -260,7 +264,7 @@ def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor
         return state, state
 
     _, states = ops.scan(step_with_output, start, ops.swapaxes(inputs, 0, 1))  # --> [length, batch, width]
-    return ops.swapaxes(states, 0, 1)
+    return ops.swapaxes(states, 0, 1)  # --> [batch, length, width]
 
 
 def recurrent_scan(
@@ -296,8 +300,9 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
     """A long short-term memory over a sequence, with an initial state of zeros; see `LSTM`.
 
     Args:
-        inputs: float [batch, length, 4 units], the input's share of the gates: input, forget, candidate, output.
-        recurrent_kernels: float [units, 4 units], or two factors of such a matrix, [units, width] and [width, 4 units].
+        inputs: float [batch, length, 4 * units], the input's share of the gates: input, forget, candidate, output.
+        recurrent_kernels: float [units, 4 * units], or two factors of such a matrix, [units, width] and
+            [width, 4 * units].
         mask: bool [batch, length], True = token; the state does not change at other positions.
         reverse: whether to process the sequence from its end.
 
@@ -316,16 +321,16 @@ def lstm(inputs: Tensor, recurrent_kernels: Sequence[Tensor], mask: Tensor, *, r
 
     masked = ops.concatenate([inputs, ops.cast(mask, inputs.dtype)[..., None]], axis=-1)
     start = ops.zeros((ops.shape(inputs)[0], 2 * units), "float32")
-    states = scan(step, start, ops.flip(masked, axis=1) if reverse else masked)  # --> [batch, length, 2 units]
+    states = scan(step, start, ops.flip(masked, axis=1) if reverse else masked)  # --> [batch, length, 2 * units]
     states = ops.flip(states, axis=1) if reverse else states
-    return ops.cast(states[..., :units], inputs.dtype)
+    return ops.cast(states[..., :units], inputs.dtype)  # --> [batch, length, units]
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the next hidden state, [..., units], and the next cell, float32 [..., units].
 
-    `gates` are the gates before activation, [..., 4 units]. Gates and cells are computed in float32, whatever the dtype
-    of the products: multiplied by a forget gate of 0.9975, most cells in bfloat16 would not change.
+    `gates` are the gates before activation, [..., 4 * units]. Gates and cells are always computed in float32:
+    multiplied by a forget gate of 0.9975, most cells in bfloat16 would not change.
     """
     input_gate, forget_gate, candidate, output_gate = ops.split(ops.cast(gates, "float32"), 4, axis=-1)
     cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)

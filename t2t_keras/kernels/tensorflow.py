@@ -54,7 +54,7 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
 
 
 def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
-    """`plain.convolution` with a hand-written gradient, which adds its parts without padding each one first."""
+    """`plain.convolution` with a hand-written gradient: one product per kernel position, shifted and added up."""
     inputs = tf.convert_to_tensor(inputs)
     plain.check_float(inputs)
     kernel_size, d_in, d_out = kernel.shape
@@ -78,7 +78,7 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
             for i in range(kernel_size):
                 part = tf.matmul(upstream, matrices[i], transpose_b=True)  # --> [batch * length, d_in]
                 parts.append(_shift(tf.reshape(part, dimensions), i * dilation_rate - before))
-            d_matrices = tf.matmul(windows, upstream, transpose_a=True)
+            d_matrices = tf.matmul(windows, upstream, transpose_a=True)  # --> [kernel_size * d_in, d_out]
             return tf.add_n(parts), tf.reshape(d_matrices, [kernel_size, d_in, d_out])
 
         return tf.matmul(windows, tf.reshape(matrices, [kernel_size * d_in, d_out])), gradient
@@ -204,13 +204,13 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 
 
 def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
-    """`plain.normal`; the seed is the key of Philox."""
+    """`plain.normal` with the Philox generator, which TensorFlow seeds with a hash of the seed."""
     return tf.random.stateless_normal(dimensions, seed, alg="philox")
 
 
 def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Tensor:
     """Random integers of one or two bytes with the given dimensions, determined by the seed."""
-    values_per_word = 4 // dtype.size  # values per random word
+    values_per_word = 4 // dtype.size  # a random word has 4 bytes
     last = dimensions[-1] if dimensions else 1
     is_exact = isinstance(last, int) and last % values_per_word == 0  # no surplus values to cut off
     if is_exact:
@@ -266,11 +266,12 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """`plain.split_heads`; for a few rows with a gather, because oneDNN's transposition wakes all threads."""
     batch, length, width = x.shape
     if length == 1:
-        return _reshape(x, x, [batch, num_heads, 1, width // num_heads])
+        return _reshape(x, x, [batch, num_heads, 1, width // num_heads])  # --> [batch, heads, 1, d_head]
     if _has_few_rows(x):
-        rows = _reshape(x, x, [batch, length * num_heads, width // num_heads])
-        return tf.gather(rows, _columns(length, num_heads), axis=1)
-    return tf.transpose(_reshape(x, x, [batch, length, num_heads, width // num_heads]), [0, 2, 1, 3])
+        rows = _reshape(x, x, [batch, length * num_heads, width // num_heads])  # --> [batch, length * heads, d_head]
+        return tf.gather(rows, _columns(length, num_heads), axis=1)  # --> [batch, heads, length, d_head]
+    heads = _reshape(x, x, [batch, length, num_heads, width // num_heads])  # --> [batch, length, heads, d_head]
+    return tf.transpose(heads, [0, 2, 1, 3])  # --> [batch, heads, length, d_head]
 
 
 def merge_heads(heads: Tensor) -> Tensor:
@@ -278,11 +279,11 @@ def merge_heads(heads: Tensor) -> Tensor:
     batch, num_heads, length, d_head = heads.shape
     if length == 1 or _has_few_rows(heads):
         if length > 1:
-            rows = _reshape(heads, heads, [batch, num_heads * length, d_head])
+            rows = _reshape(heads, heads, [batch, num_heads * length, d_head])  # --> [batch, heads * length, d_head]
             heads = tf.gather(rows, _columns(num_heads, length), axis=1)  # --> [batch, length, heads, d_head]
         return _reshape(heads, heads, [batch, length, num_heads * d_head])
     heads = tf.transpose(heads, [0, 2, 1, 3])  # --> [batch, length, heads, d_head]
-    return _reshape(heads, heads, [batch, length, num_heads * d_head])
+    return _reshape(heads, heads, [batch, length, num_heads * d_head])  # --> [batch, length, heads * d_head]
 
 
 def _columns(rows: int, columns: int) -> list[list[int]]:
@@ -343,12 +344,12 @@ def recurrent_scan(
     kernel's gradient from the gradient of the inputs. The loop gets the kernel as integers with the same bits, because
     it would accumulate a gradient for every float tensor that it reads, even if the gradient is zero.
     """
-    rows_of_all: list[Tensor] = []  # filled after the loop, before any gradient is computed
+    all_rows: list[Tensor] = []  # filled after the loop, before any gradient is computed
 
     @tf.custom_gradient
     def with_kernel(inputs: Tensor, kernel: Tensor) -> tuple[Tensor, Callable]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            rows, d_rows = (tf.reshape(x, [-1, x.shape[-1]]) for x in (*rows_of_all, upstream))
+            rows, d_rows = (tf.reshape(x, [-1, x.shape[-1]]) for x in (*all_rows, upstream))
             return upstream, tf.matmul(rows, d_rows, transpose_a=True)
 
         return tf.identity(inputs), gradient
@@ -368,7 +369,7 @@ def recurrent_scan(
         return step(state, rows, x + times_kernel(rows))
 
     states = scan(full_step, start, with_kernel(inputs, kernel))
-    rows_of_all.append(tf.stop_gradient(tf.cast(all_read(states), inputs.dtype)))
+    all_rows.append(tf.stop_gradient(tf.cast(all_read(states), inputs.dtype)))
     return states
 
 
@@ -414,7 +415,7 @@ def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor)
 def _lstm_forward(
     x: Tensor, factors: Sequence[Tensor], is_token: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units] at each position.
+    """Activated gates [length, batch, 4 * units], hidden states and cells [length, batch, units] at each position.
 
     Gates and cells are float32; hidden states have the dtype of `x`.
     """
@@ -449,7 +450,7 @@ def _lstm_backward(
     d_hiddens: Tensor,
     reverse: bool,
 ) -> Tensor:
-    """The gradient of the input's share of the gates, [length, batch, 4 units].
+    """The gradient of the input's share of the gates, [length, batch, 4 * units].
 
     `forward` holds the activated gates, the cells before and after each position, and the mask of tokens.
     """
@@ -471,7 +472,7 @@ def _lstm_backward(
                 d_new * activation * output_gate * (1 - output_gate),
             ],
             -1,
-        )  # --> [batch, 4 units]
+        )  # --> [batch, 4 * units]
         d_gates = d_recurrent = tf.cast(d_gates, d_hiddens.dtype)
         for factor in reversed(factors):
             d_recurrent = tf.matmul(d_recurrent, factor, transpose_b=True)

@@ -34,7 +34,7 @@ class DecoderLayer(ConfiguredLayer):
         memory: float [batch, source_len, d_model], the encoder's output, or its projection by the `keys_and_values`
             method of `cross_attention`.
         self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`, or
-            None with `use_causal_mask` or a window, which is causal by itself.
+            None with `use_causal_mask` or with a window, which hides later positions too.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.

@@ -14,7 +14,7 @@ from t2t_keras.values import Rate, check_arguments
 
 
 def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
-    """Derives the seed of part `index` from a seed, int32 [2]; None for None. Seeds of nested parts do not collide."""
+    """Derives the seed of part `index` from a seed, int32 [2]; None for None. Nested parts get different seeds too."""
     if seed is None:
         return None
     # One step of a linear congruential generator per level; 32-bit integers wrap on every backend.

@@ -60,7 +60,7 @@ class TiedEmbedding(TableLayer):
         self.use_bias = use_bias
         self.scale = scale
         self.bias = None  # of the logits
-        self.autocast = False  # it would round ids that are passed as floats
+        self.autocast = False  # otherwise Keras would round ids that are passed as floats
 
     def build(self, input_shape: tuple | None = None) -> None:
         # Without autocast, rows are cast, not the whole matrix.
@@ -71,7 +71,7 @@ class TiedEmbedding(TableLayer):
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             check_float(inputs)
-            # Logits are float32 whatever the compute dtype, because the loss and the search take their softmax.
+            # Logits are always float32, because the loss and the search take their softmax.
             logits = ops.cast(ops.matmul(inputs, self.output_matrix(inputs.dtype)), "float32")
             return logits if self.bias is None else logits + ops.cast(self.bias, "float32")
         # Narrower integers are valid ids too, and Keras builds loaded models with float placeholders.

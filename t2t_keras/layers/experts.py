@@ -30,7 +30,7 @@ class Gating(NamedTuple):
     Attributes:
         experts: indices of the selected experts, int32 [rows, experts_per_token].
         gates: their weights, float32 [rows, experts_per_token]; each row sums to 1.
-        load: float32 [rows, num_experts], the probability that an expert would be selected if only its own noise was
+        load: float32 [rows, num_experts], the probability that an expert would be selected if only its own noise were
             drawn again; without noise, 1 for the selected experts and 0 for the others.
     """
 
@@ -74,7 +74,7 @@ def top_k_gating(logits: Tensor, experts_per_token: int, noise: tuple[Tensor, Te
         return Gating(experts, gates, is_picked)
     # An expert is selected if it exceeds the k-th largest value of the other experts. For the experts that were
     # selected, this is the (k + 1)-th largest of all.
-    threshold = ops.where(is_picked > 0, largest[:, k:], largest[:, k - 1 : k])
+    threshold = ops.where(is_picked > 0, largest[:, k:], largest[:, k - 1 : k])  # --> [rows, num_experts]
     load = 0.5 * (1.0 + ops.erf((logits - threshold) / (noise[1] * math.sqrt(2.0))))
     return Gating(experts, gates, load)
 
@@ -90,10 +90,10 @@ def mixture(
     k, count = gating.experts.shape[1], weights.inner_kernels.shape[0]
     pair_experts = ops.reshape(gating.experts, (-1,))  # --> [rows * k]
     counts = ops.sum(ops.one_hot(pair_experts, count, dtype="int32"), axis=0)  # --> [num_experts]
-    order = ops.cast(ops.argsort(pair_experts), "int32")
+    order = ops.cast(ops.argsort(pair_experts), "int32")  # --> [rows * k]
     copies = ops.broadcast_to(x[:, None], (rows, k, d_model))  # --> [rows, k, d_model]
     pairs = kernels.take_rows(copies, order)  # --> [rows * k, d_model]
-    inner = ops.relu(grouped_linear(pairs, weights.inner_kernels, weights.inner_biases, counts))
+    inner = ops.relu(grouped_linear(pairs, weights.inner_kernels, weights.inner_biases, counts))  # --> [..., d_expert]
     outputs = grouped_linear(dropout(inner), weights.outer_kernels, weights.outer_biases, counts)
     outputs = kernels.put_rows(outputs, order, copies)  # --> [rows, k, d_model]
     return ops.sum(outputs * ops.cast(gating.gates, outputs.dtype)[..., None], axis=1)  # --> [rows, d_model]
@@ -105,8 +105,8 @@ class MixtureOfExperts(WeightedLayer):
 
     An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest entries of H(x) = x W_g +
     noise * softplus(x W_n). The noise is normal in training and 0 otherwise. W_g and W_n are initialised to zeros, and
-    the gating is computed in float32. A position costs as much as k experts, whatever their total number. Experts have
-    no limit of capacity, so the output at a position does not depend on other positions.
+    the gating is computed in float32. A position costs as much as k experts, regardless of their total number. The
+    capacity of experts is not limited, so the output at a position does not depend on other positions.
 
     The balance loss adds two squared coefficients of variation over the experts: of their importance, the sum of their
     gates, and of their load. Shazeer et al. compute it over a batch; here it is computed for each sentence. The sum
@@ -169,11 +169,11 @@ class MixtureOfExperts(WeightedLayer):
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
         if self.gate_noise:
             self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
-        self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert)
-        self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model)
+        self.inner_kernels, self.inner_biases = self._add_weights("inner", d_model, self.d_expert)
+        self.outer_kernels, self.outer_biases = self._add_weights("outer", self.d_expert, d_model)
 
-    def _weights(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:
-        """Adds one kernel and one bias per expert."""
+    def _add_weights(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:
+        """Adds the kernels, [num_experts, d_in, d_out], and the biases, [num_experts, d_out], of one linear map."""
 
         def initialise(shape: tuple, dtype: Any = None) -> Tensor:
             each = (keras.initializers.get(copy_initializer(self.kernel_initializer)) for _ in range(shape[0]))
@@ -182,8 +182,8 @@ class MixtureOfExperts(WeightedLayer):
         limit = math.sqrt(6.0 / (d_in + d_out))
         is_glorot = self.kernel_initializer == "glorot_uniform"  # then one draw suffices for all experts
         initializer = keras.initializers.RandomUniform(-limit, limit) if is_glorot else initialise
-        kernels = self.add_kernel(f"{name}_kernels", (self.num_experts, d_in, d_out), initializer)
-        return kernels, self.add_bias(f"{name}_biases", (self.num_experts, d_out))
+        stacked = self.add_kernel(f"{name}_kernels", (self.num_experts, d_in, d_out), initializer)
+        return stacked, self.add_bias(f"{name}_biases", (self.num_experts, d_out))
 
     def call(
         self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None, training: bool | None = None
@@ -204,8 +204,8 @@ class MixtureOfExperts(WeightedLayer):
         if collector is not None:
             collector.losses.append(self._balance_loss(gating, inputs, collector.token_mask, token_rows))
         if token_rows is None:
-            return kernels.reshape_like(outputs, inputs)
-        return kernels.put_rows(outputs, token_rows, inputs)
+            return kernels.reshape_like(outputs, inputs)  # --> [batch, length, d_model]
+        return kernels.put_rows(outputs, token_rows, inputs)  # --> [batch, length, d_model]
 
     def gating(self, x: Tensor, seed: Tensor | None = None) -> Gating:
         """Selects the experts of rows, float [rows, d_model]; a seed, int32 [2], adds noise."""
@@ -234,12 +234,13 @@ class MixtureOfExperts(WeightedLayer):
         else:
             sums = ops.segment_sum(usage, token_rows // length, num_segments=batch)  # --> [batch, 2 * num_experts]
         sums = ops.reshape(sums, (-1, 2, self.num_experts))  # --> [batch, 2, num_experts]
-        variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # 0 without tokens
+        # Without tokens, the variation is 0.
+        variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # --> [batch, 2]
         return self.balance_weight * ops.sum(variation, axis=-1)  # --> [batch]
 
 
 def feed_forward_layer(settings: LayerSettings, **arguments: Any) -> FeedForward | MixtureOfExperts:
-    """Makes the position-wise sub-layer that a layer's settings choose, with these other arguments."""
+    """Makes the position-wise sub-layer that a layer's settings choose, with the given arguments."""
     if settings.num_experts:
         if settings.activation != "relu":
             raise ValueError(f"`activation` must be 'relu' with experts, got {settings.activation!r}")

@@ -12,7 +12,7 @@ from t2t_keras.config.layer_settings import LayerSettings
 from t2t_keras.layers.trainable_parts import ENTRY, restore_trainable, trainable_parts
 
 # Arguments that `__init__` passes on to Keras, whose `get_config` includes them.
-_OF_KERAS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
+_KERAS_ARGUMENTS = {"name", "trainable", "dtype", "autocast", "activity_regularizer"}
 
 
 class Layer(keras.layers.Layer):
@@ -21,7 +21,7 @@ class Layer(keras.layers.Layer):
     A subclass that overrides `get_config` adds the arguments for which there is no such attribute.
 
     The output has the shape of the first input, unless a subclass defines `compute_output_shape`. The first input's
-    Keras mask, if any, is passed on. The configuration includes which parts of the layer are frozen.
+    Keras mask, if any, is passed on. The configuration records which parts of the layer are frozen.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -31,7 +31,7 @@ class Layer(keras.layers.Layer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the layer as Keras does; raises a ValueError that names an input given as a list of numbers."""
         for name, value in zip(self.call_signature_parameters, args, strict=False):
-            if isinstance(value, list | tuple) and _is_of_numbers(value):
+            if isinstance(value, list | tuple) and _contains_numbers(value):
                 raise ValueError(f"`{name}` must be a tensor or an array, got a {type(value).__name__}")
         return super().__call__(*args, **kwargs)
 
@@ -64,7 +64,7 @@ class Layer(keras.layers.Layer):
         return outputs, [scope.get_current_value(each) for each in self.non_trainable_variables], *losses
 
     def get_config(self) -> dict[str, Any]:
-        names = set(_arguments(type(self))) - _OF_KERAS
+        names = set(_arguments(type(self))) - _KERAS_ARGUMENTS
         if type(self).get_config is not Layer.get_config:
             names = {name for name in names if hasattr(self, name)}
         config = super().get_config()
@@ -82,7 +82,7 @@ class Layer(keras.layers.Layer):
 
     @property
     def enable_lora(self) -> NoReturn:
-        """Not available. As an attribute that does not exist, it is skipped where Keras enables LoRA in all layers."""
+        """Not available: raises an AttributeError, so that Keras skips the layer when it enables LoRA in a model."""
         raise AttributeError(
             f"{type(self).__name__} has no `enable_lora`: Keras has LoRA only in its own layers; freeze parts instead, "
             "by `layer.trainable = False`"
@@ -126,7 +126,7 @@ def input_spec_of(ndim: int, input_shape: tuple, *, more: bool = False, name: st
 
 
 def _serialized(value: Any) -> Any:
-    """Returns a value of a configuration as JSON has it; objects and functions as Keras serializes them."""
+    """Converts a value of a configuration to one that JSON can store; Keras serializes objects and functions."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, types.FunctionType):
@@ -134,8 +134,8 @@ def _serialized(value: Any) -> Any:
     return keras.saving.serialize_keras_object(value) if callable(value) else value
 
 
-def _is_of_numbers(value: Any) -> bool:
-    """Returns whether a nested list holds numbers, not tensors, judged by its first item."""
+def _contains_numbers(value: Any) -> bool:
+    """Returns whether a nested list contains numbers rather than tensors, judging by its first item."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
     return isinstance(value, bool | int | float)

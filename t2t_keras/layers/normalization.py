@@ -13,7 +13,7 @@ from t2t_keras.values import PositiveFloat, check_arguments
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LayerNormalization(Layer):
-    """Normalises each position over d_model in float32, whatever the compute dtype (Ba et al., 2016; section 3.1).
+    """Normalises each position over d_model in float32, regardless of the compute dtype (Ba et al., 2016; section 3.1).
 
     Args:
         epsilon: added to the variance.

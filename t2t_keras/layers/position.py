@@ -67,8 +67,8 @@ class SinusoidalPositions(Layer):
         self.input_spec = input_spec_of(3, input_shape)
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
-        positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
         check_float(inputs)
+        positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")  # --> [length]
         signal = sinusoids(positions, inputs.shape[-1], self.layout)  # --> [length, d_model]
         return inputs + ops.cast(signal, inputs.dtype)[None]
 
@@ -102,4 +102,5 @@ class LearnedPositions(TableLayer):
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         check_float(inputs)
         positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1], dtype="int32"), self.max_positions - 1)
-        return inputs + kernels.embedding_lookup(self.table, positions)[None]
+        vectors = kernels.embedding_lookup(self.table, positions)  # --> [length, d_model]
+        return inputs + vectors[None]

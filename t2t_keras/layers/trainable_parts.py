@@ -1,4 +1,4 @@
-"""Which parts of a layer or a model are frozen, as its configuration stores it."""
+"""The frozen parts of a layer or a model, as its configuration stores them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ ENTRY = "trainable_parts"
 
 
 def part_arguments(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Returns the arguments of `keras.layers.Layer` that a layer or a model shares with the layers that it makes."""
+    """Returns the arguments of `keras.layers.Layer` that a layer or a model passes on to its parts."""
     return {"dtype": layer.dtype_policy, "trainable": layer.trainable}
 
 
@@ -45,7 +45,7 @@ def restore_trainable(layer: keras.layers.Layer, parts: Mapping[str, bool]) -> N
 
 def _set_trainable(layer: keras.layers.Layer, trainable: bool) -> None:
     """Sets `trainable` of a layer and all its parts."""
-    layer.trainable = not trainable  # on TensorFlow, setting an attribute to the value that it has does nothing
+    layer.trainable = not trainable  # on TensorFlow, assigning an attribute its current value has no effect
     layer.trainable = trainable
 
 

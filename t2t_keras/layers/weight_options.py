@@ -22,7 +22,7 @@ def weight_option(name: str, value: Any) -> Any:
 
     Args:
         name: the argument, such as "kernel_initializer"; its last word is the kind.
-        value: what Keras takes: an object, a function, a name or a serialized configuration.
+        value: an object, a function, a name or a serialized configuration, as in Keras's layers.
 
     Returns:
         The object or function; None and the names of Keras's initializers are returned unchanged.
@@ -32,7 +32,7 @@ def weight_option(name: str, value: Any) -> Any:
     """
     kind = name.rpartition("_")[-1]
     if value is None or (kind == "initializer" and isinstance(value, str) and hasattr(keras.initializers, value)):
-        return value  # a name stays one, because Keras draws a random seed for each initializer that it makes
+        return value  # a name stays a name, because Keras draws a random seed for each initializer object
     try:
         return _KINDS[kind](value)
     except (TypeError, ValueError) as error:
@@ -40,7 +40,7 @@ def weight_option(name: str, value: Any) -> Any:
 
 
 def copy_initializer(initializer: Any) -> Any:
-    """Returns a copy of an initializer; without a fixed seed, it draws a new one, so that two weights differ."""
+    """Returns a copy of an initializer. Unless its seed is fixed, the copy draws a new one, so that weights differ."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 

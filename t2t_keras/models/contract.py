@@ -95,7 +95,7 @@ class StepModel(Protocol):
 
 
 class States(NamedTuple):
-    """What a model computes for whole targets, before the projection to the vocabulary.
+    """The hidden states of whole targets, before the projection to the vocabulary, and the auxiliary loss.
 
     Attributes:
         hidden: float [batch, target_len, width], as wide as the output head's table; an ensemble has one such tensor
@@ -152,7 +152,7 @@ class SearchedModel(StepModel, ScoringModel, Protocol):
 
 
 class Attentions(NamedTuple):
-    """The attention weights of whole targets, float32. If a model has no self-attention, these have 0 layers.
+    """The attention weights of whole targets, float32. Without self-attention, `encoder` and `decoder` have 0 layers.
 
     Each row belongs to one query and sums to 1. Row t of a target belongs to the prediction of target t, for which the
     newest input is target t - 1.

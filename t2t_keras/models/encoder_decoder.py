@@ -56,7 +56,7 @@ class EncoderDecoder(keras.Model):
                 f"`config` must be a {kind.__name__}, such as {kind.__name__}(vocab_size=8000), got {config!r}"
             )
         super().__init__(**kwargs)
-        self.autocast = False  # it would round ids that are passed as floats
+        self.autocast = False  # otherwise Keras would round ids that are passed as floats
         self.config = config
         tied, has_bias = config.tie_embeddings, self.has_output_bias()
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and has_bias)
@@ -199,7 +199,7 @@ class EncoderDecoder(keras.Model):
     def compute_output_spec(self, inputs: dict[str, Tensor], *_: Any, **__: Any) -> keras.KerasTensor:
         self.check_inputs(inputs)
         shapes = {name: tuple(each.shape) for name, each in inputs.items()}
-        return keras.KerasTensor(self.compute_output_shape(shapes), "float32")  # whatever the compute dtype
+        return keras.KerasTensor(self.compute_output_shape(shapes), "float32")  # for every compute dtype
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": dataclasses.asdict(self.config), **trainable_parts(self)}

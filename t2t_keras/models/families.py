@@ -38,7 +38,7 @@ def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceMod
 def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceModel:
     """Makes and builds a freshly initialised model of any family.
 
-    Its layers have the given Keras dtype policy, whatever the default of the process or of keras.json.
+    Its layers have the given Keras dtype policy, regardless of the default of the process or of keras.json.
 
     Raises:
         InputError: the family is unknown or has no model.
@@ -60,7 +60,7 @@ def make_model(config: ModelConfig, dtype_policy: str = "float32") -> SequenceMo
 
 @contextlib.contextmanager
 def _defaults(dtype_policy: str) -> Iterator[None]:
-    """Sets the default dtype policy of new layers, and float32 as the default dtype of numbers, inside the block."""
+    """Sets the default dtype policy of new layers, and float32 as the default dtype of numbers, within the block."""
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     if (floatx, policy.name) == ("float32", dtype_policy):
         yield

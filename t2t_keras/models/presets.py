@@ -69,7 +69,7 @@ _PARSING_SMALL: dict[str, Any] = {
     **_TINY_MODEL,
     **{"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024},
 }
-# For some hours on two cores. The rate rises to 0.002 in 1,000 updates: 1.012 * (256 * 1000)^-0.5.
+# Sized for a few hours on two cores. The rate rises to 0.002 in 1,000 updates: 1.012 * (256 * 1000)^-0.5.
 _PARSING_SMALL_TRAIN = {
     "tokens_per_batch": 4096,
     "max_steps": 10000,

@@ -99,7 +99,7 @@ class Transformer(EncoderDecoder):
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
         for layer in (self.source_positions, self.target_positions, self.encoder, self.decoder):
-            if not layer.built:  # a part that was called on its own is built already
+            if not layer.built:  # a part that was called directly is built already
                 layer.build(*[states] * (2 if layer is self.decoder else 1))
 
     def states(
@@ -130,7 +130,7 @@ class Transformer(EncoderDecoder):
             memory = self.encoder(x, source_mask, seed=fold_in(source_seed, 1), token_rows=source_rows, **mode)
 
         target_seed, target_rows = fold_in(seed, 1), token_rows(target) if skip_padding else None
-        # Padding comes after the tokens, so the causal mask is enough to hide it from them. A window is causal itself.
+        # Padding comes after the tokens, so the causal mask also hides it from them. The decoder's window is causal.
         target_mask = None if self.config.attention_window else causal_mask(target)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
             x = self.target_positions(self.embed_targets(target))  # shifted right --> [batch, target_len, d_model]
@@ -161,7 +161,7 @@ class Transformer(EncoderDecoder):
         return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in stacked))
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Attention to the source in the second to last decoder layer, float32 [batch, target_len, source_len].
+        """Attention to the source in the second-to-last decoder layer, float32 [batch, target_len, source_len].
 
         The weights are averaged over the heads; a decoder with a single layer uses that one. This layer best shows
         which source token a target token comes from: row t belongs to the prediction of target t. The layer above it is
@@ -198,7 +198,7 @@ class Transformer(EncoderDecoder):
             # In a step, the beam takes the place of the target length.
             x = ops.reshape(x, (-1, beam_size, d_model))  # --> [batch, beam, d_model]
             ancestry, coverage = cache.per_hypothesis.with_newest(), cache.coverage
-            # Experts are faster if shapes may depend on the data.
+            # With row indices, experts compute with shapes that depend on the data, which is faster.
             rows = ops.arange(ops.shape(token_ids)[0], dtype="int32") if self.config.num_experts else None
             with AttentionWeights() as collector, ProductDtype(dtype):
                 memory, mask = cache.source

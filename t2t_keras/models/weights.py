@@ -31,7 +31,7 @@ def named_weights(model: SequenceModel) -> dict[str, Any]:
 
 
 def _names(model: SequenceModel, weights: Sequence[Any]) -> list[str]:
-    names = [weight.path.removeprefix(f"{model.path}/") for weight in weights]  # whatever the model's own path is
+    names = [weight.path.removeprefix(f"{model.path}/") for weight in weights]  # the model's path may differ
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"weights must have different paths, got several {', '.join(duplicates[:5])}: name the layers")
     return names
@@ -60,7 +60,7 @@ def assign_weights(model: SequenceModel, weights: dict) -> None:
 
 
 class WeightAccount(NamedTuple):
-    """How the weights of a different model were used.
+    """An account of the weights that a model took from a different model.
 
     Attributes:
         taken: weights of both models, with their numbers of elements by name.
@@ -80,7 +80,7 @@ class WeightAccount(NamedTuple):
         lines = [f"taken: {_amount(self.taken)}"]
         if self.rows:
             count = max(self.rows.values())
-            lines.append(f"{count:,} new entries of the vocabulary, means of their pieces:  {_list(self.rows)}")
+            lines.append(f"{count:,} new entries of the vocabulary, means of their pieces: {_list(self.rows)}")
         return lines + [f"{kind}: {_amount(sizes)}{': ' * bool(sizes)}{_list(sizes)}" for kind, sizes in names.items()]
 
 
@@ -93,10 +93,10 @@ def assign_known_weights(
         model: the model.
         weights: float32 arrays by name.
         spelled: for the target and the source vocabulary, a list with an item for each entry that was added at the end:
-            the ids of the old entries that spell it. The row of a new entry is the mean of the rows of these.
+            the ids of the old entries that spell it. The row of a new entry is the mean of their rows.
 
     Returns:
-        An account of what was set.
+        The account of these weights.
 
     Raises:
         InputError: no name matches, or a shape differs; the message names the first such weights. Nothing is set then.
@@ -106,11 +106,11 @@ def assign_known_weights(
     shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in common_names}
     new_rows = {}
     for name, (array_shape, variable_shape) in shapes.items():
-        is_of_sources = name.startswith("source_embedding/")
-        spellings = spelled[1 if is_of_sources else 0]
+        is_source_table = name.startswith("source_embedding/")
+        spellings = spelled[1 if is_source_table else 0]
         if not spellings:
             continue
-        size = model.config.source_entries if is_of_sources else model.config.vocab_size
+        size = model.config.source_entries if is_source_table else model.config.vocab_size
         if (array_shape[:1], variable_shape[:1]) == ((size - len(spellings),), (size,)):
             new_rows[name] = spellings
     for name, spellings in new_rows.items():

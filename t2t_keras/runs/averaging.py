@@ -107,7 +107,7 @@ def excessive_span(steps: Sequence[int]) -> tuple[int, int] | None:
 def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
     """Raises an InputError if the settings differ, because the checkpoints are then from different runs.
 
-    The mean of runs with different initial weights does not translate.
+    The mean of weights that began from different initial values is not a usable model.
     """
     before, after = (checkpoint.state.get("config") for checkpoint in (first, other))
     if not before or not after:

@@ -103,7 +103,7 @@ class CheckpointWriter:
             raise error
 
     def _start(self, *tasks: Callable[[], object]) -> None:
-        """Runs tasks and `publish` in a thread, after those of the thread before unless one of these failed."""
+        """Runs tasks and then `publish` in a thread, once the previous thread has ended; skips them if it failed."""
         predecessor = self._thread
 
         def work() -> None:

@@ -225,8 +225,7 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
             the path of a checkpoint. None means the newest average, or "latest" if there is a later step.
 
     Raises:
-        InputError: the checkpoint does not exist (lists the existing ones), or all checkpoints
-            are damaged.
+        InputError: the checkpoint does not exist (lists the existing ones), or all checkpoints are damaged.
     """
     directory = Path(directory)
     if name is None:
@@ -338,7 +337,7 @@ def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) ->
 
 
 def remove_leftovers(directory: str | Path) -> None:
-    """Removes what a killed trainer has only partly written or deleted; the caller must hold the run's lock."""
+    """Removes the files of unfinished writes and deletions of a killed trainer; the caller must hold the run's lock."""
     _remove_leftovers(Path(directory), _EVERY_STEP)
 
 
@@ -406,7 +405,7 @@ def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], s
     temporary = directory / f"{_TEMPORARY}{name}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # Not the leftovers of all names, because another process may be writing an average at the same time.
+        # Only leftovers of this name, or of steps: a different process may be writing an average at the same time.
         _remove_leftovers(directory, _EVERY_STEP if STEP_NAME.fullmatch(name) else name)
         temporary.mkdir()
         checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}

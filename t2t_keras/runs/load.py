@@ -54,7 +54,8 @@ def load_weights(path: pathlib.Path) -> dict:
     if Run(path).exported:
         return exported_weights(path)
     checkpoint = checkpoints.load(path, weights_only=True)
-    return checkpoint.weights if checkpoint.ema is None else checkpoint.ema
+    averages = checkpoint.ema  # each access reads the file
+    return checkpoint.weights if averages is None else averages
 
 
 def save_model(

@@ -19,7 +19,7 @@ class RecordFile:
     Args:
         path: the file, which need not exist.
         last_step: `open` drops the records of later steps, and incomplete lines.
-        last_validation: the same for validations; None means `last_step`.
+        last_validation: the last step whose record of a validation is kept; None means `last_step`.
 
     Attributes:
         records: existing records that `open` keeps.

@@ -52,7 +52,6 @@ RESUMABLE = {
     "train.deterministic",
 }
 
-
 # Keys of config.json besides the configuration, in runs and exports.
 _DATA_DIR = "data_dir"
 _TEXT = "training_text"
@@ -215,6 +214,7 @@ class Run:
                 leftover.unlink()
 
     def _read(self) -> dict:
+        """Reads config.json; raises an InputError if it is missing or is not the configuration of a run."""
         if not self.exists:
             raise InputError(f"{self.path} is not a run's directory: it has no config.json")
         try:

@@ -1,8 +1,8 @@
 """Beam search over a step function and its cache (`t2t_keras.models.contract`).
 
-A step function works on N = open * beam rows, the hypotheses of a sentence adjacent, where open is the number of
+A step function works on N = open * beam rows, in which the hypotheses of a sentence are adjacent; open is the number of
 sentences still in the batch. Sentences that are done are removed, so the batch shrinks during a search. A step function
-must therefore keep everything that it knows of a sentence in the cache.
+must therefore store everything that it needs about a sentence in the cache.
 """
 
 from typing import Any, NamedTuple
@@ -150,7 +150,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     """Makes one step: extends the hypotheses, separates those that end, and marks the sentences that are done."""
     num_groups, length = goal.settings.num_groups, state.length + 1
     candidates, coverage, cache, tracked = _extend(step_fn, state, goal)
-    # A DEAD candidate is an empty slot, whatever its token.
+    # A DEAD candidate is an empty slot, even if its token is the end symbol.
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
     if goal.settings.ends_within_beam:
@@ -171,7 +171,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     limits = _repeat_for_groups(goal.max_lengths, num_groups)
     count = finished.scores.shape[1]
     # A group that is done no longer diverts the other groups from its tokens. All groups therefore continue as if all
-    # hypotheses were returned, whatever the value of num_best.
+    # hypotheses were returned, regardless of num_best.
     rank = count if num_groups > 1 else goal.num_returned
     rank = min(rank, count) if isinstance(rank, int) else tf.minimum(rank, count)
     last = finished.scores[:, rank - 1]
@@ -199,8 +199,8 @@ def _extend(
 ) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
     """Calls the step function on the open sentences.
 
-    Returns the candidates (DEAD in all other sentences), the coverage scores of the living hypotheses after this step
-    if enabled, the new cache, and the new tracked tensors.
+    Returns the candidates (DEAD in sentences that are not open), the coverage scores of the living hypotheses after
+    this step if enabled, the new cache, and the new tracked tensors.
     """
     num_groups = goal.settings.num_groups
     living = Living(

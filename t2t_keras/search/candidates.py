@@ -9,7 +9,7 @@ from t2t_keras.search.state import DEAD
 from t2t_keras.search.top_k import top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-# One thread computes this many exponentials in less time than it takes to wake a second one.
+# One thread computes this many exponentials in less time than it takes to wake a second thread.
 _FEW_LOGITS = 2**15
 
 

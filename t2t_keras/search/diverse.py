@@ -40,8 +40,8 @@ def diverse_candidates(
         candidates = biased_candidates(group_log_probs, totals, group_bias - strength * token_counts)
         groups.append(candidates)
         living = first_continuing(candidates, candidates.token_ids == EOS_ID)
-        counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
-        tokens = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
+        is_counted = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
+        tokens = tf.one_hot(tf.where(is_counted, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
         token_counts += tf.reduce_sum(tokens, axis=1, keepdims=True)
     arrays = (tf.stack(values, axis=1) for values in zip(*groups, strict=True))  # --> [open, groups, candidates]
     return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in arrays))

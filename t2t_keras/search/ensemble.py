@@ -58,7 +58,7 @@ class Ensemble:
 
     def __init__(self, models: Sequence[SearchedModel], combination: Combination = "probabilities") -> None:
         if not models:
-            raise ValueError("models must hold at least one")
+            raise ValueError("models must contain at least one model")
         if combination not in ("probabilities", "log_probabilities"):
             raise ValueError(f"combination must be 'probabilities' or 'log_probabilities', got {combination!r}")
         self.models = tuple(models)

@@ -32,7 +32,7 @@ class Goal:
         excluded: int32 [batch, phrases, phrase_len], phrases that no output may contain, padded with zeros at the
             front.
         continuations: tokens that continue a word. If one follows a phrase, the phrase does not meet its constraint; an
-            excluded phrase is barred whatever follows.
+            excluded phrase is barred regardless of the token after it.
         num_best: number of hypotheses to return, an int or an int32 scalar; a sentence is done once they are settled.
             None means all.
         scored: whether scores and log-probabilities are needed. Without them, a greedy search that is restricted only

@@ -123,8 +123,8 @@ def greedy_steps(
     limit = None if steps is None else state.open.length + steps
 
     def is_running(state: _OpenState, *_: Any) -> tf.Tensor:
-        is_any = tf.size(state.done) > 0
-        return is_any if limit is None else is_any & (state.length < limit)
+        any_open = tf.size(state.done) > 0
+        return any_open if limit is None else any_open & (state.length < limit)
 
     def run_round(state: _OpenState, fixed: _FixedState, results: GreedyResult) -> GreedyState:
         state = _steps(step_fn, state, fixed, scored, limit)

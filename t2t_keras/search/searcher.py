@@ -148,7 +148,7 @@ class Searcher:
         return state, beam.result(state, goal, so_far=True), beam.done_sentences(state, goal)
 
     def _placeholder_memory(self) -> Any:
-        """Returns zeros in the structure of a memory, because steps read a sentence only from their cache."""
+        """Returns zeros in the structure of a memory, because steps read the memory only from their cache."""
         encode = tf.function(self._model.encode, autograph=False)
         form = encode.get_concrete_function(tf.TensorSpec([None, None], tf.int32)).structured_outputs
         return tf.nest.map_structure(lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), form)
@@ -218,20 +218,20 @@ class Searcher:
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:
-    """Pads the phrases of sentences with zeros to int32 [batch, phrases, phrase_len], phrase axes at least 1 long.
+    """Pads the phrases of sentences with zeros: int32 [batch, phrases, phrase_len], where both lengths are at least 1.
 
     Each phrase is padded at the end or, with `at_front`, at the front.
     """
     flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
-    return _share_out(flat[1:, ::-1] if at_front else flat[1:], rows)
+    return _split_rows(flat[1:, ::-1] if at_front else flat[1:], rows)
 
 
 def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.ndarray:
     """Pads the constraints of sentences, lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
-    return _share_out(padded_phrases([phrases for row in rows for phrases in row]), rows)
+    return _split_rows(padded_phrases([phrases for row in rows for phrases in row]), rows)
 
 
-def _share_out(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
+def _split_rows(flat: np.ndarray, rows: Sequence[Sequence[Any]]) -> np.ndarray:
     """Splits [all, ...] into rows with the lengths of `rows`, padded at the end: int32 [rows, longest, ...]."""
     array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
     place = 0

@@ -1,7 +1,7 @@
-"""The state of a search, and how hypotheses move in it.
+"""The state of a search, and functions that move hypotheses in it.
 
 Axes: batch (sentences), beam (hypotheses per sentence), open (sentences that the step function still works on). The
-step function works on N = open * beam rows, the hypotheses of a sentence adjacent.
+step function works on N = open * beam rows, in which the hypotheses of a sentence are adjacent.
 """
 
 from collections.abc import Callable
@@ -112,7 +112,7 @@ def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_siz
     shape = [tf.shape(max_lengths)[0], beam_size]
     steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # the maximum over an empty batch is negative
     empty = tf.zeros([steps, *shape], tf.int32)
-    first_alive = tf.where(tf.range(beam_size) == 0, 0.0, DEAD)  # else copies would fill the beam
+    first_alive = tf.where(tf.range(beam_size) == 0, 0.0, DEAD)  # otherwise copies would fill the beam
     return SearchState(
         length=tf.constant(0),
         done=max_lengths <= 0,

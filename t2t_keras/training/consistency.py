@@ -14,7 +14,7 @@ from t2t_keras.tensor import Tensor
 
 
 class Consistency(NamedTuple):
-    """How the second prediction is computed, and how it enters the loss.
+    """The method by which the second prediction is computed and enters the loss.
 
     Attributes:
         terms: the factors of the terms of the loss.
@@ -26,7 +26,7 @@ class Consistency(NamedTuple):
 
     @classmethod
     def of(cls, config: TrainConfig) -> "Consistency | None":
-        """Returns what `config.consistency` names; None for "none"."""
+        """Returns the method that `config.consistency` names; None for "none"."""
         if config.consistency == "none":
             return None
         if config.consistency == "rdrop":

@@ -78,7 +78,8 @@ class ChunkedLoss:
         """
         rows = tf.reshape(hidden, [-1, hidden.shape[-1]])  # --> [batch * target_len, d_model]
         labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
-        scales = tf.reshape(tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets)), [-1])
+        scales = tf.broadcast_to(tf.cast(scale, tf.float32), tf.shape(targets))  # --> [batch, target_len]
+        scales = tf.reshape(scales, [-1])  # --> [batch * target_len]
         if skip_padding:
             tokens = tf.where(labels != 0)  # --> [tokens, 1]
             loss_sum, d_rows, d_head = self.loss(*(tf.gather_nd(values, tokens) for values in (rows, labels, scales)))
@@ -95,7 +96,7 @@ class ChunkedLoss:
             labels: int32 [rows], without padding.
             scales: float32 [rows].
         """
-        num_chunks = self._number_of(tf.shape(rows)[0])
+        num_chunks = self._count_chunks(tf.shape(rows)[0])
         unsmoothed = self._loop(rows, labels, scales, num_chunks, is_static=False)
         losses, d_rows, d_head = self._smooth(rows, *unsmoothed, scales)
         return tf.reduce_sum(losses), d_rows, d_head
@@ -105,7 +106,7 @@ class ChunkedLoss:
         real = tf.cast(labels != 0, tf.float32)
         rows, scales = rows * tf.cast(real, rows.dtype)[:, None], scales * real  # padding contributes to no gradient
         count = rows.shape[0] if rows.shape[0] is not None else tf.shape(rows)[0]
-        num_chunks = self._number_of(count)
+        num_chunks = self._count_chunks(count)
         missing = num_chunks * self._chunk_rows - count
         padded_rows = tf.pad(rows, [[0, missing], [0, 0]])
         padded_labels, padded_scales = (tf.pad(values, [[0, missing]]) for values in (labels, scales))
@@ -113,7 +114,7 @@ class ChunkedLoss:
         losses, d_rows, d_head = self._smooth(rows, losses[:count], d_rows[:count], d_head, scales)
         return tf.reduce_sum(losses * real), d_rows, d_head
 
-    def _number_of(self, count: Tensor | int) -> Tensor:
+    def _count_chunks(self, count: Tensor | int) -> Tensor:
         """Returns the number of chunks for `count` rows, at least 1: without rows, the gradients are zeros."""
         return tf.maximum((count + self._chunk_rows - 1) // self._chunk_rows, 1)
 
@@ -212,7 +213,7 @@ class ChunkedLoss:
         )
 
     def _smoothed_states(self, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the hidden states in the rows, to which the uniform part applies, and its gradient of a row.
+        """Returns the hidden states to which the uniform part of the target applies, and its gradient of a row.
 
         Args:
             rows: float32 [rows, width of a row].
@@ -238,8 +239,8 @@ def _scale_rows(rows: Tensor, scales: Tensor) -> Tensor:
 def _log_normalisers(logits: Tensor, probabilities: Tensor, label_logits: Tensor, labels: Tensor) -> Tensor:
     """Computes log(sum(exp(logits))) of each row, float32 [chunk], without a second pass over [chunk, vocab].
 
-    The result is any logit minus its log-probability. The label's are already at hand. If some label's probability is
-    too small for float32, the largest logit of each row is used instead.
+    The result is any logit minus its log-probability. Those of the label are already known. If some label's probability
+    is too small for float32, the largest logit of each row is used instead.
     """
     label_probabilities = tf.gather(probabilities, labels, batch_dims=1)  # --> [chunk]
     return tf.cond(

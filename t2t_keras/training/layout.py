@@ -37,7 +37,7 @@ class MatrixLayout:
         self.shapes = [(sum(rows_of_part), _WIDTH) for rows_of_part in self._rows]
 
     def join(self, weights: Sequence[Tensor]) -> list[Tensor]:
-        """Packs weights or their gradients, which share one dtype, into matrices [rows, width]."""
+        """Packs weights, or gradients of one dtype, into matrices [rows, width]."""
         blocks: list[list[Tensor]] = []
         rest = iter(weights)
         for shapes, rows_of_part in zip(self._weights, self._rows, strict=True):

@@ -84,7 +84,7 @@ class Monitor:
     Args:
         run: the run.
         total_steps: the largest number of steps.
-        start_step: the step that training resumes from. Records of later steps are dropped, because these run again.
+        start_step: the step that training resumes from. Records of later steps are dropped, because those run again.
         max_minutes: time limit of the training; 0 means no limit.
         is_validation_due: whether the validation of `start_step` is still to come, so that its record is dropped.
     """
@@ -115,7 +115,7 @@ class Monitor:
         are_missing = bool(self._records) and not run.tensorboard_path.is_dir()
         self._summaries_are_whole = not (self._metrics.is_shorter or are_missing)
         self._write_summaries()
-        self._metrics.open()  # last, so that after a kill before it the next start still finds the records to drop
+        self._metrics.open()  # last: if the process is killed before, the next start still finds the records to drop
         self._bar = None
         if sys.stderr.isatty():
             self._bar = tqdm(

@@ -1,4 +1,4 @@
-"""Starts a run: prepares its directory, and initialises its weights from a different run if requested."""
+"""Starts a run: prepares its directory and, if requested, initialises its weights from a different run."""
 
 import json
 import pathlib

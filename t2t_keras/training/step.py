@@ -206,6 +206,8 @@ class TrainingStep:
         return self.averages or self.weights
 
     def _steps(self, batches: Iterator[Any], steps: Tensor, last_step: Tensor) -> tuple[Tensor, ...]:
+        """Runs `steps` steps in a graph; returns each metric, float32 [steps]."""
+
         def take(index: Tensor, arrays: tuple) -> tuple:
             batch = next_shares(self.strategy, batches)
             replicated = self.strategy.run(self._replica_step, args=(batch, last_step), options=_SHAPES_AS_THEY_ARE)
@@ -289,6 +291,8 @@ class TrainingStep:
         return sums, gradients
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the sums of `validation_loss` in a graph."""
+
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
             weights = [tf.convert_to_tensor(matrix) for matrix in self._evaluation_weights()]
             loss = self.row_loss(*weights, batch["source"], batch["target"])

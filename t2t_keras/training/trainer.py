@@ -51,7 +51,7 @@ from t2t_keras.training.validation import Validator
 
 
 class Outcome(NamedTuple):
-    """How a training ended.
+    """The outcome of a training.
 
     Attributes:
         step: total number of updates.
@@ -140,7 +140,7 @@ class Trainer:
         self.is_validation_on_time = True  # False for an additional validation at a limit
         self.is_validation_due = False  # whether the newest checkpoint is still to be validated
         self.signals = StopSignals()
-        self._restore_lines: list[str] = []  # a line about the checkpoint that training resumes from
+        self._restore_lines: list[str] = []  # one line about the checkpoint if training resumes
 
     def _translators(self, model: SequenceModel) -> Callable[[], Translator]:
         """Returns a function that creates a translator with the model's current weights, for validation.
@@ -317,17 +317,16 @@ class Trainer:
         Raises:
             InputError: the loss is not finite; the checkpoint is deleted.
         """
-        validation = self.validator.validate()
-        loss, perplexity, score = validation
+        loss, perplexity, score = self.validator.validate()
         with self.workers.fail_together():
             monitor.log_validation(self.step, loss=loss, perplexity=perplexity, **{self._metric: score})
-        if not np.isfinite(validation.loss):
+        if not np.isfinite(loss):
             with self.workers.fail_together():
                 if self.workers.is_chief:
                     self.writer.withdraw(self.step)
-            raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
+            raise self._divergence(self.step, self.position, f"validation loss {loss}")
         metric = self.config.train.best_metric
-        value = validation.loss if metric == "loss" else cast(float, validation.score)
+        value = loss if metric == "loss" else cast(float, score)
         self.validations.append(
             checkpoints.ValidationRecord(self.step, metric, float(value), self.is_validation_on_time)
         )
@@ -454,7 +453,7 @@ _LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache the conten
 
 
 class _Decision(NamedTuple):
-    """What the workers agreed on after a call of steps.
+    """The decision of all workers after a call of steps.
 
     Attributes:
         signal: number of a stop signal that any worker received, or 0.

@@ -44,7 +44,7 @@ def window_mask(token_ids: Tensor | int, window: tuple[int, int]) -> Tensor:
 
     Args:
         token_ids: the ids or the length, as for `causal_mask`.
-        window: two whole numbers.
+        window: numbers of positions before and after each query that stay visible.
 
     Returns:
         bool [1, 1, length, length], True where the key's position is at most `window[0]` before and at most `window[1]`
@@ -100,7 +100,7 @@ def check_mask(mask: Tensor) -> None:
 
 
 def check_token_ids(token_ids: Any, name: str = "token_ids") -> None:
-    """Raises a ValueError that names the argument if it is not a tensor or array with two axes."""
+    """Raises a ValueError that names the argument if it is not a tensor or array of numbers with two axes."""
     shape = getattr(token_ids, "shape", None)
     if getattr(shape, "rank", 2) is None:  # TensorFlow knows the number of axes only when the graph runs
         return
@@ -124,11 +124,11 @@ def _positions(token_ids: Any) -> tuple[Tensor, Tensor]:
     if token_ids is None:
         raise ValueError("the length is None, as of a symbolic input; pass the token ids, int [batch, length], instead")
     if isinstance(token_ids, numbers.Integral) or getattr(token_ids, "shape", None) == ():
-        positions = ops.expand_dims(ops.arange(token_ids, dtype="int32"), 0)
+        positions = ops.expand_dims(ops.arange(token_ids, dtype="int32"), 0)  # --> [1, length]
     else:
         check_token_ids(token_ids)
         if isinstance(token_ids, keras.KerasTensor):  # may have an unknown length
-            positions = ops.cumsum(ops.ones_like(token_ids[:1, :], dtype="int32"), axis=1)
+            positions = ops.cumsum(ops.ones_like(token_ids[:1, :], dtype="int32"), axis=1)  # --> [1, length]
         else:
-            positions = ops.expand_dims(ops.arange(ops.shape(token_ids)[1], dtype="int32"), 0)
+            positions = ops.expand_dims(ops.arange(ops.shape(token_ids)[1], dtype="int32"), 0)  # --> [1, length]
     return ops.expand_dims(positions, (1, 3)), ops.expand_dims(positions, (1, 2))

@@ -240,9 +240,9 @@ class MultiHeadAttention(WeightedLayer):
     ) -> tuple[Tensor, Tensor]:
         """Computes attention with the layer's score; a subclass may override it.
 
-        Arguments and results are as in `scaled_dot_product_attention`. `is_step` says whether the memory was passed as
-        `KeysAndValues`. In a search step the queries are the hypotheses of a beam, and self-attention has one key
-        for each hypothesis at each position.
+        Arguments and results are as in `scaled_dot_product_attention`. `is_step` says whether the call has a `past` or
+        a memory that is projected already. In a search step the queries are the hypotheses of a beam, and
+        self-attention has one key for each hypothesis at each position.
         """
         if self.score == "scaled_dot":
             return scaled_dot_product_attention(queries, keys, values, mask, dropout=dropout)
@@ -316,6 +316,7 @@ class MultiHeadAttention(WeightedLayer):
     def _projection(
         self, name: str, d_in: int, d_out: int, initializer: Any = None, gain: float = 1.0
     ) -> tuple[Any, Any]:
+        """Adds the kernel of a projection and, if the layer has biases, its bias; otherwise the bias is None."""
         initializer = copy_initializer(initializer)
         if gain != 1:
             base = copy_initializer(self.kernel_initializer) if initializer is None else initializer

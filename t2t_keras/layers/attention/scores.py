@@ -76,7 +76,7 @@ def additive_attention(
 def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """v . tanh(q + k) for each query and key: float [..., query_len, key_len].
 
-    To save memory, the hidden layer, [..., query_len, key_len, d_key], is computed for some queries at a time, and
+    To save memory, the hidden layer, [..., query_len, key_len, d_key], is computed for a few queries at a time, and
     again in the backward pass. Arguments are as in `additive_attention`.
     """
     vector = ops.cast(vector, queries.dtype)
@@ -86,6 +86,7 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     if isinstance(count, int) and count <= 1:
         return score_block(queries, keys, vector)
     blocks = split_blocks(queries, count, ceil_div(query_len, larger(count, 1)))  # --> [..., blocks, block_len, d_key]
+    # --> [blocks, ..., block_len, key_len]
     scores = ops.map(lambda block: score_block(block, keys, vector), ops.moveaxis(blocks, -3, 0))
     return merge_blocks(ops.moveaxis(scores, 0, -3), query_len)  # --> [..., query_len, key_len]
 

@@ -31,7 +31,7 @@ def window_attention(
         values: float [batch, heads, length, d_value].
         mask: bool, broadcastable to [batch, heads, 1, length], True = may be attended to; None hides nothing.
         window: number of positions before and after its own that a query may attend to.
-        attend: attention, a function of queries, keys, values and mask in blocks, [batch, heads, blocks, ..., d_head].
+        attend: computes attention from queries, keys, values and mask in blocks, [batch, heads, blocks, ..., d_head].
 
     Returns:
         float [batch, heads, length, d_value], equal to attention to all positions with a `window_mask`. The result
@@ -46,13 +46,13 @@ def window_attention(
         """The positions in reach of each block: [..., length, width] --> [..., blocks, key_len, width]."""
         return _add_neighbours(split_blocks(x, count, size), before, after)
 
-    exists = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
+    is_visible = ops.ones((1, 1, 1, kernels.shape(keys)[2]), "bool")
     if mask is not None:
-        exists = ops.logical_and(exists, mask)
-    exists = ops.swapaxes(surroundings(ops.swapaxes(exists, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]
+        is_visible = ops.logical_and(is_visible, mask)
+    is_visible = ops.swapaxes(surroundings(ops.swapaxes(is_visible, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]
     places, query_places = ops.arange(before + size + after, dtype="int32") - before, ops.arange(size, dtype="int32")
     distance = places - query_places[:, None]  # --> [size, key_len]
-    mask = exists & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
+    mask = is_visible & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
     queries = split_blocks(queries, count, size)  # --> [batch, heads, blocks, size, d_key]
     heads, _ = attend(queries, surroundings(keys), surroundings(values), mask)
     return merge_blocks(heads, length)  # --> [batch, heads, length, d_value]

@@ -43,7 +43,7 @@ _NOTHING = -1
 
 
 class Phrases(NamedTuple):
-    """The constraints' phrases for a batch of sentences, with everything about them that all steps share.
+    """The constraints' phrases for a batch of sentences, and values computed from them that all steps share.
 
     All attributes but the first two are [open, constraints * phrases, phrase_len]. Their entry k refers to the phrase's
     first k tokens.
@@ -175,15 +175,17 @@ def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
     is_token = phrases.ids != PAD_ID
     places = tf.range(phrase_len)
     edges = [[0, 0], [0, 0], [phrase_len, phrase_len + 1]]
-    padded = tf.pad(texts, edges, constant_values=_NOTHING)  # --> [open, beam, length + 2 phrase_len + 1]
+    padded = tf.pad(texts, edges, constant_values=_NOTHING)  # --> [open, beam, length + 2 * phrase_len + 1]
 
-    # A window is one token longer than the longest phrase: the token after a phrase must not continue its last word.
+    # A window is one token longer than the longest phrase, because the token after a phrase must not continue its word.
     starts = phrase_len + tf.range(length)
+    # --> [open, beam, length, phrase_len + 1]
     windows = tf.gather(padded, starts[:, tf.newaxis] + tf.range(phrase_len + 1), axis=2)
     continues_word = _gather_flags(phrases.continues_word, windows) & (windows > PAD_ID)
     edges = [[0, 0], [0, 0], [0, 1]]
     after_end = tf.pad(phrases.ends, [[0, 0], [0, 0], [1, 0]])  # --> [open, constraints * phrases, phrase_len + 1]
     is_beyond = ~tf.pad(is_token, edges) & ~after_end
+    # --> [open, beam, constraints * phrases, length, phrase_len + 1]
     matches = windows[:, :, tf.newaxis] == tf.pad(phrases.ids, edges)[:, tf.newaxis, :, tf.newaxis]
     matches |= is_beyond[:, tf.newaxis, :, tf.newaxis]
     matches |= after_end[:, tf.newaxis, :, tf.newaxis] & ~continues_word[:, :, tf.newaxis]

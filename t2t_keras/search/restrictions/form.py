@@ -12,7 +12,7 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 @dataclasses.dataclass(frozen=True)
 class OnlyTokens:
-    """A rule that bars all tokens but some and the end symbol.
+    """A rule that bars all tokens except the end symbol and a given set.
 
     Attributes:
         token_ids: the allowed tokens.
@@ -52,11 +52,9 @@ class OutputLayout(NamedTuple):
 
     def num_chosen(self) -> tf.Tensor:
         """Returns how many tokens of each output the search chooses, int32 [batch]."""
-        return (
-            self.lengths
-            if self.known is None
-            else self.lengths - tf.math.count_nonzero(self.known, axis=1, dtype=tf.int32)
-        )
+        if self.known is None:
+            return self.lengths
+        return self.lengths - tf.math.count_nonzero(self.known, axis=1, dtype=tf.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +72,7 @@ class Form:
 
     @property
     def rule(self) -> OnlyTokens:
-        """The rule that bars all tokens but `token_ids`."""
+        """The rule that bars all tokens except `token_ids` and the end symbol."""
         return OnlyTokens(self.token_ids)
 
     def limits(self, source_lengths: tf.Tensor) -> tf.Tensor:
@@ -94,7 +92,8 @@ class Form:
         lengths = tf.reduce_sum(tf.cast(is_inside, tf.int32), axis=1) + tf.reduce_max(words, axis=1)
         places = tf.range(tf.shape(source_ids)[1]) + words - 1  # a chosen token follows each earlier word
         rows = tf.where(is_inside)  # --> [tokens, 2]
-        targets = tf.stack([rows[:, 0], tf.cast(tf.gather_nd(places, rows), tf.int64)], axis=1)
+        targets = tf.stack([rows[:, 0], tf.cast(tf.gather_nd(places, rows), tf.int64)], axis=1)  # --> [tokens, 2]
         shape = tf.stack([batch, tf.reduce_max(tf.pad(lengths, [[0, 1]]))])
+        # --> [batch, output_len]
         known = tf.scatter_nd(targets, tf.gather_nd(source_ids, rows), tf.cast(shape, tf.int64))
         return OutputLayout(lengths, known)

@@ -25,6 +25,7 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
     """
     words, lengths = _words(candidates, filler=-1)
     reference_words, reference_lengths = _words(references, filler=-2)
+    # --> [batch, candidate_len + 1, words of the other side] each
     self_pairs, cross_pairs = (words[:, :, tf.newaxis] == side[:, tf.newaxis] for side in (words, reference_words))
     places = tf.range(tf.shape(words)[1])
     self_grams, cross_grams = self_pairs, cross_pairs

@@ -59,16 +59,16 @@ def _forward(
 def _sum_rows(
     hidden: Tensor, head: Head, targets: Tensor, scale: Tensor, label_smoothing: float, terms: PairTerms | None
 ) -> tuple[Tensor, tuple[Tensor, Head]]:
-    """Like `_forward`, with both predictions of a target in one row: [batch, target_len, 2 * d_model]."""
-    rows = hidden.reshape(-1, hidden.shape[-1])  # --> [batch * target_len, d_model]
-    labels, count = targets.reshape(-1), rows.shape[0]
+    """Like `_forward`; with `terms`, both predictions of a target are in one row, [batch, target_len, 2 * d_model]."""
+    rows = hidden.reshape(-1, hidden.shape[-1])  # --> [batch * target_len, width]
+    labels, count = targets.reshape(-1), rows.shape[0]  # --> [batch * target_len]
     size = max(_CHUNK_ELEMENTS // head.table.shape[0] // _TILE, 1) * _TILE
     if count <= size:
         loss, d_head, d_rows = _chunk(rows, labels, head, scale, label_smoothing, terms)
         return loss, (d_rows.reshape(hidden.shape), d_head)
     missing = -count % size  # rows of padding, without loss and gradient
-    rows = jnp.pad(rows, [(0, missing), (0, 0)]).reshape(-1, size, rows.shape[1])  # --> [chunks, size, d_model]
-    labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)
+    rows = jnp.pad(rows, [(0, missing), (0, 0)]).reshape(-1, size, rows.shape[1])  # --> [chunks, size, width]
+    labels = jnp.pad(labels, [(0, missing)]).reshape(-1, size)  # --> [chunks, size]
 
     def add(sums: tuple[Tensor, Head], part: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Head], Tensor]:
         *results, d_rows = _chunk(*part, head, scale, label_smoothing, terms)

@@ -16,7 +16,7 @@ from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
 _PATIENCE, _SILENCE = 3600, 30  # seconds, as for TensorFlow's workers in `rendezvous`
-# Prefixes of errors of this process, which would recur on a retry whatever the other processes do.
+# Prefixes of errors of this process, which would recur on a retry regardless of the other processes.
 _LOCAL_ERRORS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
 
 
@@ -97,7 +97,7 @@ def make_jax_devices(
     if not num_devices and (size := next((len(group) for group in process_devices if len(group) % model_parallel), 0)):
         raise InputError(
             f"--model_parallel={model_parallel} does not divide the devices that JAX has in each process, {size}; "
-            "--replicas=N takes N replicas of them, and makes as many of a processor as that needs"
+            "--replicas=N uses as many of them as N replicas need, and divides a CPU into as many"
         )
     return JaxDevices([each for group in process_devices for each in group[: num_devices or None]], model_parallel)
 

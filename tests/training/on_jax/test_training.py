@@ -175,8 +175,8 @@ def test_what_is_not_offered_is_named(folder):
             "model.num_experts=4; 0 disables these translations"
         ),
         "odd devices": (
-            "--model_parallel=3 does not divide the devices that JAX has in each process, 4; --replicas=N takes N "
-            "replicas of them, and makes as many of a processor as that needs"
+            "--model_parallel=3 does not divide the devices that JAX has in each process, 4; --replicas=N uses as "
+            "many of them as N replicas need, and divides a CPU into as many"
         ),
         "few devices": "--replicas=2 of --model_parallel=3 devices each, but JAX has 4 devices here",
         "no devices": "--model_parallel must be at least 1, got 0",
