@@ -193,9 +193,10 @@ class MultiHeadAttention(WeightedLayer):
         attend = functools.partial(
             self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
         )
+        if window is not None:
+            self._check_window(queries, keys, attention_mask)
         collector, weights = AttentionWeights.innermost(), None
         if window is not None and collector is None and not return_attention_scores:
-            self._check_window(queries, keys, attention_mask)
             heads = window_attention(queries, keys, values, attention_mask, window=window, attend=attend)
         else:
             if window is not None:
