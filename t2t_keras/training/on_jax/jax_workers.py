@@ -76,7 +76,8 @@ def make_jax_devices(
     import jax
     import tensorflow as tf
 
-    tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads the data, and must not take GPU memory
+    with contextlib.suppress(RuntimeError):  # too late if TensorFlow has started
+        tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads the data, and must not take GPU memory
     if name == "cpu":
         jax.config.update("jax_platforms", "cpu")
     workers = find_cluster(cluster)

@@ -5,6 +5,7 @@ import sys
 import threading
 
 import pytest
+import tensorflow as tf
 
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 from t2t_keras.training.on_jax import jax_workers
@@ -46,6 +47,14 @@ def test_what_joining_raises_comes_out(monkeypatch):
     monkeypatch.setattr(jax.distributed, "initialize", fail)
     with pytest.raises(RuntimeError, match="before any JAX calls"):
         jax_workers._meet(Cluster(("a:1", "b:2"), 0))
+
+
+def test_tensorflow_may_have_started_before(monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", fail)
+    assert jax_workers.make_jax_devices().num_replicas_in_sync == len(jax.devices())
 
 
 @pytest.mark.parametrize(
