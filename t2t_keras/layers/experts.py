@@ -121,7 +121,8 @@ class MixtureOfExperts(WeightedLayer):
         balance_weight: factor on both parts of the balance loss.
         dropout_rate: dropout on the experts' inner activations.
         kwargs: the options of the experts' kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and
-            the arguments of `keras.layers.Layer`. An initializer makes the kernel of each expert separately.
+            the arguments of `keras.layers.Layer`. An initializer makes the kernel of each expert separately; a fixed
+            seed is increased by 1 from each expert to the next.
 
     Call arguments:
         inputs: float [batch, length, d_model]; without a length axis, each row is a sentence of one token.
@@ -176,7 +177,8 @@ class MixtureOfExperts(WeightedLayer):
         """Adds the kernels, [num_experts, d_in, d_out], and the biases, [num_experts, d_out], of one linear map."""
 
         def initialise(shape: tuple, dtype: Any = None) -> Tensor:
-            each = (keras.initializers.get(copy_initializer(self.kernel_initializer)) for _ in range(shape[0]))
+            copies = (copy_initializer(self.kernel_initializer, index) for index in range(shape[0]))
+            each = map(keras.initializers.get, copies)
             return ops.stack([initializer(shape[1:], dtype=dtype) for initializer in each])
 
         limit = math.sqrt(6.0 / (d_in + d_out))
