@@ -131,6 +131,11 @@ class TableLayer(Layer):
     ) -> None:
         super().__init__(**kwargs)
         check_arguments(NonNegativeFloat | None, initial_stddev=initial_stddev)
+        if initial_stddev is not None and embeddings_initializer is not None:
+            raise ValueError(
+                "`initial_stddev` must be None with an `embeddings_initializer`, which determines the initial table, "
+                f"got {initial_stddev}"
+            )
         self.initial_stddev = initial_stddev
         self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
         self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)
