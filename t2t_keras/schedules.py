@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras.tensor import Tensor
-from t2t_keras.values import PositiveInt, check_arguments
+from t2t_keras.values import PositiveFloat, PositiveInt, check_arguments
 
 
 def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 1.0, hold_steps: int = 0) -> Tensor:
@@ -49,7 +49,7 @@ class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         d_model: width of the model, at least 1.
         warmup_steps: updates during which the rate rises linearly, at least 1.
-        scale: factor on the rate; 1 in the paper, 2 in T2T.
+        scale: factor on the rate, above 0; 1 in the paper, 2 in T2T.
 
     Call arguments:
         step: number of the update, counted from 0 as Keras does.
@@ -65,6 +65,7 @@ class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0) -> None:
         check_arguments(PositiveInt, d_model=d_model, warmup_steps=warmup_steps)
+        check_arguments(PositiveFloat, scale=scale)
         self.d_model = d_model
         self.warmup_steps = warmup_steps
         self.scale = scale

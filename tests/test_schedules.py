@@ -58,3 +58,9 @@ def test_sizes_below_1_are_refused(sizes):
     name = next(name for name, size in sizes.items() if not size)
     with pytest.raises(ValueError, match=f"`{name}` must be a whole number of at least 1, got 0"):
         PaperSchedule(**sizes)
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), "2"])
+def test_a_scale_that_is_not_above_0_is_refused(scale):
+    with pytest.raises(ValueError, match="`scale` must be a finite number above 0, got"):
+        PaperSchedule(512, scale=scale)

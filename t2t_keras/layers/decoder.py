@@ -1,5 +1,6 @@
 """The decoder (right half of Figure 1)."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,11 @@ class DecoderLayer(ConfiguredLayer):
         )
         return x if past is None else (x, past)
 
+    def compute_output_spec(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = super().compute_output_spec(inputs, *args, **kwargs)
+        past = inspect.signature(self.call).bind_partial(inputs, *args, **kwargs).arguments.get("past")
+        return outputs if past is None else (outputs, past.extended_spec(inputs.shape[1], self.compute_dtype))
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Decoder(Stack):
@@ -155,6 +161,13 @@ class Decoder(Stack):
                 x, layer_past = layer(x, layer_memory, *masks, **arguments, past=past[index])
                 new_past.append(layer_past)
         return self.apply_final_norm(x) if past is None else (self.apply_final_norm(x), tuple(new_past))
+
+    def compute_output_spec(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = super().compute_output_spec(inputs, *args, **kwargs)
+        past = inspect.signature(self.call).bind_partial(inputs, *args, **kwargs).arguments.get("past")
+        if past is None:
+            return outputs
+        return outputs, tuple(each.extended_spec(inputs.shape[1], self.compute_dtype) for each in past)
 
     def keys_and_values(self, memory: Tensor) -> tuple[KeysAndValues, ...]:
         """Projects a memory, float [batch, source_len, d_model], to each layer's keys and values."""

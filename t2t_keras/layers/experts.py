@@ -121,17 +121,18 @@ class MixtureOfExperts(WeightedLayer):
         balance_weight: factor on both parts of the balance loss.
         dropout_rate: dropout on the experts' inner activations.
         kwargs: the options of the experts' kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and
-            the arguments of `keras.layers.Layer`. An initializer makes the kernel of each expert separately.
+            the arguments of `keras.layers.Layer`. An initializer makes the kernel of each expert separately; a fixed
+            seed is increased by 1 from each expert to the next.
 
     Call arguments:
-        inputs: float [batch, length, d_model].
+        inputs: float [batch, length, d_model]; without a length axis, each row is a sentence of one token.
         seed: int32 [2], for noise and dropout; None draws a seed.
         token_rows: int32 [tokens], from `token_rows`: the rows to compute; the others become zeros, and shapes inside
             depend on the data. None computes all rows with static shapes, as XLA needs.
         training: whether noise and dropout are active.
 
     Returns:
-        float [batch, length, d_model].
+        float, the shape of `inputs`.
 
     Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017.
     """
@@ -176,7 +177,8 @@ class MixtureOfExperts(WeightedLayer):
         """Adds the kernels, [num_experts, d_in, d_out], and the biases, [num_experts, d_out], of one linear map."""
 
         def initialise(shape: tuple, dtype: Any = None) -> Tensor:
-            each = (keras.initializers.get(copy_initializer(self.kernel_initializer)) for _ in range(shape[0]))
+            copies = (copy_initializer(self.kernel_initializer, index) for index in range(shape[0]))
+            each = map(keras.initializers.get, copies)
             return ops.stack([initializer(shape[1:], dtype=dtype) for initializer in each])
 
         limit = math.sqrt(6.0 / (d_in + d_out))
@@ -222,14 +224,15 @@ class MixtureOfExperts(WeightedLayer):
         self, gating: Gating, inputs: Tensor, token_mask: Tensor | None, token_rows: Tensor | None
     ) -> Tensor:
         """The balance loss of each sentence, float32 [batch]."""
-        batch, length, _ = ops.shape(inputs)
+        batch, *lengths, _ = ops.shape(inputs)
+        length = math.prod(lengths)  # 1 without a length axis
         is_picked = ops.one_hot(gating.experts, self.num_experts, dtype="float32")  # --> [rows, k, num_experts]
         importance = ops.sum(is_picked * gating.gates[..., None], axis=1)  # --> [rows, num_experts]
         usage = ops.concatenate([importance, gating.load], axis=-1)  # --> [rows, 2 * num_experts]
         if token_rows is None:
             usage = ops.reshape(usage, (batch, length, 2 * self.num_experts))  # --> [batch, length, 2 * num_experts]
             if token_mask is not None:
-                usage *= ops.cast(token_mask, "float32")[..., None]
+                usage *= ops.reshape(ops.cast(token_mask, "float32"), (batch, length, 1))
             sums = ops.sum(usage, axis=1)  # --> [batch, 2 * num_experts]
         else:
             sums = ops.segment_sum(usage, token_rows // length, num_segments=batch)  # --> [batch, 2 * num_experts]

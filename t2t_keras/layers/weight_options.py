@@ -39,9 +39,19 @@ def weight_option(name: str, value: Any) -> Any:
         raise ValueError(f"`{name}` must be a Keras {kind} or its name, got {value!r}") from error
 
 
-def copy_initializer(initializer: Any) -> Any:
-    """Returns a copy of an initializer. Unless its seed is fixed, the copy draws a new one, so that weights differ."""
-    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+def copy_initializer(initializer: Any, index: int = 0) -> Any:
+    """Returns a copy of an initializer. Unless its seed is fixed, the copy draws a new one, so that weights differ.
+
+    Args:
+        initializer: an object, which is copied; a function or a name, which is returned unchanged.
+        index: number that is added to a fixed seed, so that several weights of the same shape differ.
+    """
+    if not isinstance(initializer, keras.initializers.Initializer):
+        return initializer
+    config = initializer.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] += index
+    return type(initializer).from_config(config)
 
 
 def options_for(layer: Layer, weight: str, initializer: Any = None) -> dict[str, Any]:
@@ -121,6 +131,11 @@ class TableLayer(Layer):
     ) -> None:
         super().__init__(**kwargs)
         check_arguments(NonNegativeFloat | None, initial_stddev=initial_stddev)
+        if initial_stddev is not None and embeddings_initializer is not None:
+            raise ValueError(
+                "`initial_stddev` must be None with an `embeddings_initializer`, which determines the initial table, "
+                f"got {initial_stddev}"
+            )
         self.initial_stddev = initial_stddev
         self.embeddings_initializer = weight_option("embeddings_initializer", embeddings_initializer)
         self.embeddings_regularizer = weight_option("embeddings_regularizer", embeddings_regularizer)

@@ -20,13 +20,13 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from t2t_keras.errors import InputError, explained
+from t2t_keras.errors import InputError
 from t2t_keras.machine.files import DAMAGED_NPZ, read_note, sha256, write_json
 from t2t_keras.machine.locking import locked
 
@@ -43,6 +43,14 @@ _EVERY_STEP = "step_*"
 _FORMAT = 2
 _WEIGHTS_FILES = ("weights.npz", "ema.npz")
 _ORDER = "order"  # key in the state of an average, for a number that grows with each new average
+
+
+class DamagedCheckpointError(InputError):
+    """A file of a checkpoint is missing, or its contents are wrong.
+
+    Other errors of reading, such as a stale NFS handle, may pass. They raise a plain `InputError`, so that no intact
+    checkpoint is skipped and then deleted as damaged.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,17 +119,18 @@ def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
         weights_only: whether to skip verifying the optimizer's file, which is the largest.
 
     Raises:
-        InputError: the directory is not a checkpoint, its format is unknown, or a file is missing or damaged.
+        DamagedCheckpointError: the directory is not a checkpoint, or a file is missing or damaged.
+        InputError: the format of the checkpoint is unknown, or a file cannot be read.
     """
     path = Path(path)
     document = _read_document(path)
     for name, expected in document["sha256"].items():
         if weights_only and name not in _WEIGHTS_FILES:
             continue
-        with explained(f"{path / name} cannot be read"):
+        with _reading(path / name):
             actual = sha256(path / name)
         if actual != expected:
-            raise InputError(f"{path / name} is damaged: it does not match its checksum")
+            raise DamagedCheckpointError(f"{path / name} is damaged: it does not match its checksum")
     return Checkpoint(path, document["step"], document["state"])
 
 
@@ -199,13 +208,13 @@ def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | No
         weights_only: as in `load`.
 
     Raises:
-        InputError: all checkpoints are damaged.
+        InputError: all checkpoints are damaged, or a newer checkpoint than the first intact one cannot be read.
     """
     damaged: list[str] = []
     for step in reversed(steps(directory)):
         try:
             checkpoint = load(Path(directory) / step_name(step), weights_only)
-        except InputError as error:
+        except DamagedCheckpointError as error:
             damaged.append(str(error))
             continue
         for message in damaged:
@@ -225,7 +234,8 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
             the path of a checkpoint. None means the newest average, or "latest" if there is a later step.
 
     Raises:
-        InputError: the checkpoint does not exist (lists the existing ones), or all checkpoints are damaged.
+        InputError: the checkpoint does not exist (lists the existing ones), all checkpoints are damaged, or a file
+            cannot be read.
     """
     directory = Path(directory)
     if name is None:
@@ -295,11 +305,15 @@ def best(directory: str | Path, newest: int | None = None) -> ValidationRecord |
 
     Args:
         directory: the run's `checkpoints` directory.
-        newest: step of the checkpoint whose records are read; None means the newest that can be read.
+        newest: step of the checkpoint whose records are read; None means the newest. If it is damaged, the one before
+            is read.
+
+    Raises:
+        InputError: a file cannot be read.
     """
     for step in reversed(steps(directory)):
         if newest is None or step <= newest:
-            with contextlib.suppress(InputError):
+            with contextlib.suppress(DamagedCheckpointError):
                 state = _read_document(Path(directory) / step_name(step))["state"]
                 return best_of([ValidationRecord(**record) for record in state.get(VALIDATIONS, [])])
     return None
@@ -352,7 +366,7 @@ def _newest_average(directory: Path) -> Path | None:
     for name in _list_names(directory):
         try:
             averages.append(load(directory / name, weights_only=True))
-        except InputError as error:
+        except DamagedCheckpointError as error:
             logging.getLogger(__name__).warning("%s; the checkpoint is skipped", error)
     newest = max(averages, key=lambda average: (average.step, _order(average.state)), default=None)
     return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
@@ -455,21 +469,38 @@ def _read_document(path: Path) -> dict[str, Any]:
     """Reads and verifies the state.json of a checkpoint.
 
     Raises:
-        InputError: the file is missing, damaged, or in a different format.
+        DamagedCheckpointError: the file is missing or damaged.
+        InputError: the file cannot be read, or is in a different format.
     """
+    with _reading(path / STATE, missing=f"{path} is not a checkpoint: it has no {STATE}"):
+        contents = (path / STATE).read_bytes()
     try:
-        document = json.loads((path / STATE).read_text(encoding="utf-8"))
+        document = json.loads(contents.decode("utf-8"))
         file_format, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
         is_damaged = file_format == _FORMAT and document.pop("checksum") != _checksum(document)
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a checkpoint: it has no {STATE}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path / STATE} is damaged: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedCheckpointError(f"{path / STATE} is damaged: {error}") from error
     if file_format != _FORMAT:
         raise InputError(f"{path / STATE} has format {file_format!r}; this version of t2t_keras reads {_FORMAT}")
     if is_damaged:
-        raise InputError(f"{path / STATE} is damaged: it does not match its checksum")
+        raise DamagedCheckpointError(f"{path / STATE} is damaged: it does not match its checksum")
     return document
+
+
+@contextlib.contextmanager
+def _reading(path: Path, missing: str | None = None) -> Iterator[None]:
+    """Turns an `OSError` of reading a file into an `InputError` that names it.
+
+    Args:
+        path: the file.
+        missing: the message if the file does not exist, which counts as damage; None means "PATH does not exist".
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedCheckpointError(missing or f"{path} does not exist") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _checksum(document: Mapping[str, Any]) -> str:
@@ -506,14 +537,13 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Reads all arrays of an .npz file by name; raises an InputError if the file is missing or damaged."""
-    try:
-        with np.load(path) as arrays:
-            return dict(arrays)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (OSError, *DAMAGED_NPZ) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    """Reads all arrays of an .npz file by name; raises an InputError if it is missing or damaged or cannot be read."""
+    with _reading(path):
+        try:
+            with np.load(path) as arrays:
+                return dict(arrays)
+        except DAMAGED_NPZ as error:
+            raise DamagedCheckpointError(f"{path} is damaged: {error}") from error
 
 
 def sync_directory(directory: Path) -> None:

@@ -116,7 +116,10 @@ class Ensemble:
         shapes = [(member.shape[1], member.shape[2]) for member in kinds.cross]
         if len(set(shapes)) > 1:
             sizes = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
-            raise InputError(f"the attention of an ensemble is that of models with equal layers and heads, not {sizes}")
+            raise InputError(
+                "the models of an ensemble need the same number of layers and heads to average their attention; "
+                f"these have {sizes}"
+            )
         return combined_logits(logits, self.combination), Attentions(*map(_mean_attention, kinds))
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:

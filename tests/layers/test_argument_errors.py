@@ -61,6 +61,12 @@ RATE, INITIALIZER = r"a number in \[0, 1\)", "a Keras initializer or its name"
         ),
         (layers.LearnedPositions, {"max_positions": None}, "max_positions", FROM_1),
         (layers.LearnedPositions, {"max_positions": 4, "initial_stddev": -1.0}, "initial_stddev", "None or a finite"),
+        (
+            layers.LearnedPositions,
+            {"max_positions": 4, "initial_stddev": 0.1, "embeddings_initializer": "ones"},
+            "initial_stddev",
+            "None with an `embeddings_initializer`",
+        ),
         (layers.SinusoidalPositions, {"layout": "half"}, "layout", "one of interleaved, halves"),
         (layers.Encoder, {"num_layers": True}, "num_layers", FROM_1),
         (layers.Encoder, {"num_layers": None}, "num_layers", FROM_1),

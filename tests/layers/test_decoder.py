@@ -1,10 +1,11 @@
 """The right half of Figure 1 against NumPy."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from t2t_keras.layers import Decoder, DecoderLayer, causal_mask
+from t2t_keras.layers import Decoder, DecoderLayer, MultiHeadAttention, causal_mask
 from t2t_keras.layers.collectors import AttentionWeights
 from tests.layers import numpy_oracle
 
@@ -126,3 +127,33 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
         past = [each.newest(window * beam_size) for each in past]
         assert tuple(past[0].keys.shape) == (batch, 2, min(position + 1, window) * beam_size, 4)
         np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
+
+
+def shapes_of(results):
+    return keras.tree.map_structure(
+        lambda each: (tuple(each.shape), keras.backend.standardize_dtype(each.dtype)), results
+    )
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_symbolic_call_with_a_past_has_the_shapes_of_a_real_one(rng, policy):
+    x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (4, 3))
+    attention = MultiHeadAttention(2, 4, 3, dtype=policy)
+    layer, decoder = DecoderLayer(**SIZES, dtype=policy), Decoder(2, **SIZES, dtype=policy)
+    for each in (attention, layer, decoder):
+        each(x, memory)
+    attention_past, layer_past = attention(x, x, past=attention.empty_keys_and_values(2))[1], decoder.empty_past(2)[0]
+    calls = [
+        (attention, (x, x, None, None, attention_past), {}),
+        (attention, (x, x), {"past": attention_past, "return_attention_scores": True}),
+        (attention, (x, memory), {"return_attention_scores": True}),
+        (layer, (x, memory), {"past": layer_past}),
+        (decoder, (x, memory), {"past": decoder.empty_past(2)}),
+    ]
+    for each, inputs, arguments in calls:
+        first, *others = inputs
+        symbolic = each(keras.KerasTensor(first.shape, "float32"), *others, **arguments)
+        assert shapes_of(symbolic) == shapes_of(each(*inputs, **arguments))
+    symbolic = [keras.KerasTensor((None, None, 8), "float32")] * 2
+    outputs, weights = attention(*symbolic, return_attention_scores=True)
+    assert (outputs.shape, weights.shape) == ((None, None, 8), (None, 2, None, None))

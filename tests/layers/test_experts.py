@@ -163,6 +163,16 @@ def test_sentences_do_not_touch_each_other(rng):
             np.testing.assert_allclose(alone[0], whole[sentence], atol=1e-6)
 
 
+def test_rows_without_an_axis_for_the_length_are_sentences_of_one_token(rng):
+    layer, x, mask = make(rng), example(rng)[0], np.array([True, True, False, True])
+    for token_mask in (None, mask):
+        expected = with_loss(layer, x[:, None], token_mask=None if token_mask is None else token_mask[:, None])
+        outputs, loss = with_loss(layer, x, token_mask=token_mask)
+        np.testing.assert_allclose(outputs, expected[0][:, 0], atol=1e-6)
+        np.testing.assert_allclose(loss, expected[1], rtol=1e-6)
+    assert np.all(np.array(loss > 0) == mask)
+
+
 def test_a_position_costs_its_own_experts_alone(rng, monkeypatch):
     """The rows that are multiplied are k a token, whatever the number of experts."""
     seen = []

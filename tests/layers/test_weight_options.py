@@ -68,8 +68,9 @@ def test_options_are_stored_as_json(name):
     assert restored.kernel_initializer.stddev == 0.5
 
 
-def test_experts_are_initialised_separately():
-    layer = layers.MixtureOfExperts(3, 1, 5, kernel_initializer="orthogonal")
+@pytest.mark.parametrize("initializer", ["orthogonal", keras.initializers.Orthogonal(seed=3)], ids=["name", "seed"])
+def test_experts_are_initialised_separately(initializer):
+    layer = layers.MixtureOfExperts(3, 1, 5, kernel_initializer=initializer)
     layer.build(X)
     for kernel in np.array(layer.inner_kernels):  # [d_in, d_expert]
         np.testing.assert_allclose(kernel.T @ kernel, np.eye(5), atol=1e-5)

@@ -77,6 +77,38 @@ def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
         checkpoints.latest(tmp_path)
 
 
+def make_unreadable(path):
+    """Makes reading a file fail although it exists, for every user, as a stale NFS handle does."""
+    path.unlink()
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("name", ["weights.npz", "optimizer.npz", "state.json"])
+def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, name):
+    for step in (1, 2):
+        save(tmp_path, step)
+    make_unreadable(tmp_path / "step_00000002" / name)
+    with pytest.raises(InputError, match=f"step_00000002/{name} cannot be read: Too many levels"):
+        checkpoints.latest(tmp_path)
+
+
+def test_nothing_is_deleted_or_passed_over_without_reading_it(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path, step)
+    note_validation(tmp_path, 1)
+    make_unreadable(tmp_path / "step_00000003" / "state.json")
+    with pytest.raises(InputError, match=r"step_00000003/state.json cannot be read: Too many levels"):
+        checkpoints.prune(tmp_path, keep=1, newest=3)
+    assert checkpoints.steps(tmp_path) == [1, 2, 3]
+    path = checkpoints.save_weights(tmp_path, "averaged_last2", 3, arrays(4), {})
+    loaded = checkpoints.load(path)
+    make_unreadable(path / "weights.npz")
+    with pytest.raises(InputError, match=r"averaged_last2/weights.npz cannot be read: Too many levels"):
+        checkpoints.resolve(tmp_path)
+    with pytest.raises(InputError, match=r"averaged_last2/weights.npz cannot be read: Too many levels"):
+        _ = loaded.weights
+
+
 def test_no_checkpoint_at_all(tmp_path):
     assert checkpoints.latest(tmp_path / "missing") is None
     assert checkpoints.steps(tmp_path) == []

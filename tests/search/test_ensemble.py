@@ -146,7 +146,7 @@ def test_attention_is_the_members_mean():
 
 
 def test_attention_of_members_that_differ_is_refused(models):
-    with pytest.raises(InputError, match=r"2 layers of 2 heads; 1 layers of 4 heads"):
+    with pytest.raises(InputError, match="average their attention; these have 2 layers of 2 heads; 1 layers of 4"):
         translator_of(Ensemble(models)).explain(["A man"], ["dogs"])
 
 

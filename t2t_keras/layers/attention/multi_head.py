@@ -1,6 +1,7 @@
 """Multi-head attention (Figure 2)."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -54,6 +55,12 @@ class KeysAndValues(NamedTuple):
     def followed_by(self, newer: "KeysAndValues") -> "KeysAndValues":
         """Appends the keys and values of later positions."""
         return KeysAndValues(*(ops.concatenate(pair, axis=2) for pair in zip(self, newer, strict=True)))
+
+    def extended_spec(self, count: int | None, dtype: str) -> "KeysAndValues":
+        """The shapes and the dtype after `followed_by` with `count` positions, as `KerasTensor`; None means unknown."""
+        lengths = [None if None in (each.shape[2], count) else each.shape[2] + count for each in self]
+        shapes = [(*each.shape[:2], length, each.shape[3]) for each, length in zip(self, lengths, strict=True)]
+        return KeysAndValues(*(keras.KerasTensor(shape, dtype) for shape in shapes))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -193,9 +200,10 @@ class MultiHeadAttention(WeightedLayer):
         attend = functools.partial(
             self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
         )
+        if window is not None:
+            self._check_window(queries, keys, attention_mask)
         collector, weights = AttentionWeights.innermost(), None
         if window is not None and collector is None and not return_attention_scores:
-            self._check_window(queries, keys, attention_mask)
             heads = window_attention(queries, keys, values, attention_mask, window=window, attend=attend)
         else:
             if window is not None:
@@ -212,12 +220,17 @@ class MultiHeadAttention(WeightedLayer):
         return results if len(results) > 1 else outputs
 
     def compute_output_spec(self, query: Any, memory: Any, *args: Any, **kwargs: Any) -> Any:
-        outputs = super().compute_output_spec(query, memory, *args, **kwargs)
-        if not kwargs.get("return_attention_scores"):
-            return outputs
+        results = [super().compute_output_spec(query, memory, *args, **kwargs)]
+        arguments = inspect.signature(self.call).bind_partial(query, memory, *args, **kwargs).arguments
+        past = arguments.get("past")
         key_len = memory.keys.shape[2] if isinstance(memory, KeysAndValues) else memory.shape[1]
-        shape = (query.shape[0], self.num_heads, query.shape[1], key_len)
-        return outputs, keras.KerasTensor(shape, self.compute_dtype)
+        if past is not None:
+            results.append(past.extended_spec(key_len, self.compute_dtype))
+            key_len = results[1].keys.shape[2]
+        if arguments.get("return_attention_scores"):
+            shape = (query.shape[0], self.num_heads, query.shape[1], key_len)
+            results.append(keras.KerasTensor(shape, self.compute_dtype))
+        return tuple(results) if len(results) > 1 else results[0]
 
     def keys_and_values(self, memory: Tensor) -> KeysAndValues:
         """Projects a memory, float [batch, key_len, d_memory], so that several calls can reuse it."""

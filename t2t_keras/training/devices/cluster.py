@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_keras.errors import InputError
@@ -76,7 +76,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     text = environment["TF_CONFIG"]
     try:
         config = json.loads(text)
-        jobs = {job: [str(address) for address in addresses] for job, addresses in config.get("cluster", {}).items()}
+        jobs = {job: _addresses(addresses) for job, addresses in config.get("cluster", {}).items()}
         task = config.get("task", {"type": "worker", "index": 0})
         kind, index = task["type"], int(task["index"])
     except (ValueError, AttributeError, TypeError, KeyError) as error:
@@ -88,6 +88,12 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     if not chief and not workers:
         return Cluster(("localhost:0",), 0)  # TF_CONFIG of a single process
     return Cluster((*chief, *workers), index if kind == "chief" else len(chief) + index)
+
+
+def _addresses(job: Sequence[Any] | Mapping[str, Any]) -> list[str]:
+    """Reads the addresses of a job in TF_CONFIG: a list or, as in TensorFlow's `ClusterSpec`, {index: address}."""
+    addresses = [job[str(index)] for index in range(len(job))] if isinstance(job, Mapping) else job
+    return [str(address) for address in addresses]
 
 
 def _from_slurm(environment: Mapping[str, str]) -> Cluster:

@@ -5,18 +5,18 @@ TensorFlow would wait in C++ for an hour, print nothing and not react to signals
 
 import contextlib
 import socket
-import sys
 import time
 
 from t2t_keras.errors import InputError, explained
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 
-_SILENCE = 30.0  # seconds
-_PATIENCE = 3600.0  # seconds; a cluster may first have to allocate machines and pull images
+SILENCE = 30  # seconds before the missing workers are printed
+PATIENCE = 3600  # whole seconds; a cluster may first have to allocate machines and pull images
 _PAUSE = 0.2
 
 
-def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float = _SILENCE) -> None:
+def wait_for_all(cluster: Cluster, patience: float = PATIENCE, silence: float = SILENCE) -> None:
     """Returns once every worker has started and can be reached.
 
     Each worker listens on its own port until it has reached all others. After that, later workers reach TensorFlow's
@@ -44,7 +44,7 @@ def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float =
                     f"worker {cluster.index} did not meet worker {names} in {waited / 60:.0f} minutes"
                 )
             if missing and waited > silence and is_silent:
-                print(f"worker {cluster.index} waits for worker {names}", file=sys.stderr, flush=True)
+                tell(f"worker {cluster.index} waits for worker {names}")
                 is_silent = False
             if missing:
                 time.sleep(_PAUSE)

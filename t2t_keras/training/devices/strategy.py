@@ -149,7 +149,8 @@ def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # TensorFlow has replaced it with one that only sets a flag
+            # TensorFlow has replaced it with one that only sets a flag. None means that it was not installed by Python.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)
         return strategy
     except tf.errors.OpError as error:
         raise WorkerLostError(

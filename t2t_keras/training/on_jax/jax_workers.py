@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,11 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.standard_error import tell
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError, find_cluster
+from t2t_keras.training.devices.rendezvous import PATIENCE, SILENCE
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
-_PATIENCE, _SILENCE = 3600, 30  # seconds, as for TensorFlow's workers in `rendezvous`
 # Prefixes of errors of this process, which would recur on a retry regardless of the other processes.
 _LOCAL_ERRORS = ("INVALID_ARGUMENT", "UNIMPLEMENTED")
 
@@ -76,7 +76,8 @@ def make_jax_devices(
     import jax
     import tensorflow as tf
 
-    tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads the data, and must not take GPU memory
+    with contextlib.suppress(RuntimeError):  # too late if TensorFlow has started
+        tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads the data, and must not take GPU memory
     if name == "cpu":
         jax.config.update("jax_platforms", "cpu")
     workers = find_cluster(cluster)
@@ -106,10 +107,10 @@ def _meet(workers: Cluster) -> None:
     """Joins the other processes; prints a line if that takes long.
 
     JAX waits in C++, where no signal is handled, and ends the process after its own timeout. It therefore waits in a
-    separate thread, with a longer timeout than `_PATIENCE`.
+    separate thread, with a longer timeout than `PATIENCE`.
 
     Raises:
-        WorkerLostError: the processes did not meet within `_PATIENCE` seconds.
+        WorkerLostError: the processes did not meet within `PATIENCE` seconds.
     """
     import jax
 
@@ -118,7 +119,7 @@ def _meet(workers: Cluster) -> None:
     def join() -> None:
         arguments = workers.addresses[0], len(workers.addresses), workers.index
         try:
-            jax.distributed.initialize(*arguments, initialization_timeout=10 * _PATIENCE)
+            jax.distributed.initialize(*arguments, initialization_timeout=10 * PATIENCE)
         except Exception as error:
             errors.append(error)
 
@@ -129,10 +130,10 @@ def _meet(workers: Cluster) -> None:
     while thread.is_alive():
         thread.join(0.2)
         waited = time.monotonic() - start
-        if waited > _PATIENCE:
+        if waited > PATIENCE:
             raise WorkerLostError(f"worker {workers.index} did not meet {target} in {waited / 60:.0f} minutes")
-        if waited > _SILENCE and is_silent:
-            print(f"worker {workers.index} waits for {target}", file=sys.stderr, flush=True)
+        if waited > SILENCE and is_silent:
+            tell(f"worker {workers.index} waits for {target}")
             is_silent = False
     if errors:
         raise errors[0]

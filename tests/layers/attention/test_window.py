@@ -1,5 +1,7 @@
 """Self-attention within a window, in blocks, against attention to all positions under a mask."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -141,12 +143,14 @@ def test_nothing_in_the_graph_grows_with_the_square_of_the_length(rng):
 def test_what_a_window_cannot_be_used_with_is_refused(rng):
     x = ops.zeros((2, 5, 8))
     layer = MultiHeadAttention(2, 4, window=(1, 1))
-    with pytest.raises(
-        ValueError, match=r"`attention_mask` must be the same for all queries.* got the shape \(1, 1, 5, 5\)"
-    ):
-        layer(x, x, causal_mask(5))
-    with pytest.raises(ValueError, match="`window` is for self-attention; got lengths 5 and 4"):
-        layer(x, x[:, :4])
+    with_weights = functools.partial(layer, return_attention_scores=True)
+    for call in (layer, with_weights, functools.partial(attended, layer)):
+        with pytest.raises(
+            ValueError, match=r"`attention_mask` must be the same for all queries.* got the shape \(1, 1, 5, 5\)"
+        ):
+            call(x, x, causal_mask(5))
+        with pytest.raises(ValueError, match="`window` is for self-attention; got lengths 5 and 4"):
+            call(x, x[:, :4])
     for window in ((1,), (-1, 0), (2.0, 2.0)):
         with pytest.raises(ValueError, match="`window` must be two whole numbers of at least 0, got"):
             MultiHeadAttention(2, 4, window=window)

@@ -32,6 +32,11 @@ def test_tf_config():
     assert find_cluster("auto", tf_config(cluster=cluster, task=chief)) == Cluster(("c:3", "a:1", "b:2"), 0)
 
 
+def test_a_tf_config_may_have_addresses_by_index():
+    cluster = {"worker": {"1": "b:2", "0": "a:1"}}
+    assert find_cluster("tf_config", tf_config(cluster=cluster)) == Cluster(("a:1", "b:2"), 1)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -40,6 +45,7 @@ def test_tf_config():
         {"task": {"type": "worker", "index": 2}},
         {"task": {"type": "worker"}},
         {"cluster": {"worker": 2}},
+        {"cluster": {"worker": {"0": "a:1", "2": "c:3"}}},
     ],
 )
 def test_a_tf_config_that_is_no_cluster_of_workers(changes):

@@ -3,6 +3,8 @@
 import concurrent.futures
 import contextlib
 import socket
+import sys
+from unittest import mock
 
 import pytest
 
@@ -33,6 +35,14 @@ def test_whoever_is_missing_is_named(addresses, capsys):
     with pytest.raises(WorkerLostError, match=f"worker 1 did not meet worker 0 .{addresses[0]}., 2 .{addresses[2]}."):
         wait_for_all(Cluster(addresses, 1), patience=0.5, silence=0.1)
     assert capsys.readouterr().err == f"worker 1 waits for worker 0 ({addresses[0]}), 2 ({addresses[2]})\n"
+
+
+def test_a_worker_waits_also_where_nobody_reads_what_it_prints(addresses, monkeypatch):
+    errors = mock.Mock(write=mock.Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr(sys, "stderr", errors)
+    with pytest.raises(WorkerLostError):
+        wait_for_all(Cluster(addresses, 1), patience=0.5, silence=0)
+    errors.write.assert_called_once()
 
 
 def test_a_port_that_is_taken_and_an_address_without_one(addresses):

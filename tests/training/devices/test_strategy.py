@@ -1,6 +1,7 @@
 """The strategy that a name and the environment stand for."""
 
 import json
+import signal
 
 import pytest
 import tensorflow as tf
@@ -132,6 +133,26 @@ def test_workers_of_the_environment(monkeypatch, no_gpus):
     workers_in_environment(monkeypatch, 1)
     for name in ("auto", "multiworker"):
         assert isinstance(make_strategy(name), tf.distribute.OneDeviceStrategy)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, None], ids=["python", "other_language"])
+def test_the_handler_of_sigterm_is_that_from_before(monkeypatch, no_gpus, handler):
+    """A handler that Python did not install is not known to it, so it becomes the default."""
+    real, replaced, before = signal.signal, [], signal.getsignal(signal.SIGTERM)
+
+    def set_handler(number, new):
+        real(number, new)
+        replaced.append(new)
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
+    workers_in_environment(monkeypatch, 2)
+    monkeypatch.setattr(signal, "getsignal", lambda number: handler)
+    monkeypatch.setattr(signal, "signal", set_handler)
+    try:
+        make_strategy("multiworker")
+    finally:
+        real(signal.SIGTERM, before)
+    assert replaced == [handler or signal.SIG_DFL]
 
 
 def test_each_worker_with_its_gpus(monkeypatch, two_gpus):

@@ -3,13 +3,16 @@
 import subprocess
 import sys
 import threading
+from unittest import mock
 
 import pytest
+import tensorflow as tf
 
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 from t2t_keras.training.on_jax import jax_workers
 from t2t_keras.training.on_jax.jax_workers import JaxWorkers
 from tests.training.worker_processes import free_ports
+from tests.waiting import wait_until
 
 jax = pytest.importorskip("jax")
 
@@ -18,7 +21,7 @@ ALONE = """
 import sys
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 from t2t_keras.training.on_jax import jax_workers
-jax_workers._PATIENCE, jax_workers._SILENCE = 2, 0.5
+jax_workers.PATIENCE, jax_workers.SILENCE = 2, 0.5
 try:
     jax_workers._meet(Cluster(tuple(sys.argv[2:]), int(sys.argv[1])))
 except WorkerLostError as error:
@@ -46,6 +49,25 @@ def test_what_joining_raises_comes_out(monkeypatch):
     monkeypatch.setattr(jax.distributed, "initialize", fail)
     with pytest.raises(RuntimeError, match="before any JAX calls"):
         jax_workers._meet(Cluster(("a:1", "b:2"), 0))
+
+
+def test_tensorflow_may_have_started_before(monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", fail)
+    assert jax_workers.make_jax_devices().num_replicas_in_sync == len(jax.devices())
+
+
+def test_a_process_waits_also_where_nobody_reads_what_it_prints(monkeypatch):
+    errors = mock.Mock(write=mock.Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr(
+        jax.distributed, "initialize", lambda *arguments, **settings: wait_until(lambda: errors.write.called)
+    )
+    monkeypatch.setattr(jax_workers, "SILENCE", 0)
+    monkeypatch.setattr(sys, "stderr", errors)
+    jax_workers._meet(Cluster(("a:1", "b:2"), 0))
+    errors.write.assert_called_once()
 
 
 @pytest.mark.parametrize(
