@@ -22,7 +22,7 @@ from film import Frame, film  # noqa: E402
 
 EXPORT = os.environ.get("PICTURED_EXPORT", "")
 IMAGES = pathlib.Path(__file__).parents[2] / "docs" / "images"
-SENTENCE = os.environ.get("PICTURED_SENTENCE", "I would like to drink a cup of coffee.")
+SENTENCE = os.environ.get("PICTURED_SENTENCE", "I would like to drink coffee.")
 TEXT = "The house near the river is very old.\nI would like to drink a cup of coffee."
 
 pytestmark = [
