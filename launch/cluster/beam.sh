@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares data on a cluster through Apache Beam: give it a runner and the flags of launch.prepare_data.
+# Prepares data on a cluster with Apache Beam. The arguments are a runner and the flags of launch.prepare_data.
 #
 #   FLINK_MASTER=flink:8081 launch/cluster/beam.sh flink --train_source=a.en --train_target=a.de --data_dir=/shared/mine
 #   SPARK_MASTER=spark://host:7077 launch/cluster/beam.sh spark ...
@@ -7,15 +7,16 @@
 #   DRY_RUN=1 launch/cluster/beam.sh ...      prints the command instead of running it
 #
 # Text and --data_dir must be on a file system that this machine and all workers have mounted under the same path, and
-# workers must have this package and this machine's version of Python. Flink and Spark need Java here, and on each of
-# their machines a pool of Python workers, started beforehand:
+# workers must have this package and this machine's version of Python. Flink and Spark need Java on this machine. Before
+# you run the script, start a pool of Python workers on each of their machines:
 #
 #   python -m apache_beam.runners.worker.worker_pool_main --service_port=50000
 #
-# Dataflow needs pip install 'apache-beam[gcp]' here, and an image with this package whose start mounts that file system.
+# For Dataflow, run pip install 'apache-beam[gcp]' on this machine, and provide an image that contains this package and
+# mounts that file system when it starts.
 set -euo pipefail
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${PYTHON:=.venv/bin/python}"
 : "${WORKERS:=4}"                        # Flink, Spark: jobs at a time; Dataflow: machines
 : "${WORKER_POOL:=localhost:50000}"      # of Flink and Spark, as each of their machines sees it
@@ -47,7 +48,7 @@ case $runner in
       exit 1
     fi
     name=DataflowRunner
-    # One number of machines from the first to the last shard; the image has the packages, none are sent.
+    # The number of machines is fixed. The image contains the packages, so none are sent.
     options=("project=$PROJECT" "region=$REGION" "temp_location=gs://$BUCKET/tmp" "sdk_container_image=$IMAGE"
       sdk_location=container "num_workers=$WORKERS" autoscaling_algorithm=NONE "machine_type=$MACHINE")
     ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains with Kubeflow Trainer v2, one worker a pod of a TrainJob: give it the flags of launch.train.
+# Trains with Kubeflow Trainer v2, with one worker per pod of a TrainJob. The arguments are the flags of launch.train.
 #
 #   IMAGE=registry/t2t WORKERS=4 launch/cluster/kubeflow.sh --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 \
 #       --preset=big
@@ -14,7 +14,7 @@
 # Kubernetes 1.31 or later, with Kubeflow Trainer 2.0 or later (trainer.kubeflow.org/v1alpha1) and its JobSet.
 set -euo pipefail
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${NAME:=t2t}"                   # of the TrainJob, its runtime and its volume
 : "${IMAGE:=t2t_keras}"            # made with launch/cluster/Dockerfile
 : "${BACKEND:=tensorflow}"         # or jax, which the image must have: pip install '.[jax]' 'jax[cuda12]'
@@ -45,7 +45,7 @@ case $BACKEND in
     ;;
 esac
 
-# Folders in a bucket have a mirror on each pod's disk; other folders are on the volume. A training may have both.
+# Folders in a bucket are mirrored on the disk of each pod; other folders are on the volume. A run may use both.
 mirrors='' volume='' flag=''
 for word in "$@"; do
   word=$flag$word flag=''
@@ -55,7 +55,7 @@ for word in "$@"; do
     --data_dir=file:* | --model_dir=file:* | --init_from=file:*) volume=1 ;;
     --data_dir=*://* | --model_dir=*://* | --init_from=*://*) mirrors=/mirrors ;;
     --data_dir=/* | --model_dir=/* | --init_from=/* | *=/t2t/* | /t2t/*) volume=1 ;;
-    # The folder would be in the container, and would be lost with its pod.
+    # The folder would be inside the container, and would be lost with its pod.
     --data_dir=* | --model_dir=* | --init_from=*)
       printf 'error: %s is a relative path: give one on the volume, below /t2t, or in a bucket\n' "$word" >&2
       exit 1
@@ -82,7 +82,7 @@ arguments() {
 
 manifests() {
   [[ -z $volume ]] || cat <<YAML
-# All workers see one folder for data and runs; the first of them writes the run.
+# All workers share one folder for data and runs; the first worker writes the run.
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:

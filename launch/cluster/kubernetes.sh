@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on Kubernetes, one worker a pod of an indexed Job: give it the flags of launch.train.
+# Trains on Kubernetes, with one worker per pod of an indexed Job. The arguments are the flags of launch.train.
 #
 #   IMAGE=registry/t2t WORKERS=4 launch/cluster/kubernetes.sh --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 \
 #       --preset=big
@@ -15,7 +15,7 @@
 # Kubernetes 1.31 or later.
 set -euo pipefail
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${NAME:=t2t}"                   # of the Job, its Service and its volume
 : "${IMAGE:=t2t_keras}"            # made with launch/cluster/Dockerfile
 : "${WORKERS:=2}"                  # pods, one a node
@@ -46,7 +46,7 @@ case $BACKEND in
     ;;
 esac
 
-# Folders in a bucket have a mirror on each pod's disk; other folders are on the volume. A training may have both.
+# Folders in a bucket are mirrored on the disk of each pod; other folders are on the volume. A run may use both.
 mirrors='' volume='' flag=''
 for word in "$@"; do
   word=$flag$word flag=''
@@ -56,7 +56,7 @@ for word in "$@"; do
     --data_dir=file:* | --model_dir=file:* | --init_from=file:*) volume=1 ;;
     --data_dir=*://* | --model_dir=*://* | --init_from=*://*) mirrors=/mirrors ;;
     --data_dir=/* | --model_dir=/* | --init_from=/* | *=/t2t/* | /t2t/*) volume=1 ;;
-    # The folder would be in the container, and would be lost with its pod.
+    # The folder would be inside the container, and would be lost with its pod.
     --data_dir=* | --model_dir=* | --init_from=*)
       printf 'error: %s is a relative path: give one on the volume, below /t2t, or in a bucket\n' "$word" >&2
       exit 1
@@ -83,7 +83,7 @@ arguments() {
 
 manifests() {
   [[ -z $volume ]] || cat <<YAML
-# All workers see one folder for data and runs; the first of them writes the run.
+# All workers share one folder for data and runs; the first worker writes the run.
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on SLURM, one worker a node: give it the flags of launch.train.
+# Trains on SLURM, with one worker per node. The arguments are the flags of launch.train.
 #
 #   sbatch --nodes=4 launch/cluster/slurm.sh --data_dir=data/wmt14 --model_dir=runs/wmt14 --preset=big
 #   DRY_RUN=1 launch/cluster/slurm.sh ...      prints the command that every node would run
@@ -23,7 +23,7 @@
 
 set -euo pipefail
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
 : "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12]
 : "${RESTARTS:=100}"             # how often a stopped training is requeued
@@ -53,12 +53,12 @@ show() {
 
 # The workers find each other through SLURM's variables: --cluster=slurm.
 worker=("$PYTHON" -m launch.train "${words[@]}" --cluster=slurm "$@")
-# srun ends with the highest status of all workers, so that the 75 or 143 of the others would hide the 1 of a worker that
-# is at fault: it goes by another number. SIGTERM comes to the shell around a worker too, which is to wait for it.
+# srun exits with the highest status of all workers. The 75 or 143 of other workers would hide the 1 of a failed worker,
+# so the shell around a worker replaces 1 by a larger number. This shell also receives SIGTERM, and waits for its worker.
 mistake=200
-# shellcheck disable=SC2016  # the shell around a worker is to expand these
+# shellcheck disable=SC2016  # the shell around a worker expands these
 around='trap : TERM; "$@"; status=$?; exit $((status == 1 ? '$mistake' : status))'
-# A worker that ends must not have the others killed while the first of them writes the checkpoint.
+# If a worker ends, srun must not kill the others while the first worker writes the checkpoint.
 step=(srun --kill-on-bad-exit=0 "--wait=$SAVING_SECONDS" bash -c "$around" worker "${worker[@]}")
 
 if [[ -n $DRY_RUN ]]; then
@@ -70,7 +70,7 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   exit 1
 fi
 
-# Since SLURM 22.05 srun need not take this from the job, and a worker would get one core.
+# Since SLURM 22.05, srun does not take this number from the job, and a worker would get only one core.
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 status=0
 "${step[@]}" || status=$?

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes a table of the paper on SLURM, a part of its rows in each task of an array: give it the flags of launch.study.
+# Reproduces a table of the paper on SLURM. Each task of an array trains some of the rows. The arguments are the flags
+# of launch.study.
 #
 #   sbatch --array=1-20 launch/cluster/slurm_study.sh --table=3 --scale=paper --data_dir=data/wmt14 \
 #       --study_dir=runs/table3_paper
@@ -23,7 +24,7 @@
 
 set -euo pipefail
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
 : "${RESTARTS:=100}"             # how often a stopped task is requeued
 : "${DRY_RUN:=}"
@@ -50,7 +51,7 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   exit 1
 fi
 
-# Since SLURM 22.05 srun need not take this from the job, and the program would get one core.
+# Since SLURM 22.05, srun does not take this number from the job, and the program would get only one core.
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 status=0
 "${step[@]}" || status=$?

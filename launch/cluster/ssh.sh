@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on hosts that ssh reaches, one worker a host: give it the flags of launch.train.
+# Trains on hosts over ssh, with one worker per host. The arguments are the flags of launch.train.
 #
 #   HOSTS="gpu1 gpu2" launch/cluster/ssh.sh --data_dir=/shared/data/wmt14 --model_dir=/shared/runs/wmt14 --preset=big
 #   DRY_RUN=1 HOSTS=... launch/cluster/ssh.sh ...      prints the commands instead of running them
@@ -14,7 +14,7 @@ if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # "wait -n -p"
   exit 1
 fi
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${HOSTS:?the names of the hosts, the first of which writes the run: HOSTS=\"gpu1 gpu2\"}"
 : "${DIRECTORY:=$PWD}"            # the repository, on every host
 : "${PYTHON:=.venv/bin/python}"   # on every host, from there
@@ -68,7 +68,7 @@ if [[ -n $DRY_RUN ]]; then
   exit
 fi
 
-# A worker that is still starting gets some seconds to do so; otherwise it would wait for the others in vain.
+# A worker that is still starting gets some seconds to finish; otherwise it would wait for the others in vain.
 stop_all() {
   echo "stopping all workers" >&2
   local index file

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Trains with Keras on JAX on one Cloud TPU VM that may be preempted at any time.
 #
-#   launch/cluster/tpu_vm.sh up                 makes the disk and the VM, installs; copy prepared data then, see below
+#   launch/cluster/tpu_vm.sh up                 creates the disk and the VM, and installs; copy data after it
 #   launch/cluster/tpu_vm.sh train --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 --preset=big
 #   launch/cluster/tpu_vm.sh down               deletes the VM; the disk, with the runs, stays
 #   DRY_RUN=1 launch/cluster/tpu_vm.sh ...      prints the commands instead of running them
 #
 # `train` takes the flags of launch.train. It recreates a preempted VM and resumes from the last checkpoint, until the
-# training is done, fails for a reason that would only recur, or the VM cannot be set up. Ctrl-C stops the training,
+# training run is complete, fails for a reason that would recur, or the VM cannot be set up. Ctrl-C stops the training,
 # which saves first. To copy data to the disk:
 #
 #   gcloud compute tpus tpu-vm scp --recurse data/wmt14 t2t:/t2t/data --zone=us-central1-a
 set -euo pipefail
 
-# ---- settings: environment variables, with what they are if they are not set ----
+# ---- settings: environment variables and their defaults --------------------------
 : "${NAME:=t2t}"                             # of the VM
 : "${ZONE:=us-central1-a}"
 : "${PROJECT:=$(gcloud config get-value project 2>/dev/null || true)}"
@@ -72,7 +72,7 @@ state() {
   fi
 }
 
-# Creates and sets up the VM; skips steps that are done already.
+# Creates and sets up the VM; skips completed steps.
 up() {
   local disk="projects/$PROJECT/zones/$ZONE/disks/$DISK" spot=()
   [[ -z $PRICING ]] || spot=("$PRICING")
@@ -128,7 +128,7 @@ install() {
 # Stops the VM's training, if any, and waits until it has saved. A training that is still starting gets $1 seconds to do
 # so.
 stop() {
-  # shellcheck disable=SC2016  # the VM's shell is to expand these
+  # shellcheck disable=SC2016  # the VM's shell expands these
   on_vm 'for i in $(seq '"${1:-0}"'); do test -e worker.pid && break; sleep 1; done
     pid=$(cat worker.pid 2>/dev/null) && rm -f worker.pid && kill -TERM $pid 2>/dev/null || exit 0
     while kill -0 $pid 2>/dev/null; do sleep 1; done' || true
@@ -141,7 +141,7 @@ run() {
       .venv/bin/python -m launch.train"
   command+=" --set train.mixed_bfloat16=true"
   (($# == 0)) || command+=$(printf ' %q' "$@")
-  # shellcheck disable=SC2016  # the VM's shell is to expand these
+  # shellcheck disable=SC2016  # the VM's shell expands these
   command+=' &
     echo $! > ../worker.pid; wait $!; status=$?; echo $status > ../worker.status; exit $status'
   on_vm "$command"

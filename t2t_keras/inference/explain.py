@@ -90,7 +90,7 @@ class Explanation:
         """Links each target token to the source token to which it pays the most attention, averaged over heads.
 
         Args:
-            layer: decoder layer, counted from 0, or from the end if negative. None means the last but one. In two
+            layer: decoder layer, counted from 0, or from the end if negative. None means the second to last. In two
                 English-German models of four layers, this layer's links agreed best with the links that IBM model 1
                 finds in both directions, and it had the most weight near the diagonal.
 

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
 # Translates lines of standard input, or its arguments, through the REST interface of TensorFlow Serving or of
-# launch.serve. Prints the answers as the server gives them: JSON, {"predictions": [{"translation": ..., "score": ...}]}.
+# launch.serve. Prints the JSON of the server: {"predictions": [{"translation": ..., "score": ...}]}.
 #
 #     ./client.sh "A man is walking." "Two dogs play."
 #     MODEL=mine SERVER=translate.example:8501 ./client.sh < sentences.txt
 #     CA=chain.pem KEY_FILE=key.txt ./client.sh < sentences.txt      # TLS, and a key of --api_key_file
 set -euo pipefail
-# Bytes: the text is UTF-8 already, and what is not shall be the server's to refuse.
+# Treat the text as bytes. The server rejects text that is not UTF-8.
 export LC_ALL=C
 
 server="${SERVER:-127.0.0.1:8501}"
 model="${MODEL:-translation}"
 signature="${SIGNATURE:-serving_default}"
-# A request must not hold more sentences than the server's max_batch_size.
+# A request must not contain more sentences than the server's max_batch_size.
 batch="${BATCH:-32}"
 url="${CA:+https}"
 url="${url:-http}://$server/v1/models/$model:predict"
 
-# One JSON string a line: control characters but the tab have no place in a sentence.
+# Makes one JSON string per line, without control characters except the tab.
 json_strings() {
   tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g' -e 's/.*/"&"/'
 }
 
-# For curl's --config, since arguments can be read by every user of the machine.
+# For curl's --config, because every user of the machine can read arguments.
 credentials() {
   [[ -z "${KEY_FILE:-}" ]] || printf 'header = "Authorization: Bearer %s"\n' "$(head -n 1 "$KEY_FILE")"
 }

@@ -81,7 +81,7 @@ export class AttentionChoice {
     return kind.value ? { kind: kind.value, layer: Number(layer.value) } : null;
   }
 
-  /** Describes the chosen kind, and offers its layers; the default is the last but one. */
+  /** Describes the chosen kind, and offers its layers; the default is the second to last. */
   describe() {
     const { kind, layer, head, hint, keys, queries } = this.parts;
     const count = this.layers[kind.value] || 0;
