@@ -47,7 +47,7 @@ _SOURCE = flags.DEFINE_string("source", None, "The text of a sentence.", require
 _TARGET = flags.DEFINE_string("target", None, "A translation of the sentence; default: the model's translation.")
 _OUTPUT = DEFINE_path("output", None, "A folder; or, for one picture, a .png or .svg file.", ANY, required=True)
 _KIND = flags.DEFINE_multi_enum("kind", [], _KINDS, "The kind of attention; default: all kinds of the model.")
-_LAYER = DEFINE_number("layer", None, "A layer, from 1; default: all in maps, the second to last in lines.", PositiveInt)
+_LAYER = DEFINE_number("layer", None, "A layer, from 1; default: all (maps), the second to last (lines).", PositiveInt)
 _HEAD = flags.DEFINE_list("head", [], "Heads, from 1, separated by commas, or mean; default: all.")
 _QUERY = flags.DEFINE_string("query", None, "A word; only the lines of this word are drawn.")
 _STYLE = flags.DEFINE_multi_enum("style", [], _STYLES, "Heat maps, or lines from word to word; default: both.")
