@@ -22,8 +22,11 @@ root_doc = "docs/index"
 
 # All other folders are excluded, because runs and data may be large.
 include_patterns = ["*.md", "docs/*.md", "docs/programs/*.md", "docs/notebooks/*.ipynb", "launch/**.md", ".github/*.md"]
+include_patterns.append("saved_models/en_de_fr/*.md")
 exclude_patterns = [
-    path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "launch", ".github")
+    path.name
+    for path in ROOT.iterdir()
+    if path.is_dir() and path.name not in ("docs", "launch", "saved_models", ".github")
 ]
 exclude_patterns += ["README.md", "docs/_build", ".github/PULL_REQUEST_TEMPLATE.md"]
 

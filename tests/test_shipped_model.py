@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[1] / "saved_models/en_de_fr"
 TRANSLATIONS = {
     ("de", "Where is the station?"): "Wo ist der Bahnhof?",
     ("de", "The file could not be saved."): "Die Datei konnte nicht gespeichert werden.",
-    ("fr", "Where is the station?"): "Où est la gare ?",
+    ("fr", "Where is the station?"): "Où est la gare\u202f?",
     ("en", "Können Sie mir bitte helfen?"): "Can you please help me?",
     ("en", "Le mot de passe est trop court."): "The password is too short.",
 }
