@@ -97,6 +97,11 @@ class Run:
             return Config.from_dict(values)
 
     @property
+    def family(self) -> str:
+        """The model family, which need not be registered."""
+        return str(self._read().get("model", {}).get("family", "transformer"))
+
+    @property
     def excluded(self) -> tuple[str, ...]:
         """The excluded words and phrases of an exported model; empty for a run."""
         return tuple(self._read().get(_EXPORT, {}).get("excluded", ()))
