@@ -13,18 +13,19 @@ __all__ = [*plain.__all__]
 
 _PHILOX = 1  # TensorFlow's number for the Philox random generator
 _FEW_ROWS = 32  # up to this many, operations avoid oneDNN; see `_has_few_rows`
+_LARGE_BEAM = 8  # up to this many rows per sentence, `linear` avoids oneDNN
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """`plain.linear` as one two-dimensional product and a bias operation whose gradient is a single reduction.
 
-    For a step of a search, [rows, 1, d_in], Eigen computes the product, because oneDNN has a fixed cost per product.
+    For a search step, [batch, beam, d_in], Eigen computes the product, because oneDNN has a fixed cost per product.
     """
     inputs = tf.convert_to_tensor(inputs)
     rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
     dtype = plain.product_dtype(inputs, kernel)
     rows, kernel = tf.cast(rows, dtype), plain.cast_kernel(kernel, dtype)
-    if inputs.shape.rank == 3 and inputs.shape[1] == 1 and _has_few_rows(inputs):
+    if inputs.shape.rank == 3 and _has_few_rows(inputs, _LARGE_BEAM):
         outputs = tf.raw_ops.BatchMatMulV3(x=rows, y=kernel, Tout=rows.dtype)  # --> [rows, d_out]
     else:
         outputs = tf.matmul(rows, kernel)  # --> [rows, d_out]
@@ -252,14 +253,14 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     return tf.matmul(x, y)
 
 
-def _has_few_rows(x: Tensor) -> bool:
+def _has_few_rows(x: Tensor, limit: int = _FEW_ROWS) -> bool:
     """Returns whether matrices [..., rows, width] are float32 on a CPU and have few rows, as in a search step.
 
     oneDNN distributes even the smallest operations over all threads of the processor. Waking the threads takes longer
     than computing the few thousand numbers of a step.
     """
     rows = x.shape[-2]
-    return x.dtype == tf.float32 and rows is not None and 0 < rows <= _FEW_ROWS and not _is_accelerated()
+    return x.dtype == tf.float32 and rows is not None and 0 < rows <= limit and not _is_accelerated()
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -63,6 +63,14 @@ def test_linear(rng, dtype, shape, use_bias):
     assert_same(*pair, tolerance(dtype))
 
 
+@pytest.mark.parametrize(("beam", "product"), [(1, "BatchMatMulV3"), (4, "BatchMatMulV3"), (None, "MatMul")])
+def test_linear_avoids_onednn_in_a_step(beam, product):
+    """oneDNN's fixed cost per product makes the search for one sentence about 10% slower."""
+    trace = tf.function(fast.linear).get_concrete_function
+    graph = trace(tf.TensorSpec([None, beam, 5]), tf.TensorSpec([5, 7]), tf.TensorSpec([7])).graph
+    assert [op.type for op in graph.get_operations() if "MatMul" in op.type] == [product]
+
+
 @pytest.mark.parametrize("module", [fast, plain])
 def test_linear_in_the_kernels_bfloat16(rng, module):
     """The product is that of rounded numbers, and rounded; the inputs' type is the result's."""
