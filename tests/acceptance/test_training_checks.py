@@ -1,4 +1,4 @@
-"""Conclusions of the checks from made-up records of trainings; tests/launch/test_prove.py trains for real."""
+"""Tests the checks on recorded metrics that each test defines; tests/launch/test_prove.py runs real trainings."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ UPDATES = 4
 
 @dataclasses.dataclass
 class Process:
-    """Ends with a status, at once or when it is killed."""
+    """A process that exits with `status`, or with SIGKILL if `killed` is set."""
 
     status: int = 0
     killed: bool = False
@@ -34,8 +34,8 @@ class Process:
         return self.status
 
 
-class WrittenTrainings:
-    """Stands for a `Trainer`: a training has the losses and the weight that a test gives for the name of its run."""
+class FakeTrainer:
+    """Replaces a `Trainer`: writes the losses and the weight that a test has set for a run's name."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class WrittenTrainings:
 
 @pytest.fixture
 def trainings(tmp_path):
-    return WrittenTrainings(tmp_path)
+    return FakeTrainer(tmp_path)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def checks(trainings):
 
 
 @pytest.mark.parametrize(
-    ("losses", "outcome", "words"),
+    ("losses", "outcome", "message"),
     [
         ([5.0, 4.0, 3.0, 2.0], "passed", "updates 1 to 4 differ in loss by at most 0.0e+00 (tolerance 1e-04)"),
         ([5.0, 4.0002, 3.0, 2.0], "passed", "at most 5.0e-05"),
@@ -90,11 +90,11 @@ def checks(trainings):
         ([5.0, 4.0, 3.0], "failed", "there is no loss of update 4"),
     ],
 )
-def test_losses_on_all_devices(checks, trainings, losses, outcome, words):
+def test_losses_on_all_devices(checks, trainings, losses, outcome, message):
     trainings.losses["all"] = losses
     result = checks.devices()
     assert (result.check, result.outcome) == ("devices", outcome)
-    assert words in result.text
+    assert message in result.text
 
 
 @pytest.mark.parametrize(("norm", "outcome"), [(1.0009, "passed"), (1.0011, "failed"), (0.5, "failed")])
@@ -104,16 +104,16 @@ def test_gradient_norms_on_all_devices(checks, trainings, norm, outcome):
 
 
 @pytest.mark.parametrize(
-    ("num_gpus", "one", "everywhere"),
+    ("num_gpus", "first", "second"),
     [
         (0, ["--strategy=cpu", "--replicas=1"], ["--strategy=cpu", "--replicas=2"]),
         (1, ["--strategy=mirrored", "--replicas=1"], ["--strategy=cpu", "--replicas=1"]),
         (8, ["--strategy=mirrored", "--replicas=1"], ["--strategy=mirrored"]),
     ],
 )
-def test_which_devices_are_compared(trainings, num_gpus, one, everywhere):
+def test_which_devices_are_compared(trainings, num_gpus, first, second):
     TrainingChecks(trainings, num_gpus, "tiny", "tiny", UPDATES, 1e-4).devices()
-    assert trainings.flags == {"one": one, "all": everywhere}
+    assert trainings.flags == {"one": first, "all": second}
 
 
 @pytest.mark.parametrize("weight", [2.0, np.nextafter(np.float32(2), np.float32(3))])
@@ -125,7 +125,7 @@ def test_weights_after_a_kill(checks, trainings, weight):
     assert "killed after update 4, resumed from 2; at update 8, " + f"{equal} of 2 arrays" in result.text
 
 
-def test_a_training_that_cannot_run_is_named(checks, trainings):
+def test_a_training_that_fails_is_reported(checks, trainings):
     trainings.status = 1
     with pytest.raises(TrainingFailedError, match="launch.train ended with 1: error: out of luck"):
         checks.devices()
@@ -136,7 +136,7 @@ def test_jax_that_is_not_installed(checks, monkeypatch):
     assert checks.jax().outcome == "not run"
 
 
-def test_jax_goes_on_from_the_middle(checks, trainings, monkeypatch):
+def test_jax_resumes_in_the_middle(checks, trainings, monkeypatch):
     monkeypatch.setattr("t2t_keras.acceptance.training_checks.util", SimpleNamespace(find_spec=lambda name: name))
     trainings.losses["jax"] = [0.0, 0.0, 3.0, 2.0]
     result = checks.jax()

@@ -1,5 +1,3 @@
-"""What the tests of these layers share with those of `tests/layers`."""
-
 import keras
 import pytest
 

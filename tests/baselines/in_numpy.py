@@ -1,4 +1,4 @@
-"""What the baselines have in common in NumPy, and how those with attention are compared with it."""
+"""NumPy functions that the baselines share, and the comparison of models that have attention."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ def sigmoid(x):
 
 
 def embedded(embedding: Any, ids: list[int]) -> np.ndarray:
-    """[length] --> [length, d_model]."""
+    """Shapes: [length] --> [length, d_model]."""
     table = numbers(embedding.table)
     return table[ids] * np.sqrt(table.shape[1]) * (np.array(ids) != 0)[:, None]
 
 
 def assert_equals_numpy(model: Any, logits_in_numpy: Callable, targets: np.ndarray = TARGET) -> None:
-    """In a batch with padding too; so neither padding nor other sentences matter."""
+    """Compares logits and attention; the batch has padding, which the NumPy functions do not see."""
     batch = {"source": SOURCE, "target": targets}
     logits, attentions = model.logits_and_attention(batch)
     attention = attentions.cross
@@ -30,7 +30,7 @@ def assert_equals_numpy(model: Any, logits_in_numpy: Callable, targets: np.ndarr
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, targets))
         expected, weights = logits_in_numpy(model, source, target)
         np.testing.assert_allclose(logits[row, : len(target)], expected, rtol=1e-4, atol=2e-5)
-        found = attention[row, :, 0, : len(target)]
-        weights = weights.reshape(-1, len(target), len(source))  # of one layer or several
-        np.testing.assert_allclose(found[..., : len(source)], weights, rtol=1e-4, atol=1e-6)
-        assert not np.any(found[..., len(source) :] > 1e-7)
+        actual = attention[row, :, 0, : len(target)]
+        weights = weights.reshape(-1, len(target), len(source))  # [layers or 1, target_len, source_len]
+        np.testing.assert_allclose(actual[..., : len(source)], weights, rtol=1e-4, atol=1e-6)
+        assert not np.any(actual[..., len(source) :] > 1e-7)

@@ -1,5 +1,3 @@
-"""Convolutions over time against Keras's own, with padding, with weight normalisation, and as steps."""
-
 import keras
 import numpy as np
 import pytest
@@ -17,22 +15,22 @@ def test_equals_keras(rng, kernel_size, dilation_rate, causal):
     inputs = rng.standard_normal((2, 7, 4)).astype("float32")
     layer = Convolution(6, kernel_size, dilation_rate, causal)
     padding = "causal" if causal else "same"
-    other = keras.layers.Conv1D(6, kernel_size, padding=padding, dilation_rate=dilation_rate)
-    layer(inputs), other(inputs)
+    reference = keras.layers.Conv1D(6, kernel_size, padding=padding, dilation_rate=dilation_rate)
+    layer(inputs), reference(inputs)
     randomise(layer, rng)
-    other.set_weights([layer.kernel, layer.bias])
-    np.testing.assert_allclose(layer(inputs), other(inputs), atol=1e-5)
+    reference.set_weights([layer.kernel, layer.bias])
+    np.testing.assert_allclose(layer(inputs), reference(inputs), atol=1e-5)
 
 
 def test_a_kernel_of_one_position_is_linear(rng):
     inputs = rng.standard_normal((2, 3, 4)).astype("float32")
     layer = Convolution(5, 1)
-    outputs = layer(inputs)  # the bias begins as zeros
+    outputs = layer(inputs)  # The bias starts at zero.
     np.testing.assert_allclose(outputs, inputs @ numbers(layer.kernel)[0], atol=1e-5)
 
 
 @every_shape
-def test_padding_is_read_as_what_lies_beyond_the_end(rng, kernel_size, dilation_rate, causal):
+def test_padding_acts_as_the_end_of_the_sequence(rng, kernel_size, dilation_rate, causal):
     inputs = rng.standard_normal((2, 6, 4)).astype("float32")
     layer = Convolution(3, kernel_size, dilation_rate, causal)
     mask = np.arange(6) < np.array([[6], [4]])
@@ -41,7 +39,7 @@ def test_padding_is_read_as_what_lies_beyond_the_end(rng, kernel_size, dilation_
     np.testing.assert_allclose(outputs[1, :4], layer(inputs[1:, :4])[0], atol=1e-6)
 
 
-def test_a_causal_convolution_reads_nothing_later(rng):
+def test_a_causal_convolution_ignores_later_positions(rng):
     inputs = rng.standard_normal((1, 9, 4)).astype("float32")
     layer = Convolution(3, 3, 2, causal=True)
     outputs = np.array(layer(inputs))
@@ -50,10 +48,12 @@ def test_a_causal_convolution_reads_nothing_later(rng):
     np.testing.assert_array_equal(changed, [t in (5, 7) for t in range(9)])
 
 
-def test_weight_normalisation_is_direction_and_length(rng):
+def test_weight_normalisation_multiplies_directions_by_scales(rng):
     layer = Convolution(5, 3, weight_normalization=True, kernel_initializer=keras.initializers.RandomNormal(stddev=2))
     layer.build((None, None, 4))
-    np.testing.assert_allclose(layer.weight(), layer.kernel, rtol=1e-5)  # it begins as what was drawn
+    np.testing.assert_allclose(
+        layer.weight(), layer.kernel, rtol=1e-5
+    )  # The scale starts at the norm of the initial kernel.
     randomise(layer, rng)
     kernel, scale = numbers(layer.kernel), numbers(layer.scale)
     weight = np.array(layer.weight())
@@ -68,9 +68,9 @@ def test_weight_normalisation_is_direction_and_length(rng):
 
 
 @pytest.mark.parametrize(("kernel_size", "dilation_rate"), [(1, 1), (3, 1), (2, 3)])
-def test_steps_are_the_call(rng, kernel_size, dilation_rate):
+def test_steps_equal_the_call(rng, kernel_size, dilation_rate):
     layer = Convolution(5, kernel_size, dilation_rate, causal=True, weight_normalization=True)
-    inputs = rng.standard_normal((2, 3, 8, 4)).astype("float32")  # of 2 sentences with 3 hypotheses each
+    inputs = rng.standard_normal((2, 3, 8, 4)).astype("float32")  # [sentences, hypotheses, length, width]
     expected = np.reshape(layer(inputs.reshape((6, 8, 4))), (2, 3, 8, 5))
     step = ConvolutionStep(layer, "float32")
     past = step.empty_past(2, 3, "float32")
@@ -80,7 +80,7 @@ def test_steps_are_the_call(rng, kernel_size, dilation_rate):
         np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
 
 
-def test_the_gate(rng):
+def test_gated_linear_unit(rng):
     x = rng.standard_normal((2, 3, 8)).astype("float32")
     np.testing.assert_allclose(
         gated_linear_unit(ops.convert_to_tensor(x)), x[..., :4] / (1 + np.exp(-x[..., 4:])), atol=1e-6
@@ -96,6 +96,6 @@ def test_the_gate(rng):
         ({"kernel_size": 2}, "`kernel_size` must be odd for a convolution that is not causal, got 2"),
     ],
 )
-def test_bad_arguments_are_named(change, complaint):
+def test_invalid_arguments_are_rejected(change, complaint):
     with pytest.raises(ValueError, match=complaint):
         Convolution(**{"filters": 2, "kernel_size": 3, **change})

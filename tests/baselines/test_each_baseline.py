@@ -1,4 +1,4 @@
-"""What the contract of models promises, of each family that the paper is compared with."""
+"""The contract of models, for each baseline family."""
 
 import functools
 
@@ -20,7 +20,7 @@ def make(family: str, **changes):
 
 
 @each_family
-def test_a_target_depends_on_earlier_ones_alone(family):
+def test_a_target_depends_only_on_earlier_targets(family):
     model, length = make(family), TARGET.shape[1]
     expected = np.array(model(BATCH))
     for changed in range(length):
@@ -34,7 +34,7 @@ def test_a_target_depends_on_earlier_ones_alone(family):
 
 @each_family
 @pytest.mark.parametrize("name", ["states", "encode"])
-def test_a_part_may_be_asked_for_before_the_whole(family, name):
+def test_states_and_encode_work_before_the_first_call(family, name):
     model = type(make(family))(tiny_family(family, vocab_size=VOCAB))
     getattr(model, name)(SOURCE if name == "encode" else BATCH)
     assert model(BATCH).shape == (*TARGET.shape, VOCAB)
@@ -43,33 +43,33 @@ def test_a_part_may_be_asked_for_before_the_whole(family, name):
 
 @each_family
 @pytest.mark.parametrize(("source_len", "target_len"), [(0, 3), (4, 0)])
-def test_nothing_has_no_states(family, source_len, target_len):
+def test_empty_sides_have_states_without_positions(family, source_len, target_len):
     batch = {"source": np.zeros([2, source_len], np.int32), "target": np.zeros([2, target_len], np.int32)}
     assert make(family).states(batch).hidden.shape[:2] == (2, target_len)
 
 
 @each_family
-def test_steps_give_the_calls_logits_and_the_sum_of_its_attention(family):
+def test_steps_equal_the_call_and_sum_its_attention(family):
     model = make(family)
     has_attention = COVERAGE in model.capabilities
     search = model.start_search(SOURCE, model.encode(SOURCE), 1, capabilities=model.capabilities & {COVERAGE})
-    cache, found = search.cache, []
+    cache, step_logits = search.cache, []
     for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
         logits, cache = search.step(tf.constant(token_ids), cache)
-        found.append(logits)
-    np.testing.assert_allclose(np.stack(found, axis=1), model(BATCH), rtol=1e-5, atol=2e-5)
+        step_logits.append(logits)
+    np.testing.assert_allclose(np.stack(step_logits, axis=1), model(BATCH), rtol=1e-5, atol=2e-5)
     assert has_attention == (family != "bytenet")
     if has_attention:
         _, (encoder, decoder, attention) = model.logits_and_attention(BATCH)
         assert encoder.shape[1:] == (0, 0, SOURCE.shape[1], SOURCE.shape[1])
         assert decoder.shape[1:] == (0, 0, TARGET.shape[1], TARGET.shape[1])
-        mean = np.mean(attention[:, :, 0], axis=1)  # of the layers
+        mean = np.mean(attention[:, :, 0], axis=1)  # over the layers
         np.testing.assert_allclose(model.alignment_attention(BATCH), mean, atol=1e-6)
         np.testing.assert_allclose(cache.coverage[:, 0], np.sum(mean, axis=1) + (SOURCE == 0), atol=1e-5)
 
 
 @each_family
-def test_bfloat16_is_close(family):
+def test_bfloat16_logits_are_close(family):
     model = make(family)
     memory, token_ids = model.encode(SOURCE), tf.constant([3, 8, 11])
     searches = [
@@ -81,16 +81,15 @@ def test_bfloat16_is_close(family):
 
 
 @each_family
-def test_the_bias_of_logits_is_not_rounded(family):
-    """As in the loss, and so in what is sampled."""
+def test_bfloat16_products_keep_the_bias_in_float32(family):
     model = make(family)
     head = model.output_head
     bias = np.random.default_rng(1).standard_normal(VOCAB).astype("float32")
     head.bias.assign(bias)
     dtype, logits = model.step_products(frozenset({BFLOAT16}))
-    nothing = tf.zeros([1, head.table.shape[1]], tf.bfloat16)
+    hidden = tf.zeros([1, head.table.shape[1]], tf.bfloat16)
     assert dtype == "bfloat16"
-    np.testing.assert_array_equal(logits(nothing)[0], bias)
+    np.testing.assert_array_equal(logits(hidden)[0], bias)
 
 
 @each_family

@@ -1,4 +1,4 @@
-"""Models of which every weight matters, sentences for them, and what each of their searches must find."""
+"""Models with random weights, a batch for them, and the comparison of searches with teacher forcing."""
 
 import functools
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ BATCH = {"source": SOURCE, "target": TARGET}
 
 
 def untrained(config: ModelConfig) -> Any:
-    """A model; the zeros and ones that weights begin with are other numbers too."""
+    """Returns a model that has random numbers instead of the zeros and ones of initial weights."""
     keras.utils.set_random_seed(1)
     model = families.make_model(config)
     random = np.random.default_rng(2)
@@ -28,21 +28,21 @@ def untrained(config: ModelConfig) -> Any:
     return model
 
 
-# Of a model that many cases share, it is traced once.
+# Traces each model only once, since many cases share it.
 _forced = functools.lru_cache(maxsize=8)(token_log_probs_function)
 
 
 def assert_steps_are_teacher_forcing(
     model: Any, settings: Mapping[str, Any], source: np.ndarray = SOURCE
 ) -> np.ndarray:
-    """The log-probabilities of a search are those of what it found, read at once; gives the outputs."""
+    """Compares the log-probabilities of a search with teacher forcing of its outputs; returns the outputs."""
     config = DecodeConfig(**{"max_length_offset": 6, **settings})
     result = Searcher(model, config)(source)
     forced = _forced(model)
     for slot in range(config.beam_size):
         expected = np.sum(forced(source, result.token_ids[:, slot]), axis=1)
         log_probs = np.array(result.log_probs[:, slot])
-        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
-        assert slot or given.all()
-        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
+        is_finished = np.isfinite(log_probs)  # A search can end with fewer hypotheses than beams.
+        assert slot or is_finished.all()
+        np.testing.assert_allclose(log_probs[is_finished], expected[is_finished], rtol=1e-5, atol=1e-4)
     return np.array(result.token_ids)

@@ -1,5 +1,3 @@
-"""The forms of a test set in which plain text is measured."""
-
 import pytest
 
 from benchmarks.plain_text import EMOJI, forms, scores
@@ -24,8 +22,8 @@ def test_each_line_has_an_emoji_or_capitals(by_name):
     assert by_name["title case"].sources[0] == "A Man In A Hat Runs."
 
 
-def test_scores_do_not_count_emoji_but_their_loss(by_name):
-    translations = [f"{each} {line}" for each, line in zip(EMOJI, REFERENCES, strict=False)]
+def test_scores_ignore_emoji_and_report_lost_ones(by_name):
+    translations = [f"{emoji} {line}" for emoji, line in zip(EMOJI, REFERENCES, strict=False)]
     assert scores(by_name["emoji"], translations, "de") == ["100.0", "100.0", "100.0 %"]
     assert scores(by_name["emoji"], [REFERENCES[0], *translations[1:]], "de") == ["100.0", "100.0", "66.7 %"]
     cased, lowercased, share = scores(by_name["capitals"], REFERENCES, "de")

@@ -1,4 +1,4 @@
-"""The benchmark of the server: what it counts as right, and its load generator, on a small server."""
+"""The benchmark of the server: its checks of answers, and its load generator, on a small server."""
 
 import shutil
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 
 class InProcess:
-    """What the load generator asks of a server, for one in this process."""
+    """The attributes of a server process, for a server in this process."""
 
     def __init__(self, server: Server) -> None:
         self.rest, self.grpc, self.cpu_seconds = server.rest_address, server.grpc_address, 0.0
@@ -28,7 +28,7 @@ def served(tmp_path_factory):
     server.stop()
 
 
-def test_rest_and_grpc_are_asked_alike(served):
+def test_rest_and_grpc_give_the_same_answers(served):
     with serving_process.grpc.insecure_channel(served.grpc) as channel:
         for signature in ("serving_default", "align"):
             inputs = {"text": ["one two", "three"]}
@@ -52,7 +52,7 @@ def test_the_load_generator_counts_right_and_wrong_answers(served, tmp_path):
     assert turn.wrong > 0 and turn.right > turn.wrong
 
 
-def test_mixed_requests_are_compared_with_what_was_answered_alone(served):
+def test_mixed_requests_are_compared_with_separate_ones(served):
     alone = serving_faults.Alone.__new__(serving_faults.Alone)
     alone.requests = [("serving_default", {"text": ["one"]}), ("align", {"text": ["two words"]})]
     alone.answers = [serving_process.ask_rest(served.rest, *request) for request in alone.requests]

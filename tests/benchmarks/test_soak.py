@@ -1,4 +1,4 @@
-"""The benchmark of an hour: what it counts as right, and what it takes for the level of memory."""
+"""The endurance benchmark: its checks of answers."""
 
 import collections
 import random
@@ -16,42 +16,42 @@ pytestmark = pytest.mark.integration
 
 
 class InProcess:
-    """What the load asks of a server, for one in this process."""
+    """The attributes of a server process, for a server in this process."""
 
     def __init__(self, server):
         self.rest, self.grpc = server.rest_address, server.grpc_address
 
 
-class Whole:
-    """Documents of which all is translated."""
+class FullyTranslated:
+    """Documents that are translated completely."""
 
     def __init__(self, markup, documents, attributes):
         self.texts = documents
 
     def filled(self, outputs):
-        return [some["translation"][0].decode() for some in outputs]
+        return [output["translation"][0].decode() for output in outputs]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     export_dir = page_model.save(tmp_path_factory.mktemp("export"), grows=True)
     options = ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5)
-    server = Server(options, fields=[MarkupField(Whole)])
+    server = Server(options, fields=[MarkupField(FullyTranslated)])
     server.start()
     yield InProcess(server)
     server.stop()
 
 
-def known(served, sentences):
+def record_answers(served, sentences):
     return soak.Known.ask(served, sentences, {"serving_default", "nbest", "align", "alternatives"})
 
 
-def test_each_kind_of_client_compares_what_it_is_answered(served):
-    # The score of what grows is that of five letters.
-    asked = known(served, ["a b c", "d e f", "g h i", "j k l"] * 6)
-    assert set(asked.rows) == {"serving_default", "nbest", "alternatives"}
-    assert [request[0] for request, _ in asked.whole] == ["align"] and len(asked.marked) == 5
-    load = soak.Load(served, asked)
+def test_each_kind_of_client_checks_its_answers(served):
+    # The growing outputs have the score of five letters.
+    known = record_answers(served, ["a b c", "d e f", "g h i", "j k l"] * 6)
+    assert set(known.rows) == {"serving_default", "nbest", "alternatives"}
+    assert [request[0] for request, _ in known.whole] == ["align"] and len(known.marked) == 5
+    load = soak.Load(served, known)
     outcomes, draw = collections.Counter(), random.Random(1)
     with grpc.insecure_channel(served.grpc) as channel:
         for client in (load._rest_or_grpc, load._rest_or_grpc, load._rest_or_grpc, load._grown, load._hung_up):
@@ -64,13 +64,13 @@ def test_each_kind_of_client_compares_what_it_is_answered(served):
     assert load.wrong == []
 
 
-def test_another_answer_is_counted_as_wrong(served):
-    asked = known(served, ["a b c"] * 3)
-    asked.rows["serving_default"] = [
-        (inputs, {**right, "translation": ["X"]}) for inputs, right in asked.rows["serving_default"]
+def test_a_different_answer_is_counted_as_wrong(served):
+    known = record_answers(served, ["a b c"] * 3)
+    known.rows["serving_default"] = [
+        (inputs, {**right, "translation": ["X"]}) for inputs, right in known.rows["serving_default"]
     ]
-    load = soak.Load(served, asked)
+    load = soak.Load(served, known)
     assert load._grown(random.Random(1), None) == "stream: wrong"
-    asked.marked[:] = [(body, {"translation": ["X"]}) for body, _ in asked.marked]
+    known.marked[:] = [(body, {"translation": ["X"]}) for body, _ in known.marked]
     assert load._with_markup(random.Random(1), None) == "markup: wrong"
     assert len(load.wrong) == 2

@@ -1,4 +1,4 @@
-"""The network that a training step is compared with is the same network."""
+"""The networks in keras.layers compute the same as the models that a training step is compared with."""
 
 import keras
 import numpy as np
@@ -18,19 +18,19 @@ TARGET = np.array([[3, 4, 5, 6, 1], [8, 1, 0, 0, 0]], np.int32)
 
 
 @pytest.mark.parametrize(
-    ("preset", "others"), [("moe_tiny", "num_experts, .*"), ("table3_b_dk16", "d_key"), ("t2t_base", ".*use_attent.*")]
+    ("preset", "fields"), [("moe_tiny", "num_experts, .*"), ("table3_b_dk16", "d_key"), ("t2t_base", ".*use_attent.*")]
 )
-def test_a_preset_that_the_engines_cannot_build_is_refused(preset, others):
+def test_a_preset_that_the_engines_cannot_build_is_rejected(preset, fields):
     assert sizes_of(transformer_preset("tiny"), 100, 0.1)["num_layers"] == 4
-    with pytest.raises(SystemExit, match=f"^the engines of this benchmark do not support {others}, which the preset"):
+    with pytest.raises(SystemExit, match=f"^the engines of this benchmark do not support {fields}, which the preset"):
         sizes_of(transformer_preset(preset), 100, 0.1)
 
 
-def check_equal(model, network, weights: list[np.ndarray]) -> None:
+def assert_equal(model, network, weights: list[np.ndarray]) -> None:
     network((SOURCE, shifted(TARGET)))
     network.set_weights(weights)
-    found, expected = network((SOURCE, shifted(TARGET))).numpy(), model({"source": SOURCE, "target": TARGET}).numpy()
-    np.testing.assert_allclose(found[TARGET != 0], expected[TARGET != 0], atol=1e-4)
+    actual, expected = network((SOURCE, shifted(TARGET))).numpy(), model({"source": SOURCE, "target": TARGET}).numpy()
+    np.testing.assert_allclose(actual[TARGET != 0], expected[TARGET != 0], atol=1e-4)
 
 
 def by_path(model) -> dict[str, np.ndarray]:
@@ -38,7 +38,7 @@ def by_path(model) -> dict[str, np.ndarray]:
 
 
 def conv_s2s_weights(model) -> list[np.ndarray]:
-    """In the order of the network in keras.layers."""
+    """Returns the weights in the order of the network in keras.layers."""
     by_name = by_path(model)
 
     def linear(name: str) -> list[np.ndarray]:
@@ -64,7 +64,7 @@ def conv_s2s_weights(model) -> list[np.ndarray]:
 
 
 def rnn_attention_weights(model) -> list[np.ndarray]:
-    """In the order of the network in keras.layers."""
+    """Returns the weights in the order of the network in keras.layers."""
     by_name = by_path(model)
 
     def lstm(name: str) -> list[np.ndarray]:
@@ -86,17 +86,17 @@ def rnn_attention_weights(model) -> list[np.ndarray]:
     ]
 
 
-def test_conv_s2s_in_keras_layers_computes_what_ours_does():
+def test_conv_s2s_in_keras_layers_equals_the_model():
     keras.utils.set_random_seed(1)
     config = tiny_family("conv_s2s", vocab_size=20)
     network = conv_s2s_in_keras.Network(sizes_of(config, 20, 0.0))
     model = families.make_model(config)
-    check_equal(model, network, conv_s2s_weights(model))
+    assert_equal(model, network, conv_s2s_weights(model))
 
 
-def test_rnn_attention_in_keras_layers_computes_what_ours_does():
+def test_rnn_attention_in_keras_layers_equals_the_model():
     keras.utils.set_random_seed(1)
     config = tiny_family("rnn_attention", vocab_size=20, num_encoder_layers=4, num_decoder_layers=3, num_units=6)
     network = rnn_attention_in_keras.Network(sizes_of(config, 20, 0.0))
     model = families.make_model(config)
-    check_equal(model, network, rnn_attention_weights(model))
+    assert_equal(model, network, rnn_attention_weights(model))

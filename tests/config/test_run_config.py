@@ -1,5 +1,3 @@
-"""Configurations: their checks, their settings from text, their way through JSON."""
-
 import dataclasses
 import inspect
 import json
@@ -42,12 +40,12 @@ def test_configurations_cannot_be_changed():
         ),
     ],
 )
-def test_what_is_made_in_python_is_checked_as_what_is_read(kind, values, message):
+def test_settings_from_python_are_checked_like_those_from_files(kind, values, message):
     with pytest.raises(InputError, match=message):
         kind(**values)
 
 
-def test_the_numbers_of_numpy_are_numbers():
+def test_numbers_of_numpy_are_valid():
     assert TransformerConfig(d_ff=np.int64(64), dropout_rate=np.float32(0.5)).d_ff == 64
     for weights in (np.array([1, 2]), np.array([1.0, 2.0]), (np.float32(1), np.int64(2)), [np.array(1.0), 2]):
         assert TrainConfig(corpus_weights=weights).corpus_weights == (1.0, 2.0)
@@ -56,15 +54,15 @@ def test_the_numbers_of_numpy_are_numbers():
     assert DecodeConfig(length_penalty=1, max_length_factor=0).length_penalty == 1
 
 
-def test_settings_are_as_json_has_them():
-    """Numbers of NumPy and lists too, so that a configuration is equal to what is read back."""
-    made = Config(
+def test_settings_are_stored_as_json_types():
+    """NumPy numbers and lists are converted, so that a configuration equals its copy from JSON."""
+    config = Config(
         model=TransformerConfig(vocab_size=np.int64(9), dropout_rate=np.float32(0.5)),
         train=TrainConfig(frozen=["encoder/*"], max_steps=np.int64(4)),
         data=DataConfig(symbols=["<2fr>"]),
     )
-    assert Config.from_dict(json.loads(json.dumps(made.to_dict()))) == made
-    assert hash(made.train) == hash(TrainConfig(frozen=("encoder/*",), max_steps=4))
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert hash(config.train) == hash(TrainConfig(frozen=("encoder/*",), max_steps=4))
 
 
 def test_every_field_is_described():
@@ -75,16 +73,16 @@ def test_every_field_is_described():
             assert f"\n    {field.name}: " in described
 
 
-def test_json_and_back():
+def test_a_json_round_trip_is_lossless():
     config = override(
         Config(), ["model.d_key=16", "train.max_minutes=1.5", "data.lowercase=source", "decode.beam_size=1"]
     )
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
-def test_the_case_of_earlier_versions_is_read():
-    read = [Config.from_dict({"data": {"lowercase": value}}).data.lowercase for value in (False, True)]
-    assert read == ["none", "both"]
+def test_the_lowercase_setting_of_earlier_versions_is_read():
+    modes = [Config.from_dict({"data": {"lowercase": value}}).data.lowercase for value in (False, True)]
+    assert modes == ["none", "both"]
 
 
 def test_a_missing_field_keeps_its_default():
@@ -103,7 +101,7 @@ def test_a_missing_field_keeps_its_default():
         ({"model": {"norm_position": "mid"}}, "model.norm_position must be one of post, pre; got 'mid'"),
     ],
 )
-def test_bad_json_is_named(values, complaint):
+def test_invalid_json_is_rejected(values, complaint):
     with pytest.raises(InputError) as error:
         Config.from_dict(values)
     assert str(error.value).startswith(complaint)
@@ -128,14 +126,14 @@ def test_bad_json_is_named(values, complaint):
 )
 def test_a_setting_takes_the_type_of_its_field(setting, value):
     section, _, name = setting.partition("=")[0].partition(".")
-    found = getattr(getattr(override(Config(), [setting]), section), name)
-    assert (found, type(found)) == (value, type(value))
+    actual = getattr(getattr(override(Config(), [setting]), section), name)
+    assert (actual, type(actual)) == (value, type(value))
 
 
 def test_settings_apply_in_order_and_together():
     config = override(Config(), ["train.max_steps=3", "train.max_steps=4"])
     assert config.train.max_steps == 4
-    # 10 heads divide the new width and not the old one: neither order of these two is an error.
+    # 10 heads divide the new width but not the old one. Both orders of these settings are valid.
     for settings in (["model.num_heads=10", "model.d_model=640"], ["model.d_model=640", "model.num_heads=10"]):
         assert override(Config(), settings).model.num_heads == 10
 
@@ -198,14 +196,14 @@ def test_settings_apply_in_order_and_together():
         ("decode.top_k=5", "decode.top_k=5 needs decode.sampling=true"),
     ],
 )
-def test_a_bad_setting_is_one_line_that_says_what_is_valid(setting, complaint):
+def test_an_invalid_setting_gets_one_line_with_the_valid_values(setting, complaint):
     with pytest.raises(InputError) as error:
         override(Config(), [setting])
     assert str(error.value).startswith(complaint)
     assert "\n" not in str(error.value)
 
 
-def test_sampling_is_no_beam():
+def test_sampling_excludes_beam_options():
     assert DecodeConfig(sampling=True, beam_size=1, temperature=0.5, top_k=9, top_p=0.9, seed=-3).top_k == 9
     for options in ({"num_groups": 2}, {"coverage_penalty": 0.2}, {"patience": 1.0}):
         (name,) = options
@@ -213,7 +211,7 @@ def test_sampling_is_no_beam():
             DecodeConfig(sampling=True, **options)
 
 
-def test_risk_needs_two_samples_and_free_shapes():
+def test_risk_needs_two_samples_and_dynamic_shapes():
     assert TrainConfig(objective="risk", risk_samples=2, likelihood_weight=0.0).risk_samples == 2
     with pytest.raises(InputError, match=r"train\.risk_samples must be a whole number of at least 2, got 1"):
         TrainConfig(objective="risk", risk_samples=1)
@@ -226,14 +224,14 @@ def test_risk_needs_two_samples_and_free_shapes():
             TrainConfig(objective="risk", **{name: True})
 
 
-def test_unknown_settings_list_every_field():
+def test_an_unknown_setting_lists_all_fields():
     with pytest.raises(InputError) as error:
         override(Config(), ["decode.beams=3"])
     for field in dataclasses.fields(DecodeConfig):
         assert f"decode.{field.name}" in str(error.value)
 
 
-def test_more_heads_than_divide_the_width_need_widths_of_their_own():
+def test_heads_that_do_not_divide_the_width_need_explicit_widths():
     assert TransformerConfig(num_heads=7, d_key=64, d_value=64).num_heads == 7
 
 

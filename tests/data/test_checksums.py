@@ -73,10 +73,10 @@ def test_a_file_that_is_written_meanwhile_is_read_again(tmp_path, files, monkeyp
     read = module.checksum
 
     def growing(path):
-        found = read(path)
+        actual = read(path)
         with open(path, "a") as file:
             file.write("more")
-        return found
+        return actual
 
     with monkeypatch.context() as patched:
         patched.setattr(module, "checksum", growing)

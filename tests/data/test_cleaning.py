@@ -111,8 +111,8 @@ def test_each_reason_is_counted_once():
 )
 def test_options_keep_pairs_that_are_otherwise_dropped(pairs, options, kept, dropped):
     cleaner = Cleaner()
-    found = list(cleaner.for_training(pairs, 10, **{"held_out": HeldOut(), **options}))
-    assert found == [pairs[number] for number in kept]
+    actual = list(cleaner.for_training(pairs, 10, **{"held_out": HeldOut(), **options}))
+    assert actual == [pairs[number] for number in kept]
     assert {reason: cleaner.counts[reason] for reason in REASONS if cleaner.counts[reason]} == dropped
 
 

@@ -112,9 +112,9 @@ def test_workers_take_their_replicas_shares(corpus, plans):
     first = take(training_dataset(corpus, plans, Position(), 4, range(2)), 20)
     second = take(training_dataset(corpus, plans, Position(), 4, range(2, 4)), 20)
     together = itertools.chain.from_iterable(first[i : i + 2] + second[i : i + 2] for i in range(0, 20, 2))
-    for expected, found in zip(whole, together, strict=True):
-        np.testing.assert_array_equal(expected["source"], found["source"])
-        np.testing.assert_array_equal(expected["target"], found["target"])
+    for expected, actual in zip(whole, together, strict=True):
+        np.testing.assert_array_equal(expected["source"], actual["source"])
+        np.testing.assert_array_equal(expected["target"], actual["target"])
 
 
 @pytest.mark.parametrize("skipped", [1, 7, 30])
@@ -122,16 +122,16 @@ def test_resuming_replays_and_skips_nothing(corpus, plans, skipped):
     uninterrupted = take(training_dataset(corpus, plans, Position(), 2, range(2)), 2 * (skipped + 12))
     start = plans.advance(Position(), skipped)
     resumed = take(training_dataset(corpus, plans, start, 2, range(2)), 2 * 12)
-    for expected, found in zip(uninterrupted[2 * skipped :], resumed, strict=True):
-        np.testing.assert_array_equal(expected["source"], found["source"])
-        np.testing.assert_array_equal(expected["target"], found["target"])
+    for expected, actual in zip(uninterrupted[2 * skipped :], resumed, strict=True):
+        np.testing.assert_array_equal(expected["source"], actual["source"])
+        np.testing.assert_array_equal(expected["target"], actual["target"])
 
 
 def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
     plan = plan_in_length_order(corpus.source_lengths[:2], corpus.target_lengths[:2], BUDGET)
-    found = shares(corpus, plan, 0, 4, range(4))
-    assert [int((share["source"][:, 0] > 0).sum()) for share in found] == [1, 1, 0, 0]
-    assert len({share["source"].shape for share in found}) == 1
+    actual = shares(corpus, plan, 0, 4, range(4))
+    assert [int((share["source"][:, 0] > 0).sum()) for share in actual] == [1, 1, 0, 0]
+    assert len({share["source"].shape for share in actual}) == 1
     (last,) = shares(corpus, plan, 0, 4, [3])
     assert not last["source"].any() and not last["target"].any()
 

@@ -43,13 +43,13 @@ def translations(
     environment = {**os.environ, "PATH": "/nowhere", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, input=requests, capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    found, place = [], 0
+    actual, place = [], 0
     while place < len(done.stdout):
         (size,) = struct.unpack_from("=I", done.stdout, place)
         text, place = done.stdout[place + 4 : place + 4 + size].decode("utf-8"), place + 4 + size
-        found.append((text, *struct.unpack_from("=f", done.stdout, place)))
+        actual.append((text, *struct.unpack_from("=f", done.stdout, place)))
         place += 4
-    return found
+    return actual
 
 
 def assert_translates_alike(
@@ -65,6 +65,6 @@ def assert_translates_alike(
     operations = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
     paths = ":".join(str(operations / f"_{library}.so") for library in libraries)
     expected = translator.translate(texts)
-    found = translations(program, paths, version, [text.encode() for text in texts], batch_size)
-    assert [text for text, _ in found] == [translation.text for translation in expected]
-    np.testing.assert_allclose([s for _, s in found], [t.score for t in expected], rtol=1e-4, atol=1e-3)
+    actual = translations(program, paths, version, [text.encode() for text in texts], batch_size)
+    assert [text for text, _ in actual] == [translation.text for translation in expected]
+    np.testing.assert_allclose([s for _, s in actual], [t.score for t in expected], rtol=1e-4, atol=1e-3)

@@ -43,8 +43,8 @@ def program_results(folder) -> dict[str, tuple[int, str, str]]:
         "average_of_export": [*exported, "--average_last=2"],
         "checkpoint_of_export": [*exported, "--checkpoint=1"],
     }
-    found = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, found, strict=True))
+    actual = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, actual, strict=True))
 
 
 @pytest.fixture(scope="session")

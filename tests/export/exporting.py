@@ -175,13 +175,13 @@ def row_of_two(length: int) -> dict[str, np.ndarray]:
 def warmup_requests(version: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:
     """What a server runs before it answers."""
     records = tf.data.TFRecordDataset(str(version / "assets.extra" / "tf_serving_warmup_requests"))
-    found = []
+    actual = []
     for record in records.as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
         assert request.model_spec.name == "tiny"
         inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        found.append((request.model_spec.signature_name, inputs))
-    return found
+        actual.append((request.model_spec.signature_name, inputs))
+    return actual
 
 
 def others_operations(version: pathlib.Path) -> set[str]:

@@ -39,16 +39,16 @@ def functions(version):
 @pytest.mark.integration
 def test_the_outputs_are_those_of_the_same_engine_without_a_server(version, functions, expected):
     text = tf.constant(exporting.TEXTS)
-    found = {name: array.numpy() for name, array in functions["nbest"](text=text).items()}
+    actual = {name: array.numpy() for name, array in functions["nbest"](text=text).items()}
     missing = [("", float(tf.float32.min))]
-    for row, scores, nbest in zip(found["translations"], found["scores"], expected, strict=True):
+    for row, scores, nbest in zip(actual["translations"], actual["scores"], expected, strict=True):
         pairs = [(one.text, one.score) for one in nbest] + missing * (exporting.DECODE.beam_size - len(nbest))
         assert [text.decode() for text in row] == [text for text, _ in pairs]
         assert scores.tolist() == pytest.approx([score for _, score in pairs], abs=1e-5)
     best = Translator.load(version, settings=TranslatorSettings(engine="ctranslate2")).translate(LINES)
-    found = functions["serving_default"](text=text)
-    assert [text.decode() for text in found["translation"].numpy()] == [one.text for one in best]
-    assert found["score"].numpy().tolist() == pytest.approx([one.score for one in best], abs=1e-5)
+    actual = functions["serving_default"](text=text)
+    assert [text.decode() for text in actual["translation"].numpy()] == [one.text for one in best]
+    assert actual["score"].numpy().tolist() == pytest.approx([one.score for one in best], abs=1e-5)
 
 
 @needs_ctranslate2

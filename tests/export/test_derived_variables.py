@@ -63,8 +63,8 @@ def test_the_loader_of_tensorflow_1_makes_them(tmp_path):
     save(tmp_path)
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         signature = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path)).signature_def["serving_default"]
-        found = session.run(signature.outputs["product"].name, {signature.inputs["x"].name: X})
-    np.testing.assert_allclose(found, X @ WEIGHTS.T, rtol=1e-5)
+        actual = session.run(signature.outputs["product"].name, {signature.inputs["x"].name: X})
+    np.testing.assert_allclose(actual, X @ WEIGHTS.T, rtol=1e-5)
 
 
 def test_without_a_cache_each_call_computes_its_result():

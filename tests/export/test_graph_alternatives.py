@@ -54,9 +54,9 @@ def test_each_is_what_a_search_finds_that_is_held_to_one_of_the_likeliest_words(
         logits[barred] = -np.inf
         expected = []
         for token in np.argsort(-logits)[:NUM_ALTERNATIVES]:
-            found = searcher(source, only_best=True, prefix=np.array([[*begun, token]], np.int32))
-            ids = [id for id in found.token_ids[0, 0].numpy().tolist() if id not in (PAD_ID, EOS_ID)]
-            expected.append((tokenizer.decode(ids), found.scores[0, 0].numpy()))
+            actual = searcher(source, only_best=True, prefix=np.array([[*begun, token]], np.int32))
+            ids = [id for id in actual.token_ids[0, 0].numpy().tolist() if id not in (PAD_ID, EOS_ID)]
+            expected.append((tokenizer.decode(ids), actual.scores[0, 0].numpy()))
         expected.sort(key=lambda pair: -pair[1])
         (given,) = asked(alternatives, [(text, prefix)])
         assert [repair(text) for text, _ in expected] == [text for text, _ in given]
@@ -68,18 +68,18 @@ def test_each_is_what_a_search_finds_that_is_held_to_one_of_the_likeliest_words(
 def test_what_a_line_gets_does_not_depend_on_the_others(alternatives):
     pairs = [(text, prefix) for text, prefix in zip(TEXTS, ["Ein", "", "Zwei Hunde spielen im"], strict=True)]
     together = asked(alternatives, pairs)
-    for pair, found in zip(pairs, together, strict=True):
+    for pair, actual in zip(pairs, together, strict=True):
         (alone,) = asked(alternatives, [pair])
-        assert [text for text, _ in alone] == [text for text, _ in found]
-        np.testing.assert_allclose([s for _, s in alone], [s for _, s in found], rtol=1e-5)
+        assert [text for text, _ in alone] == [text for text, _ in actual]
+        np.testing.assert_allclose([s for _, s in alone], [s for _, s in actual], rtol=1e-5)
 
 
 @pytest.mark.integration
 def test_a_model_of_lowercased_text_reads_a_prefix_as_it_reads_text():
     lowercased = function_of(exporting.translator(lowercase="both"))
-    found, expected = asked(lowercased, [("Two DOGS", "Zwei HUNDE"), ("two dogs", "zwei hunde")])
-    assert found == expected != []
-    assert all(text.startswith("zwei hunde") for text, _ in found)
+    actual, expected = asked(lowercased, [("Two DOGS", "Zwei HUNDE"), ("two dogs", "zwei hunde")])
+    assert actual == expected != []
+    assert all(text.startswith("zwei hunde") for text, _ in actual)
 
 
 @pytest.mark.integration
@@ -96,9 +96,9 @@ def test_the_sentence_in_which_the_prefix_ends_has_others(translator, alternativ
         ("Zwei. Ein. Hunde. Schnee", 2, "Hunde. Schnee", "Zwei. Ein. ", ""),
     ]:
         (expected,) = asked(alternatives, [(sentences[at], begun)])
-        (found,) = asked(alternatives, [(text, prefix)])
-        assert [each for each, _ in found] == [f"{before}{each}{behind}" for each, _ in expected]
-        np.testing.assert_allclose([s for _, s in found], [s for _, s in expected], rtol=1e-4)
+        (actual,) = asked(alternatives, [(text, prefix)])
+        assert [each for each, _ in actual] == [f"{before}{each}{behind}" for each, _ in expected]
+        np.testing.assert_allclose([s for _, s in actual], [s for _, s in expected], rtol=1e-4)
         assert expected
 
 

@@ -31,5 +31,5 @@ def test_same_batches_and_order(lengths, budget):
 
 
 def test_widened():
-    found = widened(tf.ones([2, 1, 2]), [2, tf.constant(4)])
-    np.testing.assert_array_equal(found[1], [[1, 1, 0, 0], [0, 0, 0, 0]])
+    actual = widened(tf.ones([2, 1, 2]), [2, tf.constant(4)])
+    np.testing.assert_array_equal(actual[1], [[1, 1, 0, 0], [0, 0, 0, 0]])

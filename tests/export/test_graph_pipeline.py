@@ -38,8 +38,8 @@ def assert_same(tokenizer: Tokenizer, lines: list[str], texts: list[bytes], tag:
     rows = [row for row, translation in enumerate(expected) for _ in translation.source_ids]
     assert [tuple(ids[:n]) for ids, n in zip(*map(np.array, parts.sentences), strict=True)] == sources
     assert parts.rows.numpy().tolist() == rows
-    found = pipeline.search(parts.sentences, only_best=True)
-    outputs = pipeline.hypotheses(tf.constant(texts), parts, found, found.scores).texts[:, 0]
+    actual = pipeline.search(parts.sentences, only_best=True)
+    outputs = pipeline.hypotheses(tf.constant(texts), parts, actual, actual.scores).texts[:, 0]
     assert [text.decode() for text in outputs.numpy()] == [translation.text for translation in expected]
     return expected
 
@@ -62,8 +62,8 @@ def test_sentences_are_those_of_the_settings(split, languages):
     expected = translator.translate([text.decode() for text in texts])
     assert bool(expected[0].sentences) == (split == "sentences")
     parts = pipeline.parts(tf.constant(texts))
-    found = pipeline.search(parts.sentences, only_best=True)
-    outputs = pipeline.hypotheses(tf.constant(texts), parts, found, found.scores).texts[:, 0]
+    actual = pipeline.search(parts.sentences, only_best=True)
+    outputs = pipeline.hypotheses(tf.constant(texts), parts, actual, actual.scores).texts[:, 0]
     assert [text.decode() for text in outputs.numpy()] == [translation.text for translation in expected]
 
 
@@ -98,10 +98,10 @@ def test_one_graph_finds_the_best_and_all_and_its_limit_counts_what_is_asked_for
 
     best = searched(4, only_best=True)
     traced = pipeline._search.experimental_get_tracing_count()
-    found = searched(4, only_best=False)
+    actual = searched(4, only_best=False)
     assert pipeline._search.experimental_get_tracing_count() == traced
-    assert [values.shape for values in found] == [(4, 3, 11), (4, 3), (4, 3), (4, 3)]
-    for one, several in zip(best, found, strict=True):
+    assert [values.shape for values in actual] == [(4, 3, 11), (4, 3), (4, 3), (4, 3)]
+    for one, several in zip(best, actual, strict=True):
         np.testing.assert_allclose(one, several[:, :1], rtol=1e-5)
     assert [values.shape[:2] for values in searched(0, only_best=False)] == [(0, 3)] * 4
     assert searched(13, only_best=True)[0].shape == (13, 1, 11)

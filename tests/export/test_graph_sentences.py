@@ -29,9 +29,9 @@ def compiled(language: str):
 
 
 def found_by_graph(texts: list[bytes], language: str) -> list[list[tuple[str, str]]]:
-    found = compiled(language)(tf.constant(texts, tf.string))
+    actual = compiled(language)(tf.constant(texts, tf.string))
     rows: list[list[tuple[str, str]]] = [[] for _ in texts]
-    for text, before, row, is_first in zip(*(values.numpy().tolist() for values in found), strict=True):
+    for text, before, row, is_first in zip(*(values.numpy().tolist() for values in actual), strict=True):
         assert is_first == (not rows[row])
         rows[row].append((before.decode(), text.decode()))
     return rows

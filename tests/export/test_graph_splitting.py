@@ -17,12 +17,12 @@ def split(values: tf.Tensor, most: tf.Tensor):
 
 
 def check(values: list[str], most: int) -> None:
-    found = split(tf.constant(values, tf.string), most)
+    actual = split(tf.constant(values, tf.string), most)
     expected = [
         (piece, row) for row, value in enumerate(values) for piece in split_text(value, lambda t: len(t) <= most)
     ]
-    pieces = [piece.decode("utf-8") for piece in found.texts.numpy()]
-    assert list(zip(pieces, found.rows.numpy().tolist(), strict=True)) == expected
+    pieces = [piece.decode("utf-8") for piece in actual.texts.numpy()]
+    assert list(zip(pieces, actual.rows.numpy().tolist(), strict=True)) == expected
 
 
 @settings(max_examples=300, deadline=None)
@@ -47,14 +47,14 @@ def split_behind(values: tf.Tensor, most: tf.Tensor):
 
 
 def check_behind(values: list[str], most: int) -> None:
-    found = split_behind(tf.constant(values, tf.string), most)
+    actual = split_behind(tf.constant(values, tf.string), most)
     expected = [
         (piece, row)
         for row, value in enumerate(values)
         for piece in split_context(value, "<c>", lambda t: len(t) <= most)
     ]
-    pieces = [piece.decode("utf-8") for piece in found.texts.numpy()]
-    assert list(zip(pieces, found.rows.numpy().tolist(), strict=True)) == expected
+    pieces = [piece.decode("utf-8") for piece in actual.texts.numpy()]
+    assert list(zip(pieces, actual.rows.numpy().tolist(), strict=True)) == expected
 
 
 words = st.text(st.sampled_from("ab .!犬"), max_size=30).map(lambda text: " ".join(text.split()))
@@ -70,15 +70,15 @@ def test_same_pieces_behind_a_symbol(parts, most):
 
 def test_a_question_stays_in_front_of_each_piece():
     text = "who? <c> " + "It was she. " * 20
-    found = split_context(text, "<c>", lambda t: len(t) <= 60)
-    assert len(found) > 4 and all(piece.startswith("who? <c> It was she.") and len(piece) <= 60 for piece in found)
+    actual = split_context(text, "<c>", lambda t: len(t) <= 60)
+    assert len(actual) > 4 and all(piece.startswith("who? <c> It was she.") and len(piece) <= 60 for piece in actual)
     check_behind([text, text[9:], text[:9], ""], 60)
 
 
 def test_a_head_may_be_one_of_several_symbols():
     head_end, text = r"^(?:<2de>|<2fr>)", "It was <2fr> she. " * 9
     texts = [f"<2de> {text}", f"<2fr>{text}", text, "<2de>", "<2it> " + text]
-    found = split_contexts(tf.constant(texts), head_end, lambda pieces: tf.strings.length(pieces) <= 40)
+    actual = split_contexts(tf.constant(texts), head_end, lambda pieces: tf.strings.length(pieces) <= 40)
     expected = [split_context(each, head_end, lambda t: len(t) <= 40) for each in texts]
-    assert [piece.decode() for piece in found.texts.numpy()] == [piece for pieces in expected for piece in pieces]
+    assert [piece.decode() for piece in actual.texts.numpy()] == [piece for pieces in expected for piece in pieces]
     assert all(piece.startswith("<2de> It was") for piece in expected[0]) and len(expected[0]) > 3

@@ -30,12 +30,12 @@ def functions_of(**settings):
 def grown(functions, text: bytes, steps: int) -> list[dict]:
     """What each call gives, without the state."""
     state = functions["stream_begin"](tf.constant([text]))
-    found: list[dict] = []
-    while not (found and found[-1]["done"]):
+    actual: list[dict] = []
+    while not (actual and actual[-1]["done"]):
         outputs = functions["stream_advance"](tf.constant(steps), *state.values())
         state = {name: outputs.pop(name) for name in state}
-        found.append(outputs)
-    return found
+        actual.append(outputs)
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_a_server_sends_what_it_gives_at_once(version):
                 *before, (name, last) = all_events(client, body, "/v1/models/tiny")
                 assert name == "end"
                 assert all(name == "" for name, _ in before)
-                (found,), (expected,) = (
+                (actual,), (expected,) = (
                     data["predictions"] for data in (last, predict(client, body, "/v1/models/tiny").json())
                 )
-                assert found["translation"] == expected["translation"]
-                assert found["score"] == pytest.approx(expected["score"], rel=1e-5)
+                assert actual["translation"] == expected["translation"]
+                assert actual["score"] == pytest.approx(expected["score"], rel=1e-5)
                 assert len(before) > 3 or not line
     finally:
         assert server.stop()

@@ -43,8 +43,8 @@ def test_bytes_that_are_no_utf8(rows):
 @settings(max_examples=60, deadline=None)
 @given(texts)
 def test_lowercased(values):
-    found = in_graph(lambda texts: text.repaired(texts, lowercase=True), values)
-    assert found == [repair.repair(repair.lowercased(value)) for value in values]
+    actual = in_graph(lambda texts: text.repaired(texts, lowercase=True), values)
+    assert actual == [repair.repair(repair.lowercased(value)) for value in values]
 
 
 @settings(max_examples=60, deadline=None)

@@ -61,8 +61,8 @@ def arguments_of(lines: list) -> tuple:
 def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
     rows = []
     for part in parts:
-        found = [Translation(text, float(value)) for text, value in filter(None, part)]
-        rows.append(found or [Translation("", -np.inf)])
+        actual = [Translation(text, float(value)) for text, value in filter(None, part)]
+        rows.append(actual or [Translation("", -np.inf)])
     lists = [join_parts_in_python(row, blanks_of(parts)) for row in combinations(rows, K, by_value)]
     best = [(t.text, max(t.score, LOWEST)) for t in lists]
     return best + [("", LOWEST)] * (K - len(best))
@@ -74,9 +74,9 @@ def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
 def test_as_in_python(by_value, lines):
     if by_value:  # a search has its hypotheses in order, unused slots behind them
         lines = in_order(lines)
-    found = compiled(by_value)(*arguments_of(lines))
-    texts = [[text.decode() for text in row] for row in found.texts.numpy()]
-    pairs = [list(zip(*row, strict=True)) for row in zip(texts, found.values.numpy().tolist(), strict=True)]
+    actual = compiled(by_value)(*arguments_of(lines))
+    texts = [[text.decode() for text in row] for row in actual.texts.numpy()]
+    pairs = [list(zip(*row, strict=True)) for row in zip(texts, actual.values.numpy().tolist(), strict=True)]
     assert pairs == [expected(line, by_value) for line in lines]
 
 
@@ -95,8 +95,8 @@ def compiled_choice():
 def test_choosing_among_parts_is_as_in_python(lines):
     """Here A stands for no answer."""
     lines = in_order(lines)
-    found = compiled_choice()(*arguments_of(lines))
-    for line, texts, values in zip(lines, found.texts.numpy(), found.values.numpy(), strict=True):
+    actual = compiled_choice()(*arguments_of(lines))
+    for line, texts, values in zip(lines, actual.texts.numpy(), actual.values.numpy(), strict=True):
         translations = [
             [Translation(text, float(value)) for text, value in filter(None, part)] or [Translation("", -np.inf)]
             for part in line

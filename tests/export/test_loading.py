@@ -33,12 +33,12 @@ def test_it_translates_as_before(translator, loaded):
 
 def test_it_does_what_no_signature_does(loaded):
     source = "Two dogs play."
-    (found,) = loaded.translate([Request(source, prefix="Zwei", constraints=("Hunde",))])
-    assert found.text.startswith("Zwei")
-    assert "Hunde" in found.text
-    (explanation,) = loaded.explain([source], [found.text])
+    (actual,) = loaded.translate([Request(source, prefix="Zwei", constraints=("Hunde",))])
+    assert actual.text.startswith("Zwei")
+    assert "Hunde" in actual.text
+    (explanation,) = loaded.explain([source], [actual.text])
     assert explanation.attention.cross.shape[0] == 2
-    assert loaded.score([source], [found.text])[0].log_prob < 0
+    assert loaded.score([source], [actual.text])[0].log_prob < 0
 
 
 def test_the_newest_version_stands_for_all(version, tmp_path):

@@ -46,10 +46,10 @@ def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(version):
 
 
 def test_signatures_are_those_of_the_contract(meta_graph):
-    found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
-    assert {*found} == {*SIGNATURES}
-    assert {s.method_name for s in found.values()} == {"tensorflow/serving/predict"}
-    for name, signature in found.items():
+    actual = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
+    assert {*actual} == {*SIGNATURES}
+    assert {s.method_name for s in actual.values()} == {"tensorflow/serving/predict"}
+    for name, signature in actual.items():
         contract = SIGNATURES[name]
         sides = (
             (signature.inputs, contract.inputs, contract.takes_state),

@@ -32,8 +32,8 @@ def test_rest_grpc_and_streams_keep_the_white_space(server, translator):
     expected = [each.text for each in translator.translate(lines)]
     assert expected[0].count("\n") == 3 and translator.translate(lines)[0].num_parts > 6
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
-        found = predict(client, {"instances": lines}, MODEL).json()["predictions"]
-        assert [each["translation"] for each in found] == expected
+        actual = predict(client, {"instances": lines}, MODEL).json()["predictions"]
+        assert [each["translation"] for each in actual] == expected
         *before, (name, last) = all_events(client, {"instances": [PARAGRAPH]}, MODEL)
         assert name == "end" and last["predictions"][0]["translation"] == expected[0]
         grown = [data["predictions"][0]["translation"] for _, data in before]
@@ -55,6 +55,6 @@ def test_a_document_has_the_translation_of_each_sentence(server, translator):
     assert len(one.sentences) == 2
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         body = {"markup": "html", "inputs": [document]}
-        (found,) = client.post(f"{MODEL}:predict", json=body).json()["outputs"]
-    assert found.startswith(f"<p>{one.text}</p>\n<p>") and found.endswith("</p>")
-    assert found.replace("<b>", "").replace("</b>", "").endswith(f"<p>{two.text}</p>")
+        (actual,) = client.post(f"{MODEL}:predict", json=body).json()["outputs"]
+    assert actual.startswith(f"<p>{one.text}</p>\n<p>") and actual.endswith("</p>")
+    assert actual.replace("<b>", "").replace("</b>", "").endswith(f"<p>{two.text}</p>")

@@ -33,8 +33,8 @@ def test_translations(translator, served):
 
 
 def test_one_by_one(served):
-    found = np.concatenate([result["translation"] for result in served["one_by_one"]])
-    assert found.tolist() == served["serving_default"]["translation"].tolist()
+    actual = np.concatenate([result["translation"] for result in served["one_by_one"]])
+    assert actual.tolist() == served["serving_default"]["translation"].tolist()
     scores = np.concatenate([result["score"] for result in served["one_by_one"]])
     np.testing.assert_allclose(scores, served["serving_default"]["score"], rtol=1e-5, atol=1e-4)
     drawn = np.concatenate([result["translation"] for result in served["samples_one_by_one"]])
@@ -46,13 +46,13 @@ def test_nbest(translator, served):
     scores = [[t.score for t in row] + [LOWEST] * (3 - len(row)) for row in expected]
     np.testing.assert_allclose(served["nbest"]["scores"], scores, rtol=1e-5, atol=1e-4)
     compared = 0
-    for found, row in zip(decoded(served["nbest"]["translations"]), expected, strict=True):
-        assert found[len(row) :] == [""] * (3 - len(row))
+    for actual, row in zip(decoded(served["nbest"]["translations"]), expected, strict=True):
+        assert actual[len(row) :] == [""] * (3 - len(row))
         for slot, hypothesis in enumerate(row):
             others = [other.score for other in row if other is not hypothesis]
             # Of a line that repeats itself, many combinations of its parts' hypotheses are equally good.
             if not any(np.isclose(hypothesis.score, score, rtol=1e-5, atol=1e-4) for score in others):
-                assert found[slot] == hypothesis.text
+                assert actual[slot] == hypothesis.text
                 compared += 1
     assert compared > 40
 
@@ -70,43 +70,43 @@ def test_samples(translator, served):
 
 def test_scores(translator, served):
     expected = translator.score(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
-    found = served["score"]
-    np.testing.assert_allclose(found["log_probability"], [s.log_prob for s in expected], rtol=1e-5, atol=1e-4)
-    assert found["token_count"].tolist() == [len(s.pieces) for s in expected]
+    actual = served["score"]
+    np.testing.assert_allclose(actual["log_probability"], [s.log_prob for s in expected], rtol=1e-5, atol=1e-4)
+    assert actual["token_count"].tolist() == [len(s.pieces) for s in expected]
 
 
 def test_tokens(translator, sources, served):
-    found = served["tokens"]
+    actual = served["tokens"]
     for row, source in enumerate(sources):
-        length = found["translation_length"][row]
+        length = actual["translation_length"][row]
         if not source:
-            assert (length, found["score"][row]) == (0, 0)
-            assert not found["translation_ids"][row].any()
+            assert (length, actual["score"][row]) == (0, 0)
+            assert not actual["translation_ids"][row].any()
             continue
         result = translator.search(np.array([source], np.int32))
         assert length == result.lengths[0, 0]
-        assert found["translation_ids"][row, :length].tolist() == result.token_ids[0, 0, :length].numpy().tolist()
-        assert not found["translation_ids"][row, length:].any()
-        np.testing.assert_allclose(found["score"][row], result.scores[0, 0], rtol=1e-5, atol=1e-4)
+        assert actual["translation_ids"][row, :length].tolist() == result.token_ids[0, 0, :length].numpy().tolist()
+        assert not actual["translation_ids"][row, length:].any()
+        np.testing.assert_allclose(actual["score"][row], result.scores[0, 0], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_alignments(translator, served, one_by_one):
     for row, translation in enumerate(translator.translate(LINES)):
-        found, place = (served["aligned_one_by_one"][row], 0) if one_by_one else (served["align"], row)
-        assert found["translation"][place].decode() == translation.text
+        actual, place = (served["aligned_one_by_one"][row], 0) if one_by_one else (served["align"], row)
+        assert actual["translation"][place].decode() == translation.text
         parts = translator.explain_tokens(translation.source_ids, translation.token_ids)
         pieces = [[p for part in parts for p in getattr(part, f"{side}_pieces")] for side in ("source", "target")]
         for side, expected in zip(("source", "target"), pieces, strict=True):
-            given = decoded(found[f"{side}_pieces"][place])
+            given = decoded(actual[f"{side}_pieces"][place])
             assert given == expected + [""] * (len(given) - len(expected))
-        attention, begin = np.zeros_like(found["attention"][place]), [0, 0]
+        attention, begin = np.zeros_like(actual["attention"][place]), [0, 0]
         for part in parts:
             own = part.attention.cross[0].mean(axis=0)  # the first layer of two
             end = [start + size for start, size in zip(begin, own.shape, strict=True)]
             attention[begin[0] : end[0], begin[1] : end[1]] = own
             begin = end
-        np.testing.assert_allclose(found["attention"][place], attention, atol=1e-5)
+        np.testing.assert_allclose(actual["attention"][place], attention, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -114,23 +114,23 @@ def explanations(translator):
     return translator.explain(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
 
 
-def assert_attention(found: dict, row: int, explanation: Explanation, kind: Kind, layer: int) -> None:
+def assert_attention(actual: dict, row: int, explanation: Explanation, kind: Kind, layer: int) -> None:
     view = explanation.view(kind)
-    assert found["num_layers"][row] == len(view.weights)
+    assert actual["num_layers"][row] == len(view.weights)
     for side, expected in (("query_pieces", view.queries), ("key_pieces", view.keys)):
-        given = decoded(found[side][row])
+        given = decoded(actual[side][row])
         assert given == [*expected, *[""] * (len(given) - len(expected))]
-    expected = np.zeros_like(found["attention"][row])
+    expected = np.zeros_like(actual["attention"][row])
     expected[:, : len(view.queries), : len(view.keys)] = view.weights[layer]
-    np.testing.assert_allclose(found["attention"][row], expected, atol=1e-5)
+    np.testing.assert_allclose(actual["attention"][row], expected, atol=1e-5)
 
 
 def test_attention_of_each_kind_and_layer(explanations, served):
     """Of given translations, as `explain` gives it."""
-    for found, (kind, layer) in zip(served["attention"], ATTENTION, strict=True):
-        assert len(found["attention"]) == len(explanations[FEW])
+    for actual, (kind, layer) in zip(served["attention"], ATTENTION, strict=True):
+        assert len(actual["attention"]) == len(explanations[FEW])
         for row, explanation in enumerate(explanations[FEW]):
-            assert_attention(found, row, explanation, kind, layer)
+            assert_attention(actual, row, explanation, kind, layer)
 
 
 def test_every_line_has_a_kind_and_a_layer_of_its_own(explanations, served):
@@ -188,9 +188,9 @@ def test_an_export_reads_and_writes_case_as_its_translator(tmp_path):
     version = export_translator(own, exporting.config_of(own), tmp_path / "case")
     assert Translator.load(version).tokenizer.truecaser.words == own.tokenizer.truecaser.words
     functions = tf.saved_model.load(str(version)).signatures
-    found = decoded(functions["serving_default"](text=tf.constant(TEXTS))["translation"].numpy())
-    assert found == [t.text for t in own.translate(LINES)]
-    assert found != [t.text for t in exporting.translator(lowercase="source").translate(LINES)]
+    actual = decoded(functions["serving_default"](text=tf.constant(TEXTS))["translation"].numpy())
+    assert actual == [t.text for t in own.translate(LINES)]
+    assert actual != [t.text for t in exporting.translator(lowercase="source").translate(LINES)]
     upper, lower = functions["serving_default"](text=tf.constant(["TWO Dogs", "two dogs"]))["translation"].numpy()
     assert upper == lower
     scores = functions["score"](text=tf.constant(TEXTS), target=tf.constant(TARGETS))["log_probability"]

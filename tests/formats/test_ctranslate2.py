@@ -129,10 +129,10 @@ def test_ctranslate2_itself_translates_as_we_do(tmp_path, changes, numbers):
     pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in texts]
     results = theirs.translate_batch(pieces, beam_size=4, length_penalty=0, min_decoding_length=0)
     ids = {piece: number for number, piece in enumerate(model.tokenizer.entries)}
-    found = [model.tokenizer.decode([ids[piece] for piece in result.hypotheses[0]]) for result in results]
+    actual = [model.tokenizer.decode([ids[piece] for piece in result.hypotheses[0]]) for result in results]
     expected = [translation.text for translation in ours.translate(texts)]
     # A translation here has no two blanks in a row, and none at its end.
-    same = sum(" ".join(a.split()) == b for a, b in zip(found, expected, strict=True))
+    same = sum(" ".join(a.split()) == b for a, b in zip(actual, expected, strict=True))
     assert same == len(texts) if numbers == "float32" else same > 0.7 * len(texts)
     assert len(set(expected)) > 40
     scores = [sum(score.log_probs) for score in theirs.score_batch(pieces, pieces)]
@@ -151,9 +151,9 @@ def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
     assert converter.write(model, tmp_path) == ()
     pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in tiny.SENTENCES]
     assert min(map(len, pieces)) > 4
-    found = ctranslate2.Translator(str(tmp_path), compute_type="float32").score_batch(pieces, pieces)
+    actual = ctranslate2.Translator(str(tmp_path), compute_type="float32").score_batch(pieces, pieces)
     expected = foreign.translator_of(model).score(tiny.SENTENCES, tiny.SENTENCES)
-    np.testing.assert_allclose([sum(each.log_probs) for each in found], [s.log_prob for s in expected], rtol=1e-3)
+    np.testing.assert_allclose([sum(each.log_probs) for each in actual], [s.log_prob for s in expected], rtol=1e-3)
 
 
 @pytest.mark.integration

@@ -127,9 +127,9 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     _, network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
     model = fairseq.read(tmp_path / "model")
     source, target = [*model.tokenizer.source.encode(TEXT), 1], [*model.tokenizer.encode(TRANSLATION), 1]
-    found = foreign.logits(model, source, target)
-    columns = theirs(range(found.shape[1]))
-    np.testing.assert_allclose(found, network.logits(theirs(source), theirs(target))[:, columns], atol=2e-5)
+    actual = foreign.logits(model, source, target)
+    columns = theirs(range(actual.shape[1]))
+    np.testing.assert_allclose(actual, network.logits(theirs(source), theirs(target))[:, columns], atol=2e-5)
     data = model.config.data
     assert (data.source_language, data.target_language, model.config.model.dropout_rate) == ("en", "de", 0.2)
     decode = model.config.decode  # `fairseq-generate` has 1, and 200 without the end symbol

@@ -58,10 +58,10 @@ def test_logits_are_those_of_the_formulas(folder, padding):
     for text in foreign.TEXTS:
         source = [*model.tokenizer.source.encode(text), 1]
         target = [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
-        found = foreign.logits(model, source, target)
+        actual = foreign.logits(model, source, target)
         expected = network.logits(theirs(source), theirs(target))
-        np.testing.assert_allclose(found[:, order], expected, atol=2e-5)
-        assert np.all(found[:, size:] < -9e3)
+        np.testing.assert_allclose(actual[:, order], expected, atol=2e-5)
+        assert np.all(actual[:, size:] < -9e3)
 
 
 def test_texts_are_cut_as_they_are_there(folder):
@@ -108,12 +108,12 @@ def test_what_is_written_is_what_was_read(folder, tmp_path):
     assert again.keys() == tensors.keys()
     rows = [*range(len(names()) - 1), -1]  # pieces without an id got one
     for name, array in tensors.items():
-        found = again[name]
+        actual = again[name]
         if name == "model.shared.weight":
-            found = found[rows]
+            actual = actual[rows]
         elif name == "final_logits_bias":
-            found = found[:, rows]
-        np.testing.assert_array_equal(found, array)
+            actual = actual[:, rows]
+        np.testing.assert_array_equal(actual, array)
     back = huggingface.read(written)
     assert back.tokenizer.serialized == model.tokenizer.serialized
     assert back.tokenizer.source.serialized == model.tokenizer.source.serialized
@@ -160,11 +160,11 @@ def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape)
     for text in tiny.SENTENCES:
         source, target = [*tokenizer.source.encode(text), 1], [*tokenizer.encode(text), 1]
         assert [*back.tokenizer.source.encode(text), 1] == source and [*back.tokenizer.encode(text), 1] == target
-        expected, found = foreign.logits(model, source, target), foreign.logits(back, source, target)
+        expected, actual = foreign.logits(model, source, target), foreign.logits(back, source, target)
         count = expected.shape[1]
-        np.testing.assert_allclose(found[:, 1:count], expected[:, 1:], atol=1e-3)
-        assert np.all(found[:, 0] < -9e3)  # padding, which no search here may write either
-        assert np.all(found[:, count:] < -9e3)  # rows that only fill up the smaller matrix
+        np.testing.assert_allclose(actual[:, 1:count], expected[:, 1:], atol=1e-3)
+        assert np.all(actual[:, 0] < -9e3)  # padding, which no search here may write either
+        assert np.all(actual[:, count:] < -9e3)  # rows that only fill up the smaller matrix
     written = read_safetensors(tmp_path / "model.safetensors")
     assert len({len(array) for name, array in written.items() if "embed_tokens" in name or "shared" in name}) == 1
 

@@ -138,10 +138,10 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     model = marian.read(tmp_path / "model")
     for text in foreign.TEXTS:
         source, target = [*model.tokenizer.source.encode(text), 1], [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
-        found = foreign.logits(model, source, target)
+        actual = foreign.logits(model, source, target)
         expected = network.logits(theirs(source), theirs(target))
-        np.testing.assert_allclose(np.delete(found, UNK_ID, 1)[:, 1:], np.delete(expected, UNK_ID - 1, 1), atol=5e-5)
-        assert np.all(found[:, [0, UNK_ID]] < -9e3)  # Marian has no padding to predict, and never writes <unk>
+        np.testing.assert_allclose(np.delete(actual, UNK_ID, 1)[:, 1:], np.delete(expected, UNK_ID - 1, 1), atol=5e-5)
+        assert np.all(actual[:, [0, UNK_ID]] < -9e3)  # Marian has no padding to predict, and never writes <unk>
 
 
 def test_settings_of_the_search_come_along(tmp_path):

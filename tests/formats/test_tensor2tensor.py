@@ -196,10 +196,10 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
     model = tensor2tensor.read(tmp_path / "model")
     source, target = [*model.tokenizer.encode(TEXT), 1], [*model.tokenizer.encode(TRANSLATION), 1]
-    found = foreign.logits(model, source, target)
+    actual = foreign.logits(model, source, target)
     expected = network.logits(theirs(source), theirs(target))
-    np.testing.assert_allclose(np.delete(found, 2, axis=1), expected, atol=2e-5)
-    assert np.all(found[:, 2] < -9e3)
+    np.testing.assert_allclose(np.delete(actual, 2, axis=1), expected, atol=2e-5)
+    assert np.all(actual[:, 2] < -9e3)
     data = model.config.data
     languages = ("en", "de") if choices.get("is_problems_own", True) else ("de", "en")
     assert (data.source_language, data.target_language, model.config.model.dropout_rate) == (*languages, 0.2)

@@ -37,8 +37,8 @@ def loaded(folder):
 
 def translations(model, tokenizer, texts, **search) -> list[str]:
     inputs = tokenizer(texts, return_tensors="pt", padding=True)
-    found = tokenizer.batch_decode(model.generate(**inputs, **{**SEARCH, **search}), skip_special_tokens=True)
-    return [" ".join(text.split()) for text in found]  # a translation here has no two blanks in a row
+    actual = tokenizer.batch_decode(model.generate(**inputs, **{**SEARCH, **search}), skip_special_tokens=True)
+    return [" ".join(text.split()) for text in actual]  # a translation here has no two blanks in a row
 
 
 def test_the_lines_of_the_page_translate(tmp_path, monkeypatch, capsys):
@@ -61,7 +61,7 @@ def test_a_model_of_ours_computes_the_same_there(tmp_path):
     assert [tokenizer(text)["input_ids"] for text in texts] == [
         [number - 1 for number in (*model.tokenizer.encode(text), 1)] for text in texts
     ]
-    found = foreign.translator_of(model).translate(texts)
+    actual = foreign.translator_of(model).translate(texts)
     expected = translations(theirs, tokenizer, texts, length_penalty=0.0, no_repeat_ngram_size=0)
-    assert [translation.text for translation in found] == expected
+    assert [translation.text for translation in actual] == expected
     assert len(set(expected)) > 40

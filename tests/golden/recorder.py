@@ -118,8 +118,8 @@ def search_results(folder: pathlib.Path, name: str) -> list[list[dict[str, Any]]
         translator = Translator.load_ensemble(members, settings=config)
     else:
         translator = Translator.load(folder / "run", settings=config)
-    found = translator.translate_nbest(requests(case.get("request", {})), config.beam_size)
-    return [[translation_values(translation) for translation in nbest] for nbest in found]
+    actual = translator.translate_nbest(requests(case.get("request", {})), config.beam_size)
+    return [[translation_values(translation) for translation in nbest] for nbest in actual]
 
 
 def translation_values(translation: Any) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def dtype_of(x: Any) -> str:
     return keras.backend.standardize_dtype(x.dtype)
 
 
-def assert_equal(found: Sequence[Any], expected: Sequence[Any], atol: float = 0.0) -> None:
+def assert_equal(actual: Sequence[Any], expected: Sequence[Any], atol: float = 0.0) -> None:
     """Raises an AssertionError if two lists of variables or arrays differ."""
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(array(ours), array(theirs), rtol=0, atol=atol)
 
 

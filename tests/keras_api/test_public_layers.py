@@ -145,13 +145,13 @@ def test_what_was_trained_is_saved_and_cloned(case, rng, tmp_path):
 @pytest.mark.slow
 @every_layer
 def test_a_compiled_training_is_that_of_plain_operations(case):
-    found = []
+    actual = []
     for jit_compile in (False, True):
         keras.utils.set_random_seed(7)
         model, inputs, targets = trainable_model(case, np.random.default_rng(7), jit_compile=jit_compile)
         losses = model.fit(inputs, targets, epochs=2, verbose=0).history["loss"]
-        found.append((losses, model.predict(inputs, verbose=0)))
-    (losses, outputs), (compiled_losses, compiled_outputs) = found
+        actual.append((losses, model.predict(inputs, verbose=0)))
+    (losses, outputs), (compiled_losses, compiled_outputs) = actual
     assert losses[0] != losses[1]
     np.testing.assert_allclose(compiled_losses, losses, rtol=1e-4)
     np.testing.assert_allclose(compiled_outputs, outputs, atol=1e-3)

@@ -23,10 +23,10 @@ def check(*names: str) -> None:
     command = [sys.executable, str(FOLDER / "on_two_devices.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    _, expected = found.pop("one")
+    actual = json.loads(done.stdout.splitlines()[-1])
+    _, expected = actual.pop("one")
     assert expected[1] < expected[0]
-    assert found == {name: [2, pytest.approx(expected, rel=1e-5)] for name in names}
+    assert actual == {name: [2, pytest.approx(expected, rel=1e-5)] for name in names}
 
 
 @promise("`fit` within `tf.distribute.MirroredStrategy`", jax="no", torch="no")

@@ -293,8 +293,8 @@ def test_plain_grouped_linear_is_compiled_with_any_counts(rng):
     compiled = tf.function(lambda x, counts: plain.grouped_linear(x, kernel, bias, counts), jit_compile=True)
     inputs = tf.constant(rng.standard_normal((12, 5)), tf.float32)
     for counts in ([3, 0, 7, 2], [12, 0, 0, 0], [0, 0, 0, 12]):
-        found = compiled(inputs, tf.constant(counts))
-        np.testing.assert_allclose(found, fast.grouped_linear(inputs, kernel, bias, tf.constant(counts)), atol=1e-5)
+        actual = compiled(inputs, tf.constant(counts))
+        np.testing.assert_allclose(actual, fast.grouped_linear(inputs, kernel, bias, tf.constant(counts)), atol=1e-5)
     assert compiled.experimental_get_tracing_count() == 1
 
 

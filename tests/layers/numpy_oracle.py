@@ -103,10 +103,10 @@ def gates(layer, x: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.nda
     clean = x @ numbers(layer.gate_kernel)
     deviations = np.log1p(np.exp(x @ numbers(layer.noise_kernel)))
     noisy = clean if noise is None else clean + noise * deviations
-    k, found, load = layer.experts_per_token, np.zeros_like(clean), np.zeros_like(clean)
+    k, actual, load = layer.experts_per_token, np.zeros_like(clean), np.zeros_like(clean)
     for row, values in enumerate(noisy):
         best = np.argsort(-values)[:k]
-        found[row, best] = np.exp(values[best]) / np.exp(values[best]).sum()
+        actual[row, best] = np.exp(values[best]) / np.exp(values[best]).sum()
         for expert in range(len(values)):
             others = np.sort(np.delete(values, expert))[::-1]
             if noise is None or k == len(values):
@@ -114,7 +114,7 @@ def gates(layer, x: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.nda
             else:
                 distance = (clean[row, expert] - others[k - 1]) / deviations[row, expert]
                 load[row, expert] = 0.5 * (1 + math.erf(distance / math.sqrt(2)))
-    return found, load
+    return actual, load
 
 
 def mixture(layer, x: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -55,7 +55,7 @@ def test_experts_compute_no_loss_that_nobody_collects(layer, x, monkeypatch):
 
 def test_a_thread_writes_to_its_own(layer, x):
     """As the threads of replicas do."""
-    found, begun, may_end = [], threading.Barrier(2), threading.Barrier(2)
+    actual, begun, may_end = [], threading.Barrier(2), threading.Barrier(2)
 
     def run(times: int) -> None:
         with AuxiliaryLosses() as collector:
@@ -63,7 +63,7 @@ def test_a_thread_writes_to_its_own(layer, x):
             for _ in range(times):
                 layer(x)
             may_end.wait()
-        found.append((times, len(collector.losses)))
+        actual.append((times, len(collector.losses)))
 
     threads = [threading.Thread(target=run, args=(times,)) for times in (1, 3)]
     with AuxiliaryLosses() as mine:
@@ -71,7 +71,7 @@ def test_a_thread_writes_to_its_own(layer, x):
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(found) == [(1, 2), (3, 6)] and not mine.losses
+    assert sorted(actual) == [(1, 2), (3, 6)] and not mine.losses
 
 
 def test_each_trace_has_its_own(layer, x):

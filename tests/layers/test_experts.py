@@ -136,8 +136,8 @@ def test_gradients_are_those_of_all_experts_times_their_gates(rng, k):
     expected = gradients(layer, dense)
     assert all(np.abs(gradient).max() > 1e-4 for gradient in expected)
     for how in ({}, {"token_rows": rows}):
-        for found, wanted in zip(gradients(layer, lambda how=how: sparse(**how)), expected, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+        for actual, wanted in zip(gradients(layer, lambda how=how: sparse(**how)), expected, strict=True):
+            np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
 
 
 def test_padding_changes_neither_tokens_nor_losses(rng):

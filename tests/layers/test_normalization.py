@@ -20,13 +20,13 @@ def test_it_equals_the_formula(rng, shape, epsilon):
 def test_one_vector_has_the_gradients_of_a_row(rng):
     layer, x = LayerNormalization(), tf.constant(rng.standard_normal(6), "float32")
     layer.build((6,))
-    found = []
+    actual = []
     for inputs in (x, x[tf.newaxis]):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             loss = tf.reduce_sum(layer(inputs) ** 3)
-        found.append(tape.gradient(loss, [inputs, *(weight.value for weight in layer.weights)]))
-    for one, row in zip(*found, strict=True):
+        actual.append(tape.gradient(loss, [inputs, *(weight.value for weight in layer.weights)]))
+    for one, row in zip(*actual, strict=True):
         np.testing.assert_allclose(one, tf.reshape(row, one.shape), atol=1e-6)
 
 

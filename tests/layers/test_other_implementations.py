@@ -27,7 +27,7 @@ def as_torch(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
     Torch multiplies by the transposes of kernels, and keeps queries, keys and values in one of them.
     """
-    found = {}
+    actual = {}
     for stack, attentions in (
         ("encoder", {"self_attention": "self_attn"}),
         ("decoder", {"self_attention": "self_attn", "cross_attention": "multihead_attn"}),
@@ -38,18 +38,18 @@ def as_torch(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             for name, other in attentions.items():
                 for kind, end in (("kernel", "weight"), ("bias", "bias")):
                     joined = [values[f"{ours}/{name}/{part}_{kind}"].T for part in ("query", "key", "value")]
-                    found[f"{theirs}.{other}.in_proj_{end}"] = np.concatenate(joined)
-                    found[f"{theirs}.{other}.out_proj.{end}"] = values[f"{ours}/{name}/output_{kind}"].T
+                    actual[f"{theirs}.{other}.in_proj_{end}"] = np.concatenate(joined)
+                    actual[f"{theirs}.{other}.out_proj.{end}"] = values[f"{ours}/{name}/output_{kind}"].T
             for number, part in enumerate(("inner", "outer"), 1):
-                found[f"{theirs}.linear{number}.weight"] = values[f"{ours}/feed_forward/{part}_kernel"].T
-                found[f"{theirs}.linear{number}.bias"] = values[f"{ours}/feed_forward/{part}_bias"]
+                actual[f"{theirs}.linear{number}.weight"] = values[f"{ours}/feed_forward/{part}_kernel"].T
+                actual[f"{theirs}.linear{number}.bias"] = values[f"{ours}/feed_forward/{part}_bias"]
             for number, name in enumerate(sublayers, 1):
-                found[f"{theirs}.norm{number}.weight"] = values[f"{ours}/{name}_residual/norm/scale"]
-                found[f"{theirs}.norm{number}.bias"] = values[f"{ours}/{name}_residual/norm/offset"]
+                actual[f"{theirs}.norm{number}.weight"] = values[f"{ours}/{name}_residual/norm/scale"]
+                actual[f"{theirs}.norm{number}.bias"] = values[f"{ours}/{name}_residual/norm/offset"]
         if f"{stack}/final_norm/scale" in values:
-            found[f"{stack}.norm.weight"] = values[f"{stack}/final_norm/scale"]
-            found[f"{stack}.norm.bias"] = values[f"{stack}/final_norm/offset"]
-    return found
+            actual[f"{stack}.norm.weight"] = values[f"{stack}/final_norm/scale"]
+            actual[f"{stack}.norm.bias"] = values[f"{stack}/final_norm/offset"]
+    return actual
 
 
 def by_path(variables, values) -> dict[str, np.ndarray]:
@@ -114,8 +114,8 @@ def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_pos
     np.testing.assert_allclose(logits, other_logits.detach().numpy(), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(loss, other_loss.item(), rtol=1e-5)
     expected = {name: parameter.grad.numpy() for name, parameter in other.named_parameters()}
-    found = as_torch(gradients)
-    assert found.keys() == expected.keys()
+    actual = as_torch(gradients)
+    assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
-        np.testing.assert_allclose(found[name], gradient, rtol=1e-3, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(actual[name], gradient, rtol=1e-3, atol=1e-4, err_msg=name)
     np.testing.assert_allclose(gradients["target_embedding/table"], table.grad.numpy(), rtol=1e-3, atol=1e-4)

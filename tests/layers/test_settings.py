@@ -37,8 +37,8 @@ def test_every_layer_takes_and_stores_all_of_them(layer):
         attentions = [part.self_attention] + ([part.cross_attention] if hasattr(part, "cross_attention") else [])
         for attention in attentions:
             attention.build((None, None, 8), (None, None, 8))
-            found = attention.num_heads, attention.head_widths, attention.dropout_rate, attention.use_bias
-            assert found == (2, (4, 6), 0.2, False)
+            actual = attention.num_heads, attention.head_widths, attention.dropout_rate, attention.use_bias
+            assert actual == (2, (4, 6), 0.2, False)
             assert attention.gain == 0.5
         assert (part.feed_forward.d_ff, part.feed_forward.dropout_rate) == (16, 0.3)
         residual = part.feed_forward_residual

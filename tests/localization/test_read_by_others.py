@@ -90,11 +90,11 @@ def units(suffix: str, content: bytes) -> list:
 @pytest.mark.parametrize("suffix", READ)
 def test_translate_toolkit_reads_the_translations(suffix):
     expected = READ[suffix][1]
-    found = units(suffix, translated_file(SAMPLES[suffix], suffix))
+    actual = units(suffix, translated_file(SAMPLES[suffix], suffix))
     if isinstance(expected[0], str):
-        assert [str(unit.source) for unit in found] == expected
+        assert [str(unit.source) for unit in actual] == expected
     else:
-        assert [(str(unit.source), str(unit.target), unit.isfuzzy()) for unit in found] == expected
+        assert [(str(unit.source), str(unit.target), unit.isfuzzy()) for unit in actual] == expected
 
 
 def test_subtitles_keep_their_times():

@@ -21,12 +21,12 @@ def threads(monkeypatch):
     ("cores", "asked", "threads_each", "found"),
     [(8, 2, 4, 2), (9, 2, 4, 2), (2, 2, 1, 2), (1, 2, 1, 1), (6, None, 1, 6), (1, None, 1, 1)],
 )
-def test_every_stream_has_its_share(threads, monkeypatch, cores, asked, threads_each, found):
+def test_every_stream_has_its_share(threads, monkeypatch, cores, asked, threads_each, actual):
     monkeypatch.setattr(streams, "num_cores", lambda: cores)
     assert streams.num_streams() == 1, "nothing was shared out yet"
     streams.share_out_cores(asked)
     assert threads[-1] == threads_each
-    assert streams.num_streams() == found
+    assert streams.num_streams() == actual
 
 
 @pytest.mark.parametrize("cores", [1, 3])

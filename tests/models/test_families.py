@@ -110,5 +110,5 @@ def test_the_transformer_is_made_of_its_settings():
 
 @pytest.mark.parametrize("family", registry._FAMILIES)
 def test_settings_are_found_by_the_name_of_their_family(family):
-    found = registry.model_config_class(family)
-    assert found.family == family and type(override(Config(), [f"model.family={family}"]).model) is found
+    actual = registry.model_config_class(family)
+    assert actual.family == family and type(override(Config(), [f"model.family={family}"]).model) is actual

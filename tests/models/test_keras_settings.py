@@ -47,9 +47,9 @@ def logits_of(family: str) -> np.ndarray:
 def test_models_of_runs_compute_in_float32_whatever_keras_is_set_to(family):
     expected = logits_of(family)
     with odd_settings():
-        found = logits_of(family)
+        actual = logits_of(family)
         assert keras.config.floatx() == keras.config.dtype_policy().name == ODD["floatx"]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_what_a_user_makes_is_as_keras_is_set_to():

@@ -23,15 +23,15 @@ SOURCE = np.array([[5, 6, 7, 1]], np.int32)
 @pytest.fixture
 def calls(monkeypatch) -> list[int]:
     """Gets an entry for each call of the function of equation 1."""
-    found: list[int] = []
+    actual: list[int] = []
     plain = multi_head.scaled_dot_product_attention
 
     def counted(*arguments, **others):
-        found.append(len(found))
+        actual.append(len(actual))
         return plain(*arguments, **others)
 
     monkeypatch.setattr(multi_head, "scaled_dot_product_attention", counted)
-    return found
+    return actual
 
 
 def test_a_training_step(calls):

@@ -137,8 +137,8 @@ def test_attention_out_comes_with_the_logits_of_the_call(changes):
     )
     batch = {"source": tf.constant(SOURCE), "target": tf.constant(TARGET)}
     sizes, heads = Attentions(encoder=(6, 6), decoder=(5, 5), cross=(5, 6)), model.config.num_heads
-    for found in (model.logits_and_attention, compiled):
-        logits, attentions = found(batch)
+    for actual in (model.logits_and_attention, compiled):
+        logits, attentions = actual(batch)
         np.testing.assert_allclose(logits, logits_of(model), atol=1e-5)
         for weights, size in zip(map(np.array, attentions), sizes, strict=True):
             assert weights.shape == (2, 2, heads, *size) and weights.dtype == np.float32
@@ -254,9 +254,9 @@ def test_coverage_is_the_attention_of_all_steps(changes):
     assert plain_cache.coverage.shape == (2, beam_size, 0)
     for place in range(3):
         logits, plain_cache = plain.step(inputs[:, place], plain_cache)
-        found, covered_cache = covered.step(inputs[:, place], covered_cache)
+        actual, covered_cache = covered.step(inputs[:, place], covered_cache)
         np.testing.assert_allclose(covered_cache.coverage, expected[:, :, place], atol=1e-5)
-        np.testing.assert_allclose(found, logits, atol=1e-5)
+        np.testing.assert_allclose(actual, logits, atol=1e-5)
 
 
 @pytest.mark.quick("base")

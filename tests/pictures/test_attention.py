@@ -35,11 +35,11 @@ def strokes(root: xml.etree.ElementTree.Element) -> list[tuple[str, float]]:
     """Colour and opacity of each line between tokens."""
     (group,) = [element for element in root.iter() if element.get("id", "").startswith("LineCollection")]
     styles = [element.get("style", "") for element in group.iter("{http://www.w3.org/2000/svg}path")]
-    found = []
+    actual = []
     for style in styles:
         opacity = re.search(r"stroke-opacity: ([\d.]+)", style)
-        found.append((re.findall(r"stroke: (#\w+)", style)[0], float(opacity[1]) if opacity else 1.0))
-    return found
+        actual.append((re.findall(r"stroke: (#\w+)", style)[0], float(opacity[1]) if opacity else 1.0))
+    return actual
 
 
 def test_every_layer_and_head_has_a_map_in_which_a_cell_is_as_dark_as_its_weight():
@@ -89,9 +89,9 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
     weights[1] = [[0, 0.4, 0.6], [0, 0, 1], [1, 0, 0]]
     pieces = ["▁a", "▁b", "▁c"]
     blue, orange = "#0072b2", "#e69f00"
-    found = strokes(svg(lines(weights, pieces, pieces), tmp_path / "all.svg"))
+    actual = strokes(svg(lines(weights, pieces, pieces), tmp_path / "all.svg"))
     first = [(blue, 0.75), (blue, 0.25), (blue, 1.0), (blue, 0.5), (blue, 0.495)]
-    assert found == [*first, (orange, 0.4), (orange, 0.6), (orange, 1.0), (orange, 1.0)]
+    assert actual == [*first, (orange, 0.4), (orange, 0.6), (orange, 1.0), (orange, 1.0)]
     one = svg(lines(weights, pieces, pieces, colors=[1, 0], only=[0]), tmp_path / "one.svg")
     assert strokes(one) == [(orange, 0.75), (orange, 0.25), (blue, 0.4), (blue, 0.6)]
 

@@ -27,15 +27,15 @@ DEVICES = Devices(
 
 def test_a_step_by_hand():
     config = Config(MODEL, train=TrainConfig(tokens_per_batch=1000))
-    found = step(config, DEVICES, 10)
+    actual = step(config, DEVICES, 10)
     parameters = sum(MODEL.parameter_counts().values())
-    assert found.tokens == 1000
-    assert found.flops == 1000 * sum(MODEL.training_flops(10).values())
-    assert found.products == pytest.approx(found.flops / (4 * 0.5e12))
-    assert found.sent == pytest.approx(1.5 * 4 * parameters)  # each of 4 sends 3/4 of the gradients twice
-    assert found.all_reduce == pytest.approx(found.sent / 1e8)
-    assert found.update == pytest.approx(7 * 4 * parameters / 1e10)
-    assert found.seconds == pytest.approx(found.products + found.all_reduce + found.update)
+    assert actual.tokens == 1000
+    assert actual.flops == 1000 * sum(MODEL.training_flops(10).values())
+    assert actual.products == pytest.approx(actual.flops / (4 * 0.5e12))
+    assert actual.sent == pytest.approx(1.5 * 4 * parameters)  # each of 4 sends 3/4 of the gradients twice
+    assert actual.all_reduce == pytest.approx(actual.sent / 1e8)
+    assert actual.update == pytest.approx(7 * 4 * parameters / 1e10)
+    assert actual.seconds == pytest.approx(actual.products + actual.all_reduce + actual.update)
 
 
 def test_products_in_bfloat16_have_a_peak_of_their_own():
@@ -53,8 +53,8 @@ def test_loops_over_time_and_additive_scores_take_time_of_their_own():
     assert step(in_parts, DEVICES, 10).loops == pytest.approx(4 * 2 * 17 * 10 * 1e-4)
     assert step(gnmt, DEVICES, 10).hidden_scores == pytest.approx(8 * 4 * 1000 * 10 * 1024 / 1e10 / 4)
     additive = Config(dataclasses.replace(MODEL, attention_score="additive"), train=gnmt.train)
-    found = step(additive, DEVICES, 10)
-    assert found.hidden_scores == pytest.approx(8 * 4 * 1000 * 3 * 10 * 48 / 1e10 / 4) and found.loops == 0
+    actual = step(additive, DEVICES, 10)
+    assert actual.hidden_scores == pytest.approx(8 * 4 * 1000 * 3 * 10 * 48 / 1e10 / 4) and actual.loops == 0
     assert "additive scores" in forecast(additive, DEVICES, 10, 0)
     assert step(Config(MODEL), DEVICES, 10).hidden_scores == 0
 
@@ -63,20 +63,20 @@ def test_loops_over_time_and_additive_scores_take_time_of_their_own():
 def test_risk_takes_a_pass_for_each_output_and_one_to_draw_it(likelihood_weight, passes):
     """Of which the second has no backward pass, two thirds of the operations."""
     risk = TrainConfig(tokens_per_batch=1000, objective="risk", risk_samples=6, likelihood_weight=likelihood_weight)
-    found, plain = (
+    actual, plain = (
         step(Config(MODEL, train=train), DEVICES, 10) for train in (risk, TrainConfig(tokens_per_batch=1000))
     )
-    assert found.flops == pytest.approx(passes * plain.flops)
-    assert found.sent == plain.sent
+    assert actual.flops == pytest.approx(passes * plain.flops)
+    assert actual.sent == plain.sent
 
 
 def test_consistency_takes_two_passes():
     settings = {"tokens_per_batch": 1000}
-    found, plain = (
+    actual, plain = (
         step(Config(MODEL, train=TrainConfig(**settings, **changes)), DEVICES, 10)
         for changes in ({"consistency": "simcut"}, {})
     )
-    assert found.flops == pytest.approx(2 * plain.flops)
+    assert actual.flops == pytest.approx(2 * plain.flops)
 
 
 def test_the_papers_models_take_a_part_of_what_the_paper_says():

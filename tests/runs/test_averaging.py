@@ -46,9 +46,9 @@ def test_averages_are_summed_in_float64(tmp_path):
 def test_the_last_epochs_have_the_checkpoints_that_were_saved_in_them(tmp_path, epochs, steps, covered):
     for step in (50, 60, 70, 80):
         save(tmp_path, step, epochs=step / 20)
-    members, found = averaging.of_last_epochs(tmp_path, epochs)
+    members, actual = averaging.of_last_epochs(tmp_path, epochs)
     assert [member.step for member in members] == steps
-    assert found == pytest.approx(covered)
+    assert actual == pytest.approx(covered)
 
 
 def test_a_checkpoint_that_does_not_record_its_epoch_is_refused(tmp_path):

@@ -88,7 +88,7 @@ def _sizes(sentences: list[Options]) -> tuple[int, int, int]:
 
 def hypotheses(result: SearchResult, sentence: int) -> list[tuple]:
     """The used slots as (tokens, score, log_prob); checks what must be in the others and in the padding."""
-    found = []
+    actual = []
     for slot, length in enumerate(result.lengths[sentence]):
         tokens = result.token_ids[sentence, slot]
         assert not tokens[length:].any()
@@ -97,14 +97,14 @@ def hypotheses(result: SearchResult, sentence: int) -> list[tuple]:
         else:
             assert tokens[:length].all(), "padding inside a hypothesis"
             assert EOS not in tokens[: length - 1]
-            found.append((tuple(tokens[:length].tolist()), *_numbers(result, sentence, slot)))
-    return found
+            actual.append((tuple(tokens[:length].tolist()), *_numbers(result, sentence, slot)))
+    return actual
 
 
 def _numbers(result: SearchResult, sentence: int, slot: int) -> tuple[float, float]:
     return float(result.scores[sentence, slot]), float(result.log_probs[sentence, slot])
 
 
-def assert_same(found: list[tuple], expected: list[tuple]) -> None:
-    assert [tokens for tokens, *_ in found] == [tokens for tokens, *_ in expected]
-    np.testing.assert_allclose([f[1:] for f in found], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)
+def assert_same(actual: list[tuple], expected: list[tuple]) -> None:
+    assert [tokens for tokens, *_ in actual] == [tokens for tokens, *_ in expected]
+    np.testing.assert_allclose([f[1:] for f in actual], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)

@@ -64,9 +64,9 @@ def test_minimum_length_equals_reference(beam):
         result = search(model, limits, beam, min_lengths=minima)
         for sentence, (limit, minimum) in enumerate(zip(limits, minima, strict=True)):
             expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, 0.6, minimum)
-            found = hypotheses(result, sentence)
-            assert_same(found, expected)
-            assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in found)
+            actual = hypotheses(result, sentence)
+            assert_same(actual, expected)
+            assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in actual)
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_fewer_results_are_the_same_ones_sooner(num_best):
     for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0), (5, 3.0)]:
         model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
         everything = search(model, limits, 5)
-        found = search(model, limits, 5, num_best=num_best)
-        steps = found.token_ids.shape[2]
-        assert found.scores.shape == (6, num_best)
-        for few, many in zip(found[1:], everything[1:], strict=True):
+        actual = search(model, limits, 5, num_best=num_best)
+        steps = actual.token_ids.shape[2]
+        assert actual.scores.shape == (6, num_best)
+        for few, many in zip(actual[1:], everything[1:], strict=True):
             np.testing.assert_allclose(few, many[:, :num_best], rtol=1e-6)
-        np.testing.assert_array_equal(found.token_ids, everything.token_ids[:, :num_best, :steps])
+        np.testing.assert_array_equal(actual.token_ids, everything.token_ids[:, :num_best, :steps])
         sooner |= steps < everything.token_ids.shape[2]
     assert sooner
 
@@ -245,5 +245,5 @@ def test_empty_slots_do_not_count_as_finished(minimum):
 def test_a_skipped_sentence_has_score_0(normalization, beam):
     model = ScriptedModel.random(10, batch=2, vocab=5)
     goal = Goal(DecodeConfig(beam_size=beam, length_normalization=normalization), [0, 4])
-    found = beam_search(ScriptedModel.step, model.start_cache(beam), goal)
-    assert found.scores[0, 0] == 0 and np.isfinite(found.scores[1, 0])
+    actual = beam_search(ScriptedModel.step, model.start_cache(beam), goal)
+    assert actual.scores[0, 0] == 0 and np.isfinite(actual.scores[1, 0])

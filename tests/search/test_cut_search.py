@@ -62,28 +62,28 @@ def test_the_result_is_that_of_one_piece_and_each_step_shows_what_is_there(kind)
         for steps in (1, 3, 1000):
             state, before, calls = start(tables), np.zeros(len(LIMITS), bool), 0
             while not before.all():
-                state, found, done = advance(state, tf.constant(steps))
+                state, actual, done = advance(state, tf.constant(steps))
                 calls += 1
-                made = found.token_ids.shape[2]
+                made = actual.token_ids.shape[2]
                 assert made <= calls * steps
                 assert (done.numpy() >= before).all(), "what is done stays so"
-                lengths = found.lengths[:, 0].numpy()
+                lengths = actual.lengths[:, 0].numpy()
                 assert (lengths <= np.minimum(LIMITS, made)).all()
                 assert (lengths[~done.numpy()] > 0).all(), "there is a hypothesis from the first step on"
                 for sentence in np.flatnonzero(done):
-                    same_text(found, expected, sentence)
+                    same_text(actual, expected, sentence)
                 if kind == "greedy":
                     for sentence, length in enumerate(lengths):
-                        ids = (result.token_ids[sentence, 0, :length].numpy() for result in (found, expected))
+                        ids = (result.token_ids[sentence, 0, :length].numpy() for result in (actual, expected))
                         np.testing.assert_array_equal(*ids)
                 else:
                     going_on = ~done.numpy()
-                    np.testing.assert_array_equal(found.scores[:, 0][going_on], best_so_far(kind, state)[going_on])
+                    np.testing.assert_array_equal(actual.scores[:, 0][going_on], best_so_far(kind, state)[going_on])
                 before = done.numpy()
             assert calls == -(-made // steps)
-            np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+            np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
             for name in ("scores", "log_probs", "lengths"):
-                np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+                np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
 
 
 def best_so_far(kind, state):
@@ -94,10 +94,10 @@ def best_so_far(kind, state):
     return tf.reduce_max(tf.reshape(scores, [len(LIMITS), -1]), axis=1).numpy()
 
 
-def same_text(found, expected, sentence):
-    length = found.lengths[sentence, 0]
+def same_text(actual, expected, sentence):
+    length = actual.lengths[sentence, 0]
     assert length == expected.lengths[sentence, 0]
-    np.testing.assert_array_equal(found.token_ids[sentence, 0, :length], expected.token_ids[sentence, 0, :length])
+    np.testing.assert_array_equal(actual.token_ids[sentence, 0, :length], expected.token_ids[sentence, 0, :length])
 
 
 def test_a_living_hypothesis_is_shown_while_it_is_better_than_what_has_finished():
@@ -106,10 +106,10 @@ def test_a_living_hypothesis_is_shown_while_it_is_better_than_what_has_finished(
     tables = np.zeros([len(LIMITS), 1009, VOCAB], np.float32)
     tables[:, :, 3] = 4.0  # always the most probable token
     tables[:, :, 1] = 1.0  # the end, possible from the first step on
-    state, found, done = advance(start(tables), tf.constant(2))
+    state, actual, done = advance(start(tables), tf.constant(2))
     assert not done[0]
-    assert found.token_ids[0, 0].numpy().tolist() == [3, 3]
-    _, found, done = advance(state, tf.constant(1000))
+    assert actual.token_ids[0, 0].numpy().tolist() == [3, 3]
+    _, actual, done = advance(state, tf.constant(1000))
     assert done.numpy().all()
 
 
@@ -117,7 +117,7 @@ def test_no_steps_change_nothing():
     for kind in ("greedy", "beam"):
         _, start, advance = functions(kind)
         tables = ScriptedModel.random(1, batch=len(LIMITS), vocab=VOCAB).tables
-        state, found, done = advance(start(tables), tf.constant(0))
-        assert found.token_ids.shape[2] == 0
+        state, actual, done = advance(start(tables), tf.constant(0))
+        assert actual.token_ids.shape[2] == 0
         assert done.numpy().tolist() == [limit == 0 for limit in LIMITS]
         assert len(tf.nest.flatten(state)) == len(tf.nest.flatten(start(tables)))

@@ -71,11 +71,11 @@ def in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
 @pytest.mark.parametrize(("copies", "beam"), [(1, 3), (3, 1)])
 def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
     expected = translator_of(models[0], beam_size=beam).search(SOURCE)
-    found = translator_of(Ensemble(models[:1] * copies, combination), beam_size=beam).search(SOURCE)
-    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
-    np.testing.assert_array_equal(found.lengths, expected.lengths)
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5, rtol=1e-6)
-    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5, rtol=1e-6)
+    actual = translator_of(Ensemble(models[:1] * copies, combination), beam_size=beam).search(SOURCE)
+    np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(actual.lengths, expected.lengths)
+    np.testing.assert_allclose(actual.scores, expected.scores, atol=1e-5, rtol=1e-6)
+    np.testing.assert_allclose(actual.log_probs, expected.log_probs, atol=1e-5, rtol=1e-6)
 
 
 @every_combination
@@ -104,8 +104,8 @@ def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination
     assert len({tuple(ids) for ids in result.token_ids.numpy()[0]}) == 4
     token_log_probs = token_log_probs_function(ensemble)
     for slot in range(4):
-        found = token_log_probs(SOURCE, result.token_ids[:, slot])
-        np.testing.assert_allclose(tf.reduce_sum(found, 1), result.log_probs[:, slot], atol=1e-4)
+        actual = token_log_probs(SOURCE, result.token_ids[:, slot])
+        np.testing.assert_allclose(tf.reduce_sum(actual, 1), result.log_probs[:, slot], atol=1e-4)
 
 
 def test_coverage_is_the_members_mean(models):
@@ -116,9 +116,9 @@ def test_coverage_is_the_members_mean(models):
         goal = Goal(DecodeConfig(beam_size=3, coverage_penalty=penalty), [9, 7])
         return beam_search(begun.step, begun.cache, goal)
 
-    expected, found = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
-    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5, rtol=1e-6)
+    expected, actual = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
+    np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
+    np.testing.assert_allclose(actual.scores, expected.scores, atol=1e-5, rtol=1e-6)
     assert np.abs(search(models[0], 0.0).scores - expected.scores).max() > 0.01
 
     ensemble, parts = Ensemble(models), []
@@ -180,8 +180,8 @@ def test_checkpoints_of_one_run(model_dir):
     loaded = Translator.load_ensemble([(model_dir, "1"), RunCheckpoint(model_dir)], "log_probabilities")
     direct = Ensemble([tiny.transformer(), make_model(2)], "log_probabilities")
     inputs = {"source": SOURCE, "target": SOURCE}
-    found, expected = (logits_of(model, inputs) for model in (loaded.model, direct))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    actual, expected = (logits_of(model, inputs) for model in (loaded.model, direct))
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
     assert loaded.config.beam_size == 2 and loaded.max_source_length == 256
     with pytest.raises(InputError, match="77"):
         Translator.load_ensemble([(model_dir, "1"), (model_dir, "77")])

@@ -38,14 +38,14 @@ def reference(model: ScriptedModel, sentence: int, limit: int, beam: int, option
 
 def check(beam: int, sentences: list[Options], seeds=range(4), end_bias: float = 0.0) -> list[list[tuple]]:
     """Search = reference in every sentence, and together = alone; gives back what was found."""
-    found = []
+    actual = []
     for seed in seeds:
         model = ScriptedModel.random(seed, batch=len(sentences), vocab=7, end_bias=end_bias)
         result = search(model, LIMITS, beam, sentences)
         for sentence, (limit, options) in enumerate(zip(LIMITS, sentences, strict=True)):
-            found.append(hypotheses(result, sentence))
-            assert_same(found[-1], reference(model, sentence, limit, beam, options))
-    return found
+            actual.append(hypotheses(result, sentence))
+            assert_same(actual[-1], reference(model, sentence, limit, beam, options))
+    return actual
 
 
 def check_alone(beam: int, sentences: list[Options]) -> None:
@@ -77,8 +77,8 @@ def check_alone(beam: int, sentences: list[Options]) -> None:
     ],
 )
 def test_rules(beam, options):
-    for found in check(beam, [options] * len(LIMITS), seeds=range(2)):
-        for tokens, *_ in found:
+    for actual in check(beam, [options] * len(LIMITS), seeds=range(2)):
+        for tokens, *_ in actual:
             assert not any(contains(tokens, phrase) for phrase in options.excluded)
             n = options.no_repeat
             grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)] if n else []
@@ -88,8 +88,8 @@ def test_rules(beam, options):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_prefixes(beam):
     sentences = [Options(prefix=prefix) for prefix in PREFIXES]
-    found = check(beam, sentences)
-    for index, sentence_found in enumerate(found):
+    actual = check(beam, sentences)
+    for index, sentence_found in enumerate(actual):
         prefix, limit = PREFIXES[index % len(PREFIXES)], LIMITS[index % len(PREFIXES)]
         assert sentence_found
         for tokens, *_ in sentence_found:
@@ -107,11 +107,11 @@ def test_a_prefix_comes_before_rules_and_the_minimum_length():
 @pytest.mark.parametrize("end_bias", [0.0, 2.0])
 def test_constraints(beam, end_bias):
     sentences = [Options(constraints=phrases) for phrases in CONSTRAINTS]
-    for index, found in enumerate(check(beam, sentences, end_bias=end_bias)):
+    for index, actual in enumerate(check(beam, sentences, end_bias=end_bias)):
         phrases, limit = PHRASES[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
         if sum(map(len, phrases)) <= limit:
-            assert found
-            assert all(contains(tokens, phrase) for tokens, *_ in found for phrase in phrases)
+            assert actual
+            assert all(contains(tokens, phrase) for tokens, *_ in actual for phrase in phrases)
 
 
 @pytest.mark.quick("joining1-2")
@@ -119,11 +119,11 @@ def test_constraints(beam, end_bias):
 @pytest.mark.parametrize("joining", [frozenset(), JOINING])
 def test_alternatives(beam, joining):
     sentences = [Options(constraints=constraints, continuations=joining) for constraints in ALTERNATIVES]
-    for index, found in enumerate(check(beam, sentences)):
+    for index, actual in enumerate(check(beam, sentences)):
         constraints, limit = ALTERNATIVES[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
         if sum(min(map(len, phrases)) for phrases in constraints) < limit and not joining:
-            assert found
-            assert all(meets(tokens, phrases, joining) for tokens, *_ in found for phrases in constraints)
+            assert actual
+            assert all(meets(tokens, phrases, joining) for tokens, *_ in actual for phrases in constraints)
     check_alone(beam, sentences)
 
 

@@ -33,11 +33,11 @@ def compiled(min_length: int, general: bool):
 def test_equals_the_general_search(seed, end_bias, min_length):
     model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
     model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
-    found, expected = (compiled(min_length, general)(model.tables) for general in (False, True))
-    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
-    np.testing.assert_array_equal(found.lengths, expected.lengths)
-    np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    actual, expected = (compiled(min_length, general)(model.tables) for general in (False, True))
+    np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(actual.lengths, expected.lengths)
+    np.testing.assert_allclose(actual.log_probs, expected.log_probs, rtol=1e-5)
+    np.testing.assert_allclose(actual.scores, expected.scores, rtol=1e-5)
 
 
 def test_nothing_left_to_choose_is_an_empty_output():
@@ -54,16 +54,16 @@ def test_logits_that_are_no_numbers_give_no_output(scored):
     goal = Goal(DecodeConfig(beam_size=1), [6] * 3, scored=scored)
     wanted = beam_search(ScriptedModel.step, model.start_cache(1), goal)
     model.tables[1, :, 4] = np.nan
-    found = beam_search(ScriptedModel.step, model.start_cache(1), goal)
-    assert found.lengths[1, 0] == 0 and np.isneginf(found.scores[1, 0]) and not found.token_ids[1].numpy().any()
+    actual = beam_search(ScriptedModel.step, model.start_cache(1), goal)
+    assert actual.lengths[1, 0] == 0 and np.isneginf(actual.scores[1, 0]) and not actual.token_ids[1].numpy().any()
     for row in (0, 2):
         length = int(wanted.lengths[row, 0])
-        np.testing.assert_array_equal(found.token_ids[row, 0, :length], wanted.token_ids[row, 0, :length])
-        np.testing.assert_array_equal(found.scores[row], wanted.scores[row])
+        np.testing.assert_array_equal(actual.token_ids[row, 0, :length], wanted.token_ids[row, 0, :length])
+        np.testing.assert_array_equal(actual.scores[row], wanted.scores[row])
 
 
 def test_a_sentence_without_an_allowed_token_makes_no_more_steps():
     model = ScriptedModel.random(2, batch=1, vocab=7)
     model.tables[:] = np.nan
-    found = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [30]))
-    assert found.token_ids.shape == (1, 1, 1)
+    actual = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [30]))
+    assert actual.token_ids.shape == (1, 1, 1)

@@ -17,8 +17,8 @@ from t2t_keras.search.random_numbers import sentence_keys, threefry, uniform
 )
 def test_published_answers(key, counter, expected):
     """Of Random123's known-answer file: all zeros, all ones, the digits of pi."""
-    found = threefry(tuple(tf.constant(k, tf.int64) for k in key), tuple(tf.constant(c, tf.int64) for c in counter))
-    assert tuple(map(int, found)) == expected
+    actual = threefry(tuple(tf.constant(k, tf.int64) for k in key), tuple(tf.constant(c, tf.int64) for c in counter))
+    assert tuple(map(int, actual)) == expected
 
 
 def test_uniform_numbers_are_spread_evenly():

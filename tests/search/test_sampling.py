@@ -109,8 +109,8 @@ def test_equals_reference(sampling, options):
                 length = result.lengths[sentence, number]
                 assert tuple(result.token_ids[sentence, number, :length].tolist()) == expected[0]
                 assert not result.token_ids[sentence, number, length:].any()
-                found = result.scores[sentence, number], result.log_probs[sentence, number]
-                np.testing.assert_allclose(found, expected[1:], rtol=1e-5, atol=1e-5)
+                actual = result.scores[sentence, number], result.log_probs[sentence, number]
+                np.testing.assert_allclose(actual, expected[1:], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_frequencies(sampling, kept):
         logits = np.log(probabilities).astype(np.float32)
     count = 20_000
     uniforms = tf.reshape(uniform(tf.constant([[9, 9]]), tf.constant(count), 3), [-1, 3])
-    found = np.bincount(draw(tf.tile(logits[np.newaxis], [count, 1]), uniforms, sampling), minlength=7)
+    actual = np.bincount(draw(tf.tile(logits[np.newaxis], [count, 1]), uniforms, sampling), minlength=7)
     weights = np.zeros(7)
     weights[kept] = probabilities[kept] ** (1 / sampling.temperature)
     expected = count * weights / weights.sum()
-    assert not found[expected == 0].any()
-    statistic = ((found - expected)[expected > 0] ** 2 / expected[expected > 0]).sum()
+    assert not actual[expected == 0].any()
+    statistic = ((actual - expected)[expected > 0] ** 2 / expected[expected > 0]).sum()
     assert statistic < 20.5, "chi-square, at most 5 degrees of freedom, p = 0.001"
 
 

@@ -54,8 +54,8 @@ def same(one: Translation, other: Translation) -> bool:
 @pytest.mark.integration
 def test_requests_are_met_and_depend_on_nothing_else():
     own = translator()
-    found = own.translate(REQUESTS)
-    for request, translation in zip(REQUESTS[1:], found[1:], strict=True):
+    actual = own.translate(REQUESTS)
+    for request, translation in zip(REQUESTS[1:], actual[1:], strict=True):
         (ids,) = translation.token_ids
         assert ids[: len(ids_of(request.prefix))] == ids_of(request.prefix)
         assert translation.text.startswith(request.prefix)
@@ -67,9 +67,9 @@ def test_requests_are_met_and_depend_on_nothing_else():
     traces = own._searcher.num_traces()
     assert traces == 7, "one for each kind"
     backwards = own.translate([*REQUESTS[::-1], *REQUESTS])
-    assert all(map(same, backwards, [*found[::-1], *found]))
-    assert all(same(own.translate([request])[0], before) for request, before in zip(REQUESTS, found, strict=True))
-    assert list(own.translate_stream(REQUESTS, chunk_lines=2))[3].text == found[3].text
+    assert all(map(same, backwards, [*actual[::-1], *actual]))
+    assert all(same(own.translate([request])[0], before) for request, before in zip(REQUESTS, actual, strict=True))
+    assert list(own.translate_stream(REQUESTS, chunk_lines=2))[3].text == actual[3].text
     assert own._searcher.num_traces() == traces
 
 
@@ -109,16 +109,16 @@ def test_excluded_words(beam_size):
 def test_nbest_has_its_scores_from_the_model(settings, usual):
     own = translator(**settings) if settings else usual
     lines = [*LINES, "", Request("A man", prefix="Ein")]
-    found = own.translate_nbest(lines, 3)
-    assert [hypotheses[0] for hypotheses in found] == own.translate(lines)
-    assert [len(hypotheses) for hypotheses in found] == [3, 3, 3, 3, 1, 3]
-    flat = [translation for hypotheses in found for translation in hypotheses if translation.num_parts]
+    actual = own.translate_nbest(lines, 3)
+    assert [hypotheses[0] for hypotheses in actual] == own.translate(lines)
+    assert [len(hypotheses) for hypotheses in actual] == [3, 3, 3, 3, 1, 3]
+    flat = [translation for hypotheses in actual for translation in hypotheses if translation.num_parts]
     forced = own.score_tokens([t.source_ids[0] for t in flat], [t.token_ids[0] for t in flat])
     for translation, score in zip(flat, forced, strict=True):
         assert sum(score.token_log_probs) == pytest.approx(translation.log_prob, abs=1e-4)
         assert score.score == pytest.approx(translation.score, abs=1e-4)
         assert len(score.pieces) == translation.num_tokens == len(translation.token_ids[0])
-    for hypotheses in found:
+    for hypotheses in actual:
         assert sorted(hypotheses, key=lambda t: -t.score) == hypotheses
         assert len({translation.token_ids for translation in hypotheses}) == len(hypotheses)
 
@@ -134,24 +134,24 @@ def test_nbest_of_a_line_in_parts_are_the_best_combinations():
     config = DecodeConfig(beam_size=3, max_length_offset=3)
     own = Translator(tiny.tokenizer(), tiny.transformer(), config, data=DataConfig(max_length=12))
     line = tiny.SENTENCES[1]
-    (found,) = own.translate_nbest([line], 3)
-    assert found[0].num_parts > 1
-    parts = [own.tokenizer.decode(ids) for ids in found[0].source_ids]
+    (actual,) = own.translate_nbest([line], 3)
+    assert actual[0].num_parts > 1
+    parts = [own.tokenizer.decode(ids) for ids in actual[0].source_ids]
     sums = [sum(t.score for t in combination) for combination in itertools.product(*own.translate_nbest(parts, 3))]
-    np.testing.assert_allclose([t.score for t in found], sorted(sums, reverse=True)[:3], atol=1e-4)
-    assert found[0] == own.translate([line])[0]
-    assert len(found[0].token_ids) == found[0].num_parts
+    np.testing.assert_allclose([t.score for t in actual], sorted(sums, reverse=True)[:3], atol=1e-4)
+    assert actual[0] == own.translate([line])[0]
+    assert len(actual[0].token_ids) == actual[0].num_parts
 
 
 @pytest.mark.integration
 def test_samples_are_those_of_their_seed():
     own = translator(sampling=True, temperature=1.5, top_k=50, top_p=0.9)
-    found = own.translate_nbest(LINES, 3)
-    assert [samples[0] for samples in found] == own.translate(LINES)
-    assert [t.text for t in own.translate(LINES[::-1])] == [samples[0].text for samples in found[::-1]]
-    assert len({sample.text for sample in found[0]}) == 3
+    actual = own.translate_nbest(LINES, 3)
+    assert [samples[0] for samples in actual] == own.translate(LINES)
+    assert [t.text for t in own.translate(LINES[::-1])] == [samples[0].text for samples in actual[::-1]]
+    assert len({sample.text for sample in actual[0]}) == 3
     other = translator(sampling=True, temperature=1.5, seed=2).translate(LINES)
-    assert [t.text for t in other] != [samples[0].text for samples in found]
+    assert [t.text for t in other] != [samples[0].text for samples in actual]
     (prefixed,) = own.translate([Request("A man", prefix="Ein Hund", excluded=("Mann",))])
     assert prefixed.text.startswith("Ein Hund")
     long = Translator(own.tokenizer, own.model, own.config, data=DataConfig(max_length=12))
@@ -160,8 +160,8 @@ def test_samples_are_those_of_their_seed():
 
 
 def test_groups_that_avoid_each_other_begin_differently():
-    (found,) = translator(beam_size=2, num_groups=2, diversity_strength=100.0).translate_nbest(["A man"], 2)
-    first, second = (translation.token_ids[0] for translation in found)
+    (actual,) = translator(beam_size=2, num_groups=2, diversity_strength=100.0).translate_nbest(["A man"], 2)
+    first, second = (translation.token_ids[0] for translation in actual)
     assert all(one != other for one, other in zip(first, second, strict=False) if EOS_ID not in (one, other))
 
 
@@ -179,9 +179,9 @@ def test_no_repeated_ngrams(size):
 def test_coverage_penalty_is_that_of_the_attention(members):
     models = (tiny.transformer(), tiny.transformer(d_ff=48))[:members]
     own = translator(Ensemble(models) if members else None, coverage_penalty=0.7)
-    found = [translation for hypotheses in own.translate_nbest(LINES, 3) for translation in hypotheses]
-    explained = own.explain_tokens([t.source_ids[0] for t in found], [t.token_ids[0] for t in found])
-    for translation, explanation in zip(found, explained, strict=True):
+    actual = [translation for hypotheses in own.translate_nbest(LINES, 3) for translation in hypotheses]
+    explained = own.explain_tokens([t.source_ids[0] for t in actual], [t.token_ids[0] for t in actual])
+    for translation, explanation in zip(actual, explained, strict=True):
         coverage = explanation.attention.cross[-1].mean(0).sum(0)
         expected = translation.log_prob / ((5 + translation.num_tokens) / 6) ** 0.6
         expected += 0.7 * np.log(np.minimum(coverage, 1)).sum()

@@ -18,16 +18,16 @@ def test_equals_stable_sort(width, k, levels):
     values = np.random.default_rng(width + k).normal(size=(5, width)).astype(np.float32)
     if levels is not None:
         values = np.round(values * levels / 4)  # many equal entries
-    for found, wanted in zip(top_k(values, k), expected(values, k), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for actual, wanted in zip(top_k(values, k), expected(values, k), strict=True):
+        np.testing.assert_array_equal(actual, wanted)
 
 
 def test_barred_entries_come_last():
     values = np.full((2, 3001), -np.inf, np.float32)
     values[0, 2990] = 1.0
-    found, ids = top_k(values, 4)
+    actual, ids = top_k(values, 4)
     np.testing.assert_array_equal(ids, [[2990, 0, 1, 2], [0, 1, 2, 3]])
-    np.testing.assert_array_equal(found, [[1.0] + [-np.inf] * 3, [-np.inf] * 4])
+    np.testing.assert_array_equal(actual, [[1.0] + [-np.inf] * 3, [-np.inf] * 4])
 
 
 def test_misuse_names_the_argument():

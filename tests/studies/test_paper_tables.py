@@ -51,8 +51,8 @@ def changed(config, base) -> set[str]:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_rows_of_table_3_change_what_the_papers_change(scale):
-    base, *others = (found := configs(scale)).values()
-    letters = [name.partition("_")[0] for name in found]
+    base, *others = (actual := configs(scale)).values()
+    letters = [name.partition("_")[0] for name in actual]
     assert letters == ["base", *(letter for letter, rows in CHANGES.items() for _ in rows)]
     follows = {"train.validation_steps"}  # where a validation takes place
     assert [changed(config, base) - follows for config in others] == sum(CHANGES.values(), [])
@@ -128,8 +128,8 @@ def test_the_caption_names_the_average_that_the_settings_select(settings, averag
 
 @pytest.mark.parametrize("table", ["2", "2_equal_cost", "3", "4", "attention"])
 def test_data_of_another_task_are_refused(table):
-    data, wanted = (DATA, "parsing") if table == "4" else (TREES, "translation or denoising")
-    with pytest.raises(InputError, match=f"^/data: --table={table} needs data of --task={wanted}, not of "):
+    data, expected = (DATA, "parsing") if table == "4" else (TREES, "translation or denoising")
+    with pytest.raises(InputError, match=f"^/data: --table={table} needs data of --task={expected}, not of "):
         TABLES[table](StudySettings(table), data)
 
 

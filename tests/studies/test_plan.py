@@ -36,9 +36,9 @@ def test_a_plan_without_finished_rows_is_within_half_as_much_again_of_what_they_
 def test_gnmt_of_the_papers_size_waits_for_its_loops():
     """Of 600,000 updates the products alone would take about half an hour."""
     devices = Devices("h100", 8, utilisation=0.4, **KINDS["h100"])
-    found = step(presets.preset("gnmt"), devices, 30)
-    assert found.loops > 2 * found.products
-    assert 600_000 * found.loops > 10 * 3600
+    actual = step(presets.preset("gnmt"), devices, 30)
+    assert actual.loops > 2 * actual.products
+    assert 600_000 * actual.loops > 10 * 3600
 
 
 def test_a_plan_adds_up_what_is_not_finished(tmp_path, monkeypatch):

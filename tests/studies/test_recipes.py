@@ -42,26 +42,26 @@ def changed(config, base) -> set[str]:
 
 
 def test_each_row_changes_what_its_name_says():
-    found = configs()
-    assert [*found] == ["base", "marks", "case", "v4k", "v2k", "batch", "post", "drop", "simcut", "rdrop"]
-    base, v4k = found["base"], found["v4k"]
-    assert changed(found["marks"], base) == {"data.final_marks"}
-    assert changed(found["case"], base) == DATA
+    actual = configs()
+    assert [*actual] == ["base", "marks", "case", "v4k", "v2k", "batch", "post", "drop", "simcut", "rdrop"]
+    base, v4k = actual["base"], actual["v4k"]
+    assert changed(actual["marks"], base) == {"data.final_marks"}
+    assert changed(actual["case"], base) == DATA
     assert changed(v4k, base) == DATA | SIZES | {"train.learning_rate_scale"}
     v2k = {"train.max_steps", "train.tokens_per_batch", "train.learning_rate_scale", "train.validation_steps"}
-    assert changed(found["v2k"], v4k) == SIZES | v2k
-    assert changed(found["batch"], v4k) == BATCH
-    assert changed(found["post"], found["batch"]) == RATE | {"model.norm_position", "model.attention_gain"}
-    assert changed(found["drop"], v4k) == {"model.attention_dropout_rate", "model.relu_dropout_rate"}
+    assert changed(actual["v2k"], v4k) == SIZES | v2k
+    assert changed(actual["batch"], v4k) == BATCH
+    assert changed(actual["post"], actual["batch"]) == RATE | {"model.norm_position", "model.attention_gain"}
+    assert changed(actual["drop"], v4k) == {"model.attention_dropout_rate", "model.relu_dropout_rate"}
     half = {"train.max_steps", *RATE, *SAVING, "train.consistency"}
-    assert changed(found["simcut"], v4k) == half
-    assert changed(found["rdrop"], v4k) == half | {"train.consistency_weight"}
-    assert found["simcut"].train.passes * found["simcut"].train.max_steps == v4k.train.max_steps
+    assert changed(actual["simcut"], v4k) == half
+    assert changed(actual["rdrop"], v4k) == half | {"train.consistency_weight"}
+    assert actual["simcut"].train.passes * actual["simcut"].train.max_steps == v4k.train.max_steps
 
 
 def test_all_rows_have_the_same_highest_rate_and_about_as_many_parameters():
-    found = configs()
-    for name, config in found.items():
+    actual = configs()
+    for name, config in actual.items():
         train = config.train
         peak = train.learning_rate_scale / math.sqrt(config.model.d_model * train.warmup_steps)
         assert peak == pytest.approx(0.005, rel=1e-3), name

@@ -109,8 +109,8 @@ def test_an_average_is_of_checkpoints_saved_on_time(tmp_path, monkeypatch, steps
     config = dataclasses.replace(CONFIG, train=TrainConfig(checkpoint_steps=10, keep_checkpoints=3, **train))
     phases._average(run, config, "averaged_last3")
     average = checkpoints.load(run.checkpoints_path / "averaged_last3", weights_only=True)
-    found = [int(path.rpartition("_")[2]) for path in average.state["averaged"]]
-    assert found == averaged
+    actual = [int(path.rpartition("_")[2]) for path in average.state["averaged"]]
+    assert actual == averaged
     np.testing.assert_allclose(average.weights["w"], np.mean(averaged), rtol=1e-6)
 
 

@@ -201,9 +201,9 @@ def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
     tokenizers = (translator.tokenizer.graph_tokenizer(),) * 2
     exported = signatures(Pipeline(translator, Weights(translator.single_model), tokenizers))
     lines = [" ".join(["Ana"] * 12), "Bo"]
-    found = exported["serving_default"](tf.constant(lines))["translation"]
+    actual = exported["serving_default"](tf.constant(lines))["translation"]
     expected = [translation.text for translation in translator.translate(lines)]
-    assert [text.decode() for text in found.numpy()] == expected
+    assert [text.decode() for text in actual.numpy()] == expected
     assert len(expected[0].split()) == 12
     assert "B-PER" not in " ".join(expected)
 
@@ -238,9 +238,9 @@ def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
 @of_each_graph
 def test_an_export_gives_all_that_the_search_found(name, translator, loaded):
     size = translator.config.beam_size
-    found = loaded.signatures["nbest"](tf.constant(ROUGH[name]))["translations"].numpy()
+    actual = loaded.signatures["nbest"](tf.constant(ROUGH[name]))["translations"].numpy()
     expected = [[t.text for t in row] for row in translator.translate_nbest(ROUGH[name], size)]
-    assert [[text.decode() for text in row] for row in found[:2]] == [
+    assert [[text.decode() for text in row] for row in actual[:2]] == [
         [*row, *[""] * (size - len(row))] for row in expected[:2]
     ]
 
@@ -249,12 +249,12 @@ def test_an_export_gives_all_that_the_search_found(name, translator, loaded):
 def test_an_export_scores_what_the_model_should_write(name, folder, translator, loaded):
     sides = [(folder / "data" / f"test.{side}.txt").read_text().splitlines() for side in ("source", "target")]
     expected = translator.score(*sides)
-    found = loaded.signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))
-    assert found["token_count"].numpy().tolist() == [len(score.pieces) for score in expected]
+    actual = loaded.signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))
+    assert actual["token_count"].numpy().tolist() == [len(score.pieces) for score in expected]
     written = [task(name).target(*pair) for pair in zip(*sides, strict=True)]
     pieces = [(*translator.tokenizer.pieces(translator.tokenizer.encode(text)), "</s>") for text in written]
     assert [score.pieces for score in expected] == pieces
-    np.testing.assert_allclose(found["log_probability"], [s.log_prob for s in expected], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(actual["log_probability"], [s.log_prob for s in expected], rtol=1e-4, atol=1e-3)
 
 
 @of_graphs("parsing")

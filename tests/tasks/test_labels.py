@@ -98,8 +98,8 @@ def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
 
 def test_entities_are_scored():
     """Of three entities two are found, and one more that is none."""
-    expected, found = ["B-PER I-PER O B-LOC", "B-LOC"], ["B-PER I-PER B-LOC B-LOC", "O"]
-    f1, precision, recall = TaggingTask().scores(found, expected)
+    expected, actual = ["B-PER I-PER O B-LOC", "B-LOC"], ["B-PER I-PER B-LOC B-LOC", "O"]
+    f1, precision, recall = TaggingTask().scores(actual, expected)
     assert (precision.value, recall.value, f1.value) == pytest.approx((100 * 2 / 3, 100 * 2 / 3, 100 * 2 / 3))
     with pytest.raises(InputError, match="sentence 1: 1 labels, 4 words"):
         TaggingTask().scores(["O", "O"], expected)
@@ -120,8 +120,8 @@ def test_sentences_without_any_entity():
         ("B-PER I-PER L-PER", "B-PER I-PER L-PER", 100),
     ],
 )
-def test_entities_whose_last_word_is_marked(found, expected, f1):
-    assert TaggingTask().scores([found], [expected])[0].value == pytest.approx(f1)
+def test_entities_whose_last_word_is_marked(actual, expected, f1):
+    assert TaggingTask().scores([actual], [expected])[0].value == pytest.approx(f1)
 
 
 def test_labels_that_begin_no_entity_are_scored_by_words():
@@ -154,8 +154,8 @@ def test_every_word_has_a_label_whatever_was_written():
 def test_what_is_to_be_written_is_the_same_in_the_graph(task):
     references = ["a", "B-PER O I-PER", "a <or> b <or> c", ""]
     sources = ["One", "Ana <=O>  Bo", "a", "x y"]
-    found = task.target_in_graph(tf.constant(sources), tf.constant(references)).numpy()
-    assert [text.decode() for text in found] == list(
+    actual = task.target_in_graph(tf.constant(sources), tf.constant(references)).numpy()
+    assert [text.decode() for text in actual] == list(
         itertools.starmap(task.target, zip(sources, references, strict=True))
     )
 

@@ -15,11 +15,11 @@ def values(hypotheses, references, language=""):
 
 
 def test_rouge_by_hand():
-    found = values(["The cats sat down", "nothing"], ["a cat sat here, down", "x"])
+    actual = values(["The cats sat down", "nothing"], ["a cat sat here, down", "x"])
     # Stemmed: "the cat sat down" and "a cat sat here down". Words: 3 of 4 and of 5; pairs: 1 of 3 and of 4; the longest
     # common subsequence has 3. Nothing of the second line is right.
     expected = {"ROUGE-1": 2 * 3 / 9, "ROUGE-2": 2 * 1 / 7, "ROUGE-L": 2 * 3 / 9}
-    assert found == pytest.approx({name: 100 * value / 2 for name, value in expected.items()})
+    assert actual == pytest.approx({name: 100 * value / 2 for name, value in expected.items()})
 
 
 def test_other_languages_have_letters_too():

@@ -17,9 +17,9 @@ from t2t_keras.tasks.translation_scores import (
 
 def test_the_language_is_that_of_references():
     """Outputs in another one are wrong, and no reason to score otherwise."""
-    found = sacrebleu_scores(["他在图书馆里看书。"], ["He reads in the library."])[0]
+    actual = sacrebleu_scores(["他在图书馆里看书。"], ["He reads in the library."])[0]
     assert (
-        "tok:13a" in found.signature
+        "tok:13a" in actual.signature
         and "tok:zh" in sacrebleu_scores(["He reads."], ["他在图书馆里看书。"])[0].signature
     )
 
@@ -37,9 +37,9 @@ def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenize
     references, hypotheses = [reference] * 2, [hypothesis, reference]
     expected = sacrebleu.metrics.BLEU(trg_lang=language).corpus_score(hypotheses, [references]).score
     for given in (language, f"{language.upper()}_XX", None):
-        found = sacrebleu_scores(hypotheses, references, given)[0]
-        assert tokenizer in found.signature
-        assert found.value == bleu(hypotheses, references, given) == pytest.approx(expected)
+        actual = sacrebleu_scores(hypotheses, references, given)[0]
+        assert tokenizer in actual.signature
+        assert actual.value == bleu(hypotheses, references, given) == pytest.approx(expected)
     assert expected > 60
     assert "tok:13a" in sacrebleu_scores(hypotheses, references, "de")[0].signature
     (lowercased,) = lowercased_scores(hypotheses, references, language)

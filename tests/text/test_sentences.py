@@ -40,8 +40,8 @@ def test_lines_of_a_file_become_paragraphs():
 
 def test_white_space_between_sentences_is_kept():
     text = "  One dog.  Two dogs.\n\n\tThree dogs.\r\nA\rtitle\nFour.\u2028Five. \n"
-    found = find_sentences(text, "en")
-    assert found == [
+    actual = find_sentences(text, "en")
+    assert actual == [
         Sentence("", "One dog."),
         Sentence("  ", "Two dogs."),
         Sentence("\n\n\t", "Three dogs."),
@@ -49,7 +49,7 @@ def test_white_space_between_sentences_is_kept():
         Sentence("\n", "Four."),
         Sentence("\u2028", "Five."),
     ]
-    assert "".join(map("".join, found)) == text.strip()
+    assert "".join(map("".join, actual)) == text.strip()
 
 
 def test_blank_texts_have_no_sentences():
@@ -98,10 +98,10 @@ def test_white_space_is_that_of_python():
 @given(st.lists(st.sampled_from(["A dog", ".", "! ", " ", "\n", "。", "」", "z. B", "\u00a0", "1", "\x01", "\u200b"])))
 def test_nothing_else_is_lost(words):
     text = "".join(words)
-    found = find_sentences(text, "de")
-    assert "".join(map("".join, found)) == re.sub("[\x01\u200b]", "", text).strip()
-    assert all(text and text == text.strip() for _, text in found)
-    assert all(not before.strip() for before, _ in found) and [before for before, _ in found[:1]] in ([], [""])
+    actual = find_sentences(text, "de")
+    assert "".join(map("".join, actual)) == re.sub("[\x01\u200b]", "", text).strip()
+    assert all(text and text == text.strip() for _, text in actual)
+    assert all(not before.strip() for before, _ in actual) and [before for before, _ in actual[:1]] in ([], [""])
 
 
 @pytest.mark.parametrize("run", ["!", " ", ".", '."', "\u00a0»", " \U0001f600", "。」", "- "])

@@ -55,8 +55,8 @@ def test_what_a_spreadsheet_writes_is_read_back(rows):
     assert cells(file.getvalue().removesuffix("\n")) == [list(row) for row in rows]
     file = io.StringIO()
     csv.writer(file, delimiter=",", lineterminator="\n").writerows(rows)
-    found = [row for _, row in comma_separated_rows(["source,target", *file.getvalue().split("\n")[:-1]], "a.csv")]
-    assert found[1:] == [list(row) for row in rows]
+    actual = [row for _, row in comma_separated_rows(["source,target", *file.getvalue().split("\n")[:-1]], "a.csv")]
+    assert actual[1:] == [list(row) for row in rows]
 
 
 @pytest.mark.parametrize(

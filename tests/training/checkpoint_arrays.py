@@ -28,11 +28,11 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def assert_equal(found, expected):
-    assert list(found) == list(expected)
+def assert_equal(actual, expected):
+    assert list(actual) == list(expected)
     for name, array in expected.items():
-        assert found[name].dtype == np.asarray(array).dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert actual[name].dtype == np.asarray(array).dtype
+        np.testing.assert_array_equal(actual[name], array)
 
 
 def note_validation(directory, step: int, metric: str = "loss", value: float = 1.0) -> None:

@@ -88,8 +88,8 @@ def whole_step(case: dict[str, Any]) -> tf.types.experimental.PolymorphicFunctio
 
 def dynamic_parts(hlo: str) -> list[str]:
     """What in the text of a compiled program has a shape that depends on the data."""
-    found = re.findall(r"\[[^\]]*<=[^\]]*\]|\b(?:set|get)-dimension-size\b|PadToStatic|SliceToDynamic", hlo)
-    return found + [
+    actual = re.findall(r"\[[^\]]*<=[^\]]*\]|\b(?:set|get)-dimension-size\b|PadToStatic|SliceToDynamic", hlo)
+    return actual + [
         op for op in re.findall(r"\bdynamic-[a-z-]+", hlo) if op not in ("dynamic-slice", "dynamic-update-slice")
     ]
 

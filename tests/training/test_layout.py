@@ -30,10 +30,10 @@ def test_out_again_they_are_the_same(weights, parts):
     matrices = layout.join(weights)
     assert [tuple(matrix.shape) for matrix in matrices] == layout.shapes
     views = layout.split_arrays([matrix.numpy() for matrix in matrices])
-    for got, view, wanted in zip(layout.split(matrices), views, weights, strict=True):
-        np.testing.assert_array_equal(got, wanted)
-        np.testing.assert_array_equal(view, wanted)
-        assert got.shape == view.shape == wanted.shape
+    for actual, view, expected in zip(layout.split(matrices), views, weights, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+        np.testing.assert_array_equal(view, expected)
+        assert actual.shape == view.shape == expected.shape
     for matrix, array in zip(matrices, layout.join_arrays(weights), strict=True):
         np.testing.assert_array_equal(matrix, array)
 

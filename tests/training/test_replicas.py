@@ -85,10 +85,10 @@ def test_launch_train_on_eight_replicas_stays_with_one(tmp_path, train, toleranc
     lines = records(tmp_path / "8", "train")
     assert len(lines) == STEPS // settings.get("log_steps", 1) and lines[-1]["step"] == STEPS
     assert lines[-1]["loss"] < 0.9 * lines[0]["loss"]
-    for line, wanted in zip(lines, records(tmp_path / "1", "train"), strict=True):
-        assert line["loss"] == pytest.approx(wanted["loss"], rel=tolerance), line["step"]
-    (valid,), (wanted,) = (records(tmp_path / name, "valid") for name in ("8", "1"))
-    assert valid["loss"] == pytest.approx(wanted["loss"], rel=tolerance)
+    for line, expected in zip(lines, records(tmp_path / "1", "train"), strict=True):
+        assert line["loss"] == pytest.approx(expected["loss"], rel=tolerance), line["step"]
+    (valid,), (expected,) = (records(tmp_path / name, "valid") for name in ("8", "1"))
+    assert valid["loss"] == pytest.approx(expected["loss"], rel=tolerance)
 
 
 @pytest.mark.slow

@@ -39,10 +39,10 @@ def saved_weights(model_dir, name) -> dict[str, np.ndarray]:
 
 
 def assert_same_weights(trainer, weights):
-    found = trainer.training.read()["weights"]
-    assert found.keys() == weights.keys()
+    actual = trainer.training.read()["weights"]
+    assert actual.keys() == weights.keys()
     for name, array in weights.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("chosen, step", [("4", 4), ("best", 8), (None, 8)])
@@ -95,15 +95,15 @@ def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
     model = {"num_decoder_layers": 2, "use_attention_bias": False}
     fresh = make_trainer(tmp_path / "fresh", data, model).training.read()["weights"]
     trainer = begun(tmp_path / "run", data, RunCheckpoint(other, "8"), model)
-    weights, found = saved_weights(other, "8"), trainer.training.read()["weights"]
-    assert any(name.startswith("decoder/layer_1/") for name in found.keys() - weights.keys())
-    for name, array in found.items():
+    weights, actual = saved_weights(other, "8"), trainer.training.read()["weights"]
+    assert any(name.startswith("decoder/layer_1/") for name in actual.keys() - weights.keys())
+    for name, array in actual.items():
         np.testing.assert_array_equal(array, weights.get(name, fresh[name]), err_msg=name)
     _, taken, new, left_out = trainer.account
-    assert taken.startswith(f"taken: {len(found.keys() & weights.keys())} weights (")
-    names = [name for name in found if name not in weights]
+    assert taken.startswith(f"taken: {len(actual.keys() & weights.keys())} weights (")
+    names = [name for name in actual if name not in weights]
     assert new.startswith(f"new: {len(names)} weights (") and new.endswith(f": {', '.join(names)}")
-    names = [name for name in weights if name not in found]
+    names = [name for name in weights if name not in actual]
     assert left_out.startswith(f"left out: {len(names)} weights (") and left_out.endswith(f": {', '.join(names)}")
 
 
@@ -120,10 +120,10 @@ def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path,
     trainer = begun(tmp_path / "run", extended, RunCheckpoint(other, "8"))
     count, further = data.tokenizer.vocab_size, spellings(data.tokenizer, extended.tokenizer)
     assert extended.tokenizer.vocab_size == count + len(further) == count + 4
-    weights, found = saved_weights(other, "8"), trainer.training.read()["weights"]
+    weights, actual = saved_weights(other, "8"), trainer.training.read()["weights"]
     for name, array in weights.items():
         rows = [array[ids].mean(axis=0) for ids in further] if name == "target_embedding/table" else []
-        np.testing.assert_array_equal(found[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
+        np.testing.assert_array_equal(actual[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
     assert trainer.account[2].startswith("4 new entries of the vocabulary, means of their pieces: ")
 
 

@@ -42,16 +42,16 @@ def run_case(name: str) -> tuple[dict, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_bucket_is_compiled_once_and_trains_as_without_xla(name):
-    found, log = run_case(name)
-    assert found["steps"] > found["buckets"] > 5
-    assert len(re.findall(r"Compilation of XLA executable time: .*#called: \d+", log)) == found["buckets"]
+    actual, log = run_case(name)
+    assert actual["steps"] > actual["buckets"] > 5
+    assert len(re.findall(r"Compilation of XLA executable time: .*#called: \d+", log)) == actual["buckets"]
     # Sums are added up in another order; over an epoch of updates that shows more in bfloat16.
     tolerance = 2e-2 if "bfloat16" in name else 1e-4
-    np.testing.assert_allclose(found["compiled"], found["plain"], rtol=tolerance)
-    assert found["tokens"] == found["corpus_tokens"]  # rows without a pair weigh nothing, and no pair is dropped
-    assert not found["dynamic"]
+    np.testing.assert_allclose(actual["compiled"], actual["plain"], rtol=tolerance)
+    assert actual["tokens"] == actual["corpus_tokens"]  # rows without a pair weigh nothing, and no pair is dropped
+    assert not actual["dynamic"]
     if name.startswith("whole"):
-        assert found["hlo"] > 1000 * found["buckets"]
+        assert actual["hlo"] > 1000 * actual["buckets"]
 
 
 def test_the_whole_step_has_no_shape_that_depends_on_the_data():

@@ -22,8 +22,8 @@ def test_calls_give_what_the_function_gives(fewer_rewrites):
     def twice() -> list:
         return [traced(x, y), traced(y, x)]
 
-    for got, arguments in zip(twice(), [(x, y), (y, x)], strict=True):
-        tf.nest.map_structure(np.testing.assert_array_equal, got, polynomial(*arguments))
+    for actual, arguments in zip(twice(), [(x, y), (y, x)], strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, actual, polynomial(*arguments))
         tf.nest.map_structure(np.testing.assert_array_equal, traced(*arguments), polynomial(*arguments))
 
 

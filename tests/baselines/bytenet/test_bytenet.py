@@ -1,4 +1,4 @@
-"""ByteNet: against NumPy, position by position, what it can see, and as its own steps."""
+"""ByteNet: comparison with NumPy, receptive fields and search."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1, "unfolding_offset": 2},
     "tied": {"tie_embeddings": True, "kernel_size": 5, "unfolding_factor": 2.0},
 }
-# Longer than the memory of its source, whichever.
+# Each target is longer than the memory of its source.
 TARGET = np.array([[3, 4, 5, 7, 9, 6, 4, 3, 2, 30, 31, 1], [8, 1] + 10 * [0], [11, 12, 13, 14] + 8 * [0]], np.int32)
 
 
@@ -29,7 +29,7 @@ def make(shape: str = "two_rates", **changes):
     return untrained(ByteNetConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
-# ---- NumPy, one sentence at a time, without padding ----
+# ---- Reference in NumPy: one sentence at a time, without padding ----
 
 
 def linear(layer, x: np.ndarray) -> np.ndarray:
@@ -41,7 +41,7 @@ def activated(norm, x: np.ndarray) -> np.ndarray:
 
 
 def block_in_numpy(block, x: np.ndarray) -> np.ndarray:
-    """[length, 2 d] --> the same."""
+    """Shapes: [length, 2 d] --> [length, 2 d]."""
     inner = activated(block.inner_norm, linear(block.narrowing, activated(block.input_norm, x)))
     kernel, rate = numbers(block.dilated.kernel), block.dilation_rate
     middle = len(kernel) - 1 if block.causal else len(kernel) // 2
@@ -49,13 +49,13 @@ def block_in_numpy(block, x: np.ndarray) -> np.ndarray:
     for place in range(len(x)):
         outputs.append(numbers(block.dilated.bias).copy())
         for number, matrix in enumerate(kernel):
-            if 0 <= (other := place + (number - middle) * rate) < len(x):
-                outputs[-1] += inner[other] @ matrix
+            if 0 <= (neighbour := place + (number - middle) * rate) < len(x):
+                outputs[-1] += inner[neighbour] @ matrix
     return x + linear(block.widening, activated(block.output_norm, np.stack(outputs)))
 
 
 def logits_in_numpy(model, source: list[int], target: list[int]) -> np.ndarray:
-    """[target_len, vocab]."""
+    """Returns the logits, [target_len, vocab]."""
     config = model.config
     length = int(np.floor(np.round(config.unfolding_factor * len(source), 6))) + config.unfolding_offset
     added = np.tile(numbers(model.unfolding), (length - len(source), 1))
@@ -73,19 +73,19 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equals_numpy(shape):
-    """In a batch with padding too; so neither padding nor other sentences matter."""
+    """The batch has padding, so that the test covers the masks and the independence of the sentences."""
     model = make(shape)
-    found = model({"source": SOURCE, "target": TARGET})
+    actual = model({"source": SOURCE, "target": TARGET})
     for row in range(3):
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
         expected = logits_in_numpy(model, source, target)
-        np.testing.assert_allclose(found[row, : len(target)], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual[row, : len(target)], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_parameters_are_counted(shape):
     model = make(shape)
-    model.build()  # again, which makes no weight twice
+    model.build()  # A second build creates no weights.
     assert model.count_params() == sum(model.config.parameter_counts().values())
     parts = {"embedding": 0, "encoder": 0, "decoder": 0}
     for weight in model.trainable_variables:
@@ -95,22 +95,22 @@ def test_parameters_are_counted(shape):
 
 
 def test_products_are_counted():
-    """Six operations a parameter, where the memory is as long as the source; the source is looked up."""
+    """Training takes six operations per parameter and token. The lookup of source embeddings takes none."""
     config = make(unfolding_factor=1.0).config
     weights = make(unfolding_factor=1.0).trainable_variables
     products = sum(int(np.prod(weight.shape)) for weight in weights if len(weight.shape) == 3)
     assert config.training_flops(10) == {"matrices": 6 * (products + VOCAB * 6), "unfolding": 0}
-    more = dataclasses.replace(config, unfolding_factor=1.5, unfolding_offset=5)  # twice as long
-    assert more.training_flops(10) == {**config.training_flops(10), "unfolding": 6 * (2 * 7 + 2) * 6**2}
-    kept = [shape.kept_activations(10).computed for shape in (config, more)]
-    assert kept[1] / kept[0] == (2 + 2 + 3) / (2 + 3)
+    longer = dataclasses.replace(config, unfolding_factor=1.5, unfolding_offset=5)  # doubles the length
+    assert longer.training_flops(10) == {**config.training_flops(10), "unfolding": 6 * (2 * 7 + 2) * 6**2}
+    activations = [shape.kept_activations(10).computed for shape in (config, longer)]
+    assert activations[1] / activations[0] == (2 + 2 + 3) / (2 + 3)
 
 
 @pytest.mark.parametrize(
     ("factor", "offset", "lengths"),
     [(1.2, 0, [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12]), (1.0, 0, list(range(11))), (1.5, 3, [3, 4, 6, 7, 9, 10, 12, 13])],
 )
-def test_the_memorys_length_is_exact(factor, offset, lengths):
+def test_the_length_of_the_memory_is_exact(factor, offset, lengths):
     config = ByteNetConfig(unfolding_factor=factor, unfolding_offset=offset)
     numbers = range(len(lengths))
     assert [config.unfolded_length(number) for number in numbers] == lengths
@@ -131,51 +131,47 @@ def test_the_memorys_length_is_exact(factor, offset, lengths):
         ({"num_decoder_layers": 0}, r"model\.num_decoder_layers must be a whole number of at least 1, got 0"),
     ],
 )
-def test_impossible_settings_are_named(change, complaint):
+def test_invalid_settings_are_rejected(change, complaint):
     with pytest.raises(InputError, match=complaint):
         ByteNetConfig(**change)
 
 
-# ---- what depends on what ----
+# ---- Receptive fields ----
 
 RATES = {"dilation_rates": (1, 2, 4), "num_encoder_layers": 3, "num_decoder_layers": 4}
 
 
 def changed_positions(make_logits, length: int, place: int) -> np.ndarray:
-    """Which outputs differ once the token at a place is another."""
+    """Returns the positions whose outputs change with the token at `place`."""
     ids = np.arange(2, 2 + length)[None].astype(np.int32)
-    other = ids.copy()
-    other[0, place] = 39
-    return np.flatnonzero(np.abs(np.array(make_logits(ids)) - np.array(make_logits(other))).max(axis=(0, 2)) > 0)
+    changed_ids = ids.copy()
+    changed_ids[0, place] = 39
+    return np.flatnonzero(np.abs(np.array(make_logits(ids)) - np.array(make_logits(changed_ids))).max(axis=(0, 2)) > 0)
 
 
-def test_a_target_is_seen_from_later_positions_as_far_as_the_rates_reach():
+def test_a_target_affects_later_positions_within_the_receptive_field():
     model = make(**RATES)
     field = model.config.receptive_field(4)
     assert field == 1 + 2 * (1 + 2 + 4 + 1)
     source = np.full((1, 4), 5, np.int32)
-    seen = changed_positions(lambda target: model({"source": source, "target": target}), 30, 3)
-    np.testing.assert_array_equal(seen, np.arange(4, 4 + field))
+    changed = changed_positions(lambda target: model({"source": source, "target": target}), 30, 3)
+    np.testing.assert_array_equal(changed, np.arange(4, 4 + field))
 
 
-def test_a_source_is_seen_from_both_sides_as_far_as_the_rates_reach():
+def test_a_source_affects_both_sides_within_the_receptive_field():
     model = make(**RATES)
     reach = (model.config.receptive_field(3) - 1) // 2
     assert reach == 1 + 2 + 4
-    seen = changed_positions(model.encode, 30, 12)
-    np.testing.assert_array_equal(seen, np.arange(12 - reach, 12 + reach + 1))
-    # From the end, also behind it: what unfolding adds is computed, not empty.
-    seen = changed_positions(model.encode, 30, 29)
-    np.testing.assert_array_equal(seen, np.arange(29 - reach, 36))
+    changed = changed_positions(model.encode, 30, 12)
+    np.testing.assert_array_equal(changed, np.arange(12 - reach, 12 + reach + 1))
+    # The last token also affects the unfolded positions behind it, which the encoder computes.
+    changed = changed_positions(model.encode, 30, 29)
+    np.testing.assert_array_equal(changed, np.arange(29 - reach, 36))
 
 
-def test_beyond_the_memory_there_is_nothing():
-    """The memory of a longer source continues with zeros, and the decoder's reading of them does not end."""
+def test_the_memory_is_zero_beyond_its_length():
     model = make()
     memory = np.array(model.encode(SOURCE))
     assert memory.shape == (3, 6, 6)
     for row, length in enumerate((6, 3, 2)):
         assert np.all(memory[row, :length].any(axis=1)) and not memory[row, length:].any()
-
-
-# ---- searches ----

@@ -1,5 +1,3 @@
-"""The residual block of dilated convolutions: its formula, its padding, and its steps."""
-
 import numpy as np
 import pytest
 
@@ -31,6 +29,6 @@ def test_padding_is_not_read(rng):
     x = rng.standard_normal((2, 6, 8)).astype("float32")
     layer(x)
     randomise(layer, rng)
-    found = layer(x, np.arange(6) < np.array([[6], [4]]))
-    np.testing.assert_allclose(found[0], layer(x[:1])[0], atol=1e-5)
-    np.testing.assert_allclose(found[1, :4], layer(x[1:, :4])[0], atol=1e-5)
+    outputs = layer(x, np.arange(6) < np.array([[6], [4]]))
+    np.testing.assert_allclose(outputs[0], layer(x[:1])[0], atol=1e-5)
+    np.testing.assert_allclose(outputs[1, :4], layer(x[1:, :4])[0], atol=1e-5)

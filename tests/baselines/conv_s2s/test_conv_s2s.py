@@ -1,4 +1,4 @@
-"""The convolutional model with attention: against NumPy, position by position, and as its own steps."""
+"""ConvS2S: comparison with NumPy, initial weights and gradient scaling."""
 
 import functools
 
@@ -29,11 +29,11 @@ def make(shape: str = "widths", **changes):
     return untrained(ConvS2SConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
-# ---- NumPy, one sentence at a time, without padding ----
+# ---- Reference in NumPy: one sentence at a time, without padding ----
 
 
 def convolved_in_numpy(layer, x: np.ndarray) -> np.ndarray:
-    """[length, d_in] --> [length, filters]; its kernels, lengths and biases are those of the layer."""
+    """Shapes: [length, d_in] --> [length, filters]."""
     kernel = numbers(layer.kernel)
     kernel = kernel / np.sqrt((kernel**2).sum(axis=(0, 1))) * numbers(layer.scale)
     size = len(kernel)
@@ -47,7 +47,7 @@ def gated_in_numpy(block, x: np.ndarray) -> np.ndarray:
     return values * sigmoid(gates)
 
 
-def added_in_numpy(block, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+def residual_in_numpy(block, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
     residual = x if block.projection is None else convolved_in_numpy(block.projection, x)
     return (hidden + residual) * np.sqrt(0.5)
 
@@ -58,11 +58,11 @@ def embedded_in_numpy(embedding, positions, ids: list[int]) -> np.ndarray:
 
 
 def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Logits [target_len, vocab] and attention [layers, target_len, source_len]."""
+    """Returns logits, [target_len, vocab], and attention, [layers, target_len, source_len]."""
     e = embedded_in_numpy(model.source_embedding, model.source_positions, source)
     x = convolved_in_numpy(model.encoder_inputs, e)
     for block in model.encoder_layers:
-        x = added_in_numpy(block, x, gated_in_numpy(block, x))
+        x = residual_in_numpy(block, x, gated_in_numpy(block, x))
     z, m = convolved_in_numpy(model.encoder_outputs, x), len(source)
 
     g = embedded_in_numpy(model.target_embedding, model.target_positions, [0, *target[:-1]])
@@ -74,7 +74,7 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
         a /= a.sum(axis=1, keepdims=True)
         c = a @ ((z + e) * np.sqrt(0.5)) * m * np.sqrt(1 / m)
         h = (convolved_in_numpy(block.output_linear, c) + h) * np.sqrt(0.5)
-        x = added_in_numpy(block, x, h)
+        x = residual_in_numpy(block, x, h)
         attention.append(a)
     head = model.output_head
     hidden = convolved_in_numpy(model.decoder_outputs, x)
@@ -87,7 +87,7 @@ def test_equals_numpy(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_its_settings_count_its_weights(shape):
+def test_the_configuration_counts_the_weights(shape):
     model = make(shape)
     assert model.count_params() == sum(model.config.parameter_counts().values())
     assert len({weight.path for weight in model.trainable_variables}) == len(model.trainable_variables)
@@ -96,8 +96,8 @@ def test_its_settings_count_its_weights(shape):
     assert model.config.training_flops(20)["matrices"] == 6 * matrices
 
 
-def test_it_begins_as_the_paper_says():
-    """Section 3.5, of a model that is large enough to see it."""
+def test_initial_weights_follow_the_paper():
+    """Section 3.5 of the paper; the model is large enough for estimates of the deviation."""
     keras.utils.set_random_seed(3)
     layers = {"encoder_layers": "1x90x3", "decoder_layers": "1x90x3"}
     sizes = {"vocab_size": 400, "d_model": 60, "d_output": 50}
@@ -117,7 +117,7 @@ def test_it_begins_as_the_paper_says():
 
 
 def test_gradients_of_the_encoder_are_scaled():
-    """Those through the memory, by 1 / (2 * attentions) (section 3.5)."""
+    """Gradients through the memory are scaled by 1 / (2 * attentions) (section 3.5)."""
     model = make("tied")
     layers = 2 * len(model.decoder_layers)
     outputs = model.encoder_outputs
@@ -150,6 +150,6 @@ def test_gradients_of_the_encoder_are_scaled():
         ({"d_output": 0}, r"model\.d_output must be None or a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_settings_are_named(settings, complaint):
+def test_invalid_settings_are_rejected(settings, complaint):
     with pytest.raises(InputError, match=complaint):
         ConvS2SConfig(**settings)

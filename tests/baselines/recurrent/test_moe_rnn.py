@@ -1,4 +1,4 @@
-"""The recurrent model with mixtures of experts: against NumPy, position by position, and as its own steps."""
+"""The recurrent model with mixtures of experts: comparison with NumPy."""
 
 import functools
 
@@ -27,11 +27,11 @@ def make(shape: str = "three_and_two", **changes):
     return untrained(MoERNNConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
-# ---- NumPy, one sentence at a time, without padding ----
+# ---- Reference in NumPy: one sentence at a time, without padding ----
 
 
 class LSTMInNumpy:
-    """One layer, position by position: what is handed on is projected."""
+    """One layer, step by step; the cell's output is projected."""
 
     def __init__(self, layer) -> None:
         weights = layer.kernel, layer.recurrent_kernel, layer.bias, layer.projection_kernel
@@ -39,14 +39,16 @@ class LSTMInNumpy:
         self.hidden, self.cell = np.zeros(self.projection.shape[1]), np.zeros(self.projection.shape[0])
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        add, keep, candidate, show = np.split(x @ self.kernel + self.hidden @ self.recurrent + self.bias, 4)
-        self.cell = sigmoid(keep) * self.cell + sigmoid(add) * np.tanh(candidate)
-        self.hidden = (sigmoid(show) * np.tanh(self.cell)) @ self.projection
+        input_gate, forget_gate, candidate, output_gate = np.split(
+            x @ self.kernel + self.hidden @ self.recurrent + self.bias, 4
+        )
+        self.cell = sigmoid(forget_gate) * self.cell + sigmoid(input_gate) * np.tanh(candidate)
+        self.hidden = (sigmoid(output_gate) * np.tanh(self.cell)) @ self.projection
         return self.hidden
 
 
-def read(layer, inputs: np.ndarray) -> np.ndarray:
-    """[length, d_model] --> the same."""
+def run_lstm(layer, inputs: np.ndarray) -> np.ndarray:
+    """Shapes: [length, d_model] --> [length, d_model]."""
     lstm = LSTMInNumpy(layer)
     outputs = [lstm(x) for x in (inputs[::-1] if layer.reverse else inputs)]
     return np.stack(outputs[::-1] if layer.reverse else outputs)
@@ -57,24 +59,30 @@ def with_experts(layer, x: np.ndarray) -> np.ndarray:
 
 
 def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Logits [target_len, vocab] and attention [target_len, source_len]."""
+    """Returns logits, [target_len, vocab], and attention, [target_len, source_len]."""
     x = embedded(model.source_embedding, source)
-    x = with_experts(model.encoder_experts, x + read(model.forward_layer, x) + read(model.backward_layer, x))
+    x = with_experts(model.encoder_experts, x + run_lstm(model.forward_layer, x) + run_lstm(model.backward_layer, x))
     for layer in model.encoder_layers:
-        x = x + read(layer, x)
-    memory, attention, bottom, outputs, seen = x, model.bottom.attention, LSTMInNumpy(model.bottom.lstm), [], []
+        x = x + run_lstm(layer, x)
+    memory, attention, bottom, outputs, attention_weights = (
+        x,
+        model.bottom.attention,
+        LSTMInNumpy(model.bottom.lstm),
+        [],
+        [],
+    )
     keys = np.tanh(memory @ numbers(attention.memory_kernel))
     for token in embedded(model.target_embedding, [0, *target[:-1]]):
         query = np.tanh(bottom.hidden @ numbers(attention.query_kernel))
         scores = [sum(numbers(attention.score) * query * key) for key in keys]
         weights = np.exp(scores) / np.exp(scores).sum()
         outputs.append(token + bottom(np.concatenate([token, weights @ memory])))
-        seen.append(weights)
+        attention_weights.append(weights)
     x = with_experts(model.decoder_experts, np.stack(outputs))
     for layer in model.decoder_layers:
-        x = x + read(layer, x)
+        x = x + run_lstm(layer, x)
     head = model.output_head
-    return x @ numbers(head.table).T + numbers(head.bias), np.stack(seen)
+    return x @ numbers(head.table).T + numbers(head.bias), np.stack(attention_weights)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -83,11 +91,11 @@ def test_equals_numpy(shape):
 
 
 def test_sizes_of_the_paper():
-    """85 million operations a step of the decoder, and 8.7 billion parameters with 2,048 experts."""
+    """A decoder step takes 85 million operations; with 2,048 experts the model has 8.7 billion parameters."""
     model = preset("moe").model
     assert model.training_flops(1)["matrices"] / 6 == pytest.approx(85e6, rel=0.01)
-    many = {**vars(model), "num_experts": 2048}
-    assert sum(MoERNNConfig(**many).parameter_counts().values()) == pytest.approx(8.7e9, rel=0.005)
+    settings = {**vars(model), "num_experts": 2048}
+    assert sum(MoERNNConfig(**settings).parameter_counts().values()) == pytest.approx(8.7e9, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,7 @@ def test_sizes_of_the_paper():
         ({"num_experts": -1}, r"model\.num_experts must be a whole number of at least 0"),
     ],
 )
-def test_bad_settings_are_named(settings, message):
+def test_invalid_settings_are_rejected(settings, message):
     with pytest.raises(InputError, match=message):
         MoERNNConfig(**settings)
 
@@ -106,15 +114,15 @@ def test_bad_settings_are_named(settings, message):
 def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     model = make(gate_noise=False, dropout_rate=0.0)
 
-    def states(rows, padding: int = 0, **how) -> States:
+    def states(rows, padding: int = 0, **options) -> States:
         batch = {name: np.pad(ids[rows], ((0, 0), (0, padding))) for name, ids in BATCH.items()}
-        return model.states(batch, training=True, **how)
+        return model.states(batch, training=True, **options)
 
-    whole, skipped = (states(slice(None), skip_padding=skip) for skip in (False, True))
-    assert float(whole.auxiliary_loss) > 0.01
+    unpadded, skipped = (states(slice(None), skip_padding=skip) for skip in (False, True))
+    assert float(unpadded.auxiliary_loss) > 0.01
     parts = [float(states(slice(row, row + 1), padding=row).auxiliary_loss) for row in range(3)]
-    assert sum(parts) == pytest.approx(float(whole.auxiliary_loss), rel=1e-5)
-    assert float(skipped.auxiliary_loss) == pytest.approx(float(whole.auxiliary_loss), rel=1e-5)
+    assert sum(parts) == pytest.approx(float(unpadded.auxiliary_loss), rel=1e-5)
+    assert float(skipped.auxiliary_loss) == pytest.approx(float(unpadded.auxiliary_loss), rel=1e-5)
     is_token = TARGET != 0
-    np.testing.assert_allclose(np.array(skipped.hidden)[is_token], np.array(whole.hidden)[is_token], atol=1e-5)
+    np.testing.assert_allclose(np.array(skipped.hidden)[is_token], np.array(unpadded.hidden)[is_token], atol=1e-5)
     assert float(make("no_experts").states(BATCH, training=True).auxiliary_loss) == 0

@@ -1,4 +1,4 @@
-"""The recurrent model with attention: against NumPy, position by position, and as its own steps."""
+"""The recurrent model with attention: comparison with NumPy."""
 
 import functools
 from typing import Any
@@ -31,17 +31,17 @@ def make(shape: str = "three_layers", **changes):
     return untrained(RNNAttentionConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
-# ---- NumPy, one sentence at a time, without padding ----
+# ---- Reference in NumPy: one sentence at a time, without padding ----
 
 
 def lstm_in_numpy(layer, inputs: np.ndarray) -> np.ndarray:
-    """[length, d_in] --> [length, units]."""
+    """Shapes: [length, d_in] --> [length, units]."""
     kernel, recurrent, bias = (numbers(weight) for weight in (layer.kernel, layer.recurrent_kernel, layer.bias))
     hidden, cell, outputs = np.zeros(layer.units), np.zeros(layer.units), []
     for x in inputs[::-1] if layer.reverse else inputs:
-        add, keep, candidate, show = np.split(x @ kernel + hidden @ recurrent + bias, 4)
-        cell = sigmoid(keep) * cell + sigmoid(add) * np.tanh(candidate)
-        hidden = sigmoid(show) * np.tanh(cell)
+        input_gate, forget_gate, candidate, output_gate = np.split(x @ kernel + hidden @ recurrent + bias, 4)
+        cell = sigmoid(forget_gate) * cell + sigmoid(input_gate) * np.tanh(candidate)
+        hidden = sigmoid(output_gate) * np.tanh(cell)
         outputs.append(hidden)
     return np.stack(outputs[::-1] if layer.reverse else outputs)
 
@@ -57,14 +57,14 @@ def attended_in_numpy(attention, query: np.ndarray, memory: np.ndarray) -> tuple
 
 
 def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Logits [target_len, vocab] and attention [target_len, source_len]."""
+    """Returns logits, [target_len, vocab], and attention, [target_len, source_len]."""
     fast, units = model.config.connections == "fast_forward", model.config.num_units
 
     def gates(lstm, x):
         return x @ numbers(lstm.kernel) + numbers(lstm.bias)
 
     def stacked(layers, x, first, contexts=None):
-        """[length, width] of the layer below --> what the top layer hands on."""
+        """Shapes: [length, width of the layer below] --> [length, width of the top layer]."""
         for number, layer in enumerate(layers, start=first):
             inputs = x if contexts is None or fast else np.concatenate([x, contexts], axis=1)
             outputs = lstm_in_numpy(layer, inputs)
@@ -86,11 +86,13 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
     hidden, cell, outputs, contexts, attention = np.zeros(units), np.zeros(units), [], [], []
     for token in embedded(model.target_embedding, [0, *target[:-1]]):
         context, weights = attended_in_numpy(model.bottom.attention, hidden, memory)
-        of_inputs = gates(bottom, np.concatenate([token, context]))
-        add, keep, candidate, show = np.split(of_inputs + hidden @ numbers(bottom.recurrent_kernel), 4)
-        cell = sigmoid(keep) * cell + sigmoid(add) * np.tanh(candidate)
-        hidden = sigmoid(show) * np.tanh(cell)
-        outputs.append(np.concatenate([hidden, of_inputs[: 2 * units]]) if fast else hidden)
+        input_products = gates(bottom, np.concatenate([token, context]))
+        input_gate, forget_gate, candidate, output_gate = np.split(
+            input_products + hidden @ numbers(bottom.recurrent_kernel), 4
+        )
+        cell = sigmoid(forget_gate) * cell + sigmoid(input_gate) * np.tanh(candidate)
+        hidden = sigmoid(output_gate) * np.tanh(cell)
+        outputs.append(np.concatenate([hidden, input_products[: 2 * units]]) if fast else hidden)
         contexts.append(context)
         attention.append(weights)
     x = stacked(model.decoder_layers, np.stack(outputs), 2, np.stack(contexts))
@@ -108,8 +110,8 @@ def test_equals_numpy(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_its_settings_count_its_weights(shape):
+def test_the_configuration_counts_the_weights(shape):
     model = make(shape)
-    model.build()  # again, which makes no weight twice
+    model.build()  # A second build creates no weights.
     assert model.count_params() == sum(model.config.parameter_counts().values())
     assert sum(model.config.training_flops(20).values()) > 6 * sum(model.config.parameter_counts().values()) / 4

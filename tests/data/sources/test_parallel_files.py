@@ -39,10 +39,10 @@ def test_blocks_of_any_size_are_what_one_reader_reads(folder, lines, mark, ends,
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parallel_files, "_BLOCK_BYTES", block_bytes)
         patched.setattr(parallel_files, "_COUNTED_BYTES", block_bytes * blocks)
-        (found,) = split([files], pairs, run_all)
+        (actual,) = split([files], pairs, run_all)
     assume(files.splits)  # without a line feed, carriage returns end the lines
     expected = list(read_pairs(files.source, files.target))
-    assert [list(block) for block in found] == [expected[at : at + pairs] for at in range(0, len(expected), pairs)]
+    assert [list(block) for block in actual] == [expected[at : at + pairs] for at in range(0, len(expected), pairs)]
 
 
 def test_each_corpus_begins_a_block_and_has_its_tag(tmp_path):

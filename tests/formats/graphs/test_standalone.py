@@ -156,8 +156,8 @@ def test_its_search_follows_the_settings(changes):
 )
 def test_smaller_numbers_find_nearly_the_same(written, format, numbers):
     folders = [written(format), written(format, numbers)]
-    full, found = (searched(standalone.load_graphs(folder), foreign.trained()) for folder in folders)
-    assert np.mean([a == b for a, b in zip(full, found, strict=True)]) > 0.7
+    full, actual = (searched(standalone.load_graphs(folder), foreign.trained()) for folder in folders)
+    assert np.mean([a == b for a, b in zip(full, actual, strict=True)]) > 0.7
     sizes = [sum(path.stat().st_size for path in folder.iterdir()) for folder in folders]
     assert sizes[1] < 0.8 * sizes[0]
 

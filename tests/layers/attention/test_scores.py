@@ -19,11 +19,11 @@ def arguments(rng) -> list[tf.Tensor]:
 
 def scores_in_numpy(queries, keys, vector) -> np.ndarray:
     queries, keys, vector = (np.asarray(x, np.float64) for x in (queries, keys, vector))
-    found = np.empty((*queries.shape[:3], keys.shape[2]))
-    for head, sentence, query, key in np.ndindex(found.shape):
+    actual = np.empty((*queries.shape[:3], keys.shape[2]))
+    for head, sentence, query, key in np.ndindex(actual.shape):
         hidden = np.tanh(queries[head, sentence, query] + keys[head, sentence, key])
-        found[head, sentence, query, key] = vector[head, 0] @ hidden
-    return found
+        actual[head, sentence, query, key] = vector[head, 0] @ hidden
+    return actual
 
 
 def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
@@ -46,8 +46,8 @@ def test_half_precision_of_any_backend_has_a_number_for_a_mask(monkeypatch):
 def test_the_scaled_product_divides_the_queries_by_the_root_of_their_width(rng):
     queries, keys, values = (tf.constant(rng.standard_normal((2, 5, 6)), tf.float32) for _ in range(3))
     expected = dot_product_attention(queries / 6**0.5, keys, values)
-    for found, wanted in zip(scaled_dot_product_attention(queries, keys, values), expected, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for actual, wanted in zip(scaled_dot_product_attention(queries, keys, values), expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
 
 
 def test_additive_attention_weighs_values_by_the_softmax_of_its_scores(arguments, rng):
@@ -81,17 +81,17 @@ def test_scores_and_gradients_are_those_of_the_formula_in_any_number_of_blocks(
     def scores_and_gradients(*arguments):
         with tf.GradientTape() as tape:
             tape.watch(arguments)
-            found = additive_scores(*arguments)
-        return found, tape.gradient(found, arguments, upstream)
+            actual = additive_scores(*arguments)
+        return actual, tape.gradient(actual, arguments, upstream)
 
     if kind == "graph":
         signature = [tf.TensorSpec(shape, tf.float32) for shape in ANY.values()]
         scores_and_gradients = tf.function(scores_and_gradients, input_signature=signature)
     if kind == "xla":
         scores_and_gradients = tf.function(scores_and_gradients, jit_compile=True)
-    found, gradients = scores_and_gradients(*arguments)
-    assert tuple(found.shape) == (3, 2, 7, 5)
+    actual, gradients = scores_and_gradients(*arguments)
+    assert tuple(actual.shape) == (3, 2, 7, 5)
     assert seen == ({None} if kind == "graph" else {block})
-    np.testing.assert_allclose(found, scores_in_numpy(*arguments), atol=1e-5)
+    np.testing.assert_allclose(actual, scores_in_numpy(*arguments), atol=1e-5)
     for gradient, expected in zip(gradients, gradients_in_numpy(*arguments, upstream), strict=True):
         np.testing.assert_allclose(gradient, expected, atol=1e-4)

@@ -83,18 +83,18 @@ def test_gradients_equal_those_of_the_masked_whole(rng, small_blocks, window):
 
     @tf.function(input_signature=signature)
     def gradients(x, tokens):
-        found = []
+        actual = []
         for attend in (layer, lambda *arguments: attended(layer, *arguments)[0]):
             with tf.GradientTape() as tape:
                 tape.watch(x)
                 outputs = tf.sin(attend(x, x, padding_mask(tokens))) * tf.cast(tokens != 0, tf.float32)[..., None]
-            found.append(tape.gradient(outputs, [x, *layer.trainable_variables]))
-        return found
+            actual.append(tape.gradient(outputs, [x, *layer.trainable_variables]))
+        return actual
 
     for length in LENGTHS:
         x = tf.constant(rng.standard_normal((3, length, 8)), tf.float32)
-        for found, expected in zip(*gradients(x, tokens_of(rng, length)), strict=True):
-            np.testing.assert_allclose(found, expected, atol=5e-5)
+        for actual, expected in zip(*gradients(x, tokens_of(rng, length)), strict=True):
+            np.testing.assert_allclose(actual, expected, atol=5e-5)
 
 
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (3, 1, 9), (1, 2, 1, 9), (3, 1, 1, 9), (3, 2, 1, 1)])

@@ -47,12 +47,12 @@ def test_limits_have_room_for_what_a_source_needs():
 @pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}, {"num_groups": 2}], ids=str)
 def test_every_search_keeps_to_the_form(settings):
     result = Searcher(tiny.transformer(), DecodeConfig(**settings), form=FORM)(SOURCE)
-    wanted = FORM.layout(SOURCE)
-    sentences = zip(result.token_ids.numpy(), result.lengths.numpy(), *map(np.array, wanted), strict=True)
+    expected = FORM.layout(SOURCE)
+    sentences = zip(result.token_ids.numpy(), result.lengths.numpy(), *map(np.array, expected), strict=True)
     for ids, lengths, count, known in sentences:
-        found = [row[:length] for row, length in zip(ids, lengths, strict=True) if length]
-        assert found
-        for row in found:
+        actual = [row[:length] for row, length in zip(ids, lengths, strict=True) if length]
+        assert actual
+        for row in actual:
             assert len(row) == count + 1 and row[-1] == EOS_ID
             held = np.where(known[:count], known[:count], row[:-1])
             assert (held == row[:-1]).all() and set(row[:-1][known[:count] == 0]) <= set(FORM.token_ids)

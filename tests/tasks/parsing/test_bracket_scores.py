@@ -77,9 +77,9 @@ def test_figures_are_those_of_evalb(disturbed):
 
 @needs_evalb
 def test_every_sentence_is_as_evalb_has_it(disturbed, evalb):
-    found, rows = evalb([str(reference) for reference, _ in disturbed], [str(tree) for _, tree in disturbed])
+    actual, rows = evalb([str(reference) for reference, _ in disturbed], [str(tree) for _, tree in disturbed])
     stored = json.loads(STORED.read_text(encoding="utf-8"))
-    assert {name: found[name] for name in stored} == stored
+    assert {name: actual[name] for name in stored} == stored
     assert len(rows) == COUNT
     for (reference, tree), (_, _, status, _, _, matched, gold, test, *_) in zip(disturbed, rows, strict=True):
         counts = compared(tree, reference)

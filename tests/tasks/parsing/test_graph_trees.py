@@ -32,9 +32,9 @@ def test_the_same_trees_come_out():
     words = ["a", "b", "c", "(", ")", "f(x)", ":)"]
     sources = [" ".join(rng.choice(words) for _ in range(rng.randrange(7))) for _ in range(3000)]
     outputs = [" ".join(rng.choices(TOKENS, k=rng.randrange(18))) for _ in sources]
-    found = [tree.decode() for tree in compiled()(sources, outputs).numpy()]
-    assert found == [ParsingTask().finish(*pair) for pair in zip(sources, outputs, strict=True)]
-    assert len(set(found)) > 1500
+    actual = [tree.decode() for tree in compiled()(sources, outputs).numpy()]
+    assert actual == [ParsingTask().finish(*pair) for pair in zip(sources, outputs, strict=True)]
+    assert len(set(actual)) > 1500
 
 
 @settings(max_examples=50, deadline=None)
@@ -46,8 +46,8 @@ def test_any_text_becomes_a_tree_that_can_be_read(pairs):
         tree = tree_of_line(text)
         assert str(tree) == text
         assert len(tree.leaves()) == len(source.split(" ")) - source.split(" ").count("")
-    found = compiled()(*(tf.constant(side) for side in zip(*pairs, strict=True)))
-    assert [tree.decode() for tree in found.numpy()] == finished
+    actual = compiled()(*(tf.constant(side) for side in zip(*pairs, strict=True)))
+    assert [tree.decode() for tree in actual.numpy()] == finished
 
 
 def test_what_a_model_should_write():
@@ -56,8 +56,8 @@ def test_what_a_model_should_write():
     odd = ["(NN dog)", "(A (X a)) (B (X b))", "( (S (X a)))", "", "(TOP)"]
     compiled = tf.function(linearised_in_graph, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     for references in (trees, odd, ["", ""], []):
-        found = [line.decode() for line in compiled(tf.constant(references, tf.string)).numpy()]
-        assert found == [ParsingTask().target("", reference) for reference in references]
+        actual = [line.decode() for line in compiled(tf.constant(references, tf.string)).numpy()]
+        assert actual == [ParsingTask().target("", reference) for reference in references]
 
 
 def test_batches_without_tokens_or_rows():

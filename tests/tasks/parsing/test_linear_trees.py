@@ -61,11 +61,11 @@ def test_as_many_written_words_as_possible_stand_for_the_same():
 
     for _ in range(500):
         written, words = (rng.choices("abc", k=rng.randrange(7)) for _ in range(2))
-        found = partners(written, words)
-        places = [place for place in found if place is not None]
-        assert places == sorted(set(places)) and len(found) == len(written)
+        actual = partners(written, words)
+        places = [place for place in actual if place is not None]
+        assert places == sorted(set(places)) and len(actual) == len(written)
         assert bool(places) == bool(written and words)
-        same = sum(place is not None and words[place] == token for token, place in zip(written, found, strict=True))
+        same = sum(place is not None and words[place] == token for token, place in zip(written, actual, strict=True))
         assert same == most(written, words[: 2 * len(written)])
 
 

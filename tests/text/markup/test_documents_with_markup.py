@@ -276,7 +276,7 @@ def test_thousands_of_units_are_not_compared_with_each_other(monkeypatch):
     calls = []
     overlaps = placing._overlaps
     monkeypatch.setattr(
-        placing, "_overlaps", lambda places, *span: calls.extend(found := [*overlaps(places, *span)]) or found
+        placing, "_overlaps", lambda places, *span: calls.extend(actual := [*overlaps(places, *span)]) or actual
     )
     text = "<br/>" * 800
     assert len(placing._units(segment_of(text), identity(text))) > 3000

@@ -57,9 +57,9 @@ def copied(text: str) -> list[Sentence]:
     ],
 )
 def test_a_copy_gets_everything_back(text, rest):
-    found, removed = without(text)
-    assert found == rest
-    sentences = copied(found)
+    actual, removed = without(text)
+    assert actual == rest
+    sentences = copied(actual)
     result = restored(removed, sentences)
     assert result.text == text
     assert [result.text[start:end] for start, end in result.ranges] == [each.text for each in removed]

@@ -97,8 +97,8 @@ def test_kubernetes():
 
 def test_kubernetes_where_pods_are_not_called_after_their_service():
     """As those of a JobSet are, of which a service may have several Jobs."""
-    found = find_cluster("kubernetes", {**KUBERNETES, "T2T_PODS": "t2t-node-0"})
-    assert found == Cluster(("t2t-node-0-0.t2t:2222", "t2t-node-0-1.t2t:2222"), 1)
+    actual = find_cluster("kubernetes", {**KUBERNETES, "T2T_PODS": "t2t-node-0"})
+    assert actual == Cluster(("t2t-node-0-0.t2t:2222", "t2t-node-0-1.t2t:2222"), 1)
 
 
 def test_auto_takes_what_is_there_tf_config_first():

@@ -51,8 +51,8 @@ def test_equals_the_definition(compiled, seed):
     ],
 )
 def test_by_hand(candidate, reference, expected):
-    (found,) = sentence_gleu(padded([candidate], len(candidate)), padded([reference], len(reference)))
-    assert float(found) == pytest.approx(expected, rel=1e-6)
+    (actual,) = sentence_gleu(padded([candidate], len(candidate)), padded([reference], len(reference)))
+    assert float(actual) == pytest.approx(expected, rel=1e-6)
     assert gleu_in_python(candidate, reference) == pytest.approx(expected)
 
 

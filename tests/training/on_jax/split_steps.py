@@ -63,7 +63,7 @@ def numbers(step: JaxStep, count: int) -> dict[str, Any]:
 def all_numbers() -> dict[str, dict[str, Any]]:
     """Those of each mesh of replicas x devices of a replica; further ones; and those with dropout."""
     steps = {mesh: step_on(*mesh) for mesh in ((1, 1), (2, 2))}
-    found = {str(mesh): numbers(step, STEPS) for mesh, step in steps.items()}
+    actual = {str(mesh): numbers(step, STEPS) for mesh, step in steps.items()}
     steps[1, 1].write(steps[2, 2].read(), STEPS)
-    found |= {f"{mesh} goes on": numbers(steps[mesh], FURTHER) for mesh in ((1, 1), (2, 2))}
-    return found | {f"{mesh} with dropout": numbers(step_on(*mesh, 0.3), STEPS) for mesh in ((1, 1), (1, 4))}
+    actual |= {f"{mesh} goes on": numbers(steps[mesh], FURTHER) for mesh in ((1, 1), (2, 2))}
+    return actual | {f"{mesh} with dropout": numbers(step_on(*mesh, 0.3), STEPS) for mesh in ((1, 1), (1, 4))}

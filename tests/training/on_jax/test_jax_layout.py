@@ -38,37 +38,37 @@ def parts(count: int, **settings) -> dict[str, tuple[int, ...]]:
 
 def test_a_pair_of_matrices_is_split_by_columns_and_rows():
     """d_model is 8, d_ff 16, heads are 4 x 2."""
-    found = parts(4, tie_embeddings=False, use_output_bias=True)
+    actual = parts(4, tie_embeddings=False, use_output_bias=True)
     for side in ("source", "target", "output"):
-        assert found[f"{side}_embedding/table"] == (13, 8)
-    assert found["output_embedding/bias"] == (13,)
+        assert actual[f"{side}_embedding/table"] == (13, 8)
+    assert actual["output_embedding/bias"] == (13,)
     for attention in ("encoder/layer_0/self_attention", "decoder/layer_1/cross_attention"):
         for name in ("query", "key", "value"):
-            assert found[f"{attention}/{name}_kernel"] == (8, 2)
-            assert found[f"{attention}/{name}_bias"] == (2,)
-        assert found[f"{attention}/output_kernel"] == (2, 8)
-        assert found[f"{attention}/output_bias"] == (8,)
-        assert found[f"{attention}_residual/norm/scale"] == (8,)
-    assert found["decoder/layer_0/feed_forward/inner_kernel"] == (8, 4)
-    assert found["decoder/layer_0/feed_forward/inner_bias"] == (4,)
-    assert found["decoder/layer_0/feed_forward/outer_kernel"] == (4, 8)
-    assert found["decoder/layer_0/feed_forward/outer_bias"] == (8,)
+            assert actual[f"{attention}/{name}_kernel"] == (8, 2)
+            assert actual[f"{attention}/{name}_bias"] == (2,)
+        assert actual[f"{attention}/output_kernel"] == (2, 8)
+        assert actual[f"{attention}/output_bias"] == (8,)
+        assert actual[f"{attention}_residual/norm/scale"] == (8,)
+    assert actual["decoder/layer_0/feed_forward/inner_kernel"] == (8, 4)
+    assert actual["decoder/layer_0/feed_forward/inner_bias"] == (4,)
+    assert actual["decoder/layer_0/feed_forward/outer_kernel"] == (4, 8)
+    assert actual["decoder/layer_0/feed_forward/outer_bias"] == (8,)
 
 
 def test_each_expert_is_split_and_scores_go_with_their_heads():
-    found = parts(2, num_experts=4, experts_per_token=2, d_expert=6, attention_score="additive")
-    assert found["encoder/layer_0/feed_forward/inner_kernels"] == (4, 8, 3)
-    assert found["encoder/layer_0/feed_forward/inner_biases"] == (4, 3)
-    assert found["encoder/layer_0/feed_forward/outer_kernels"] == (4, 3, 8)
-    assert found["encoder/layer_0/feed_forward/outer_biases"] == (4, 8)
-    assert found["encoder/layer_0/feed_forward/gate_kernel"] == (8, 4)
-    assert found["encoder/layer_0/self_attention/score_vector"] == (2, 2)
+    actual = parts(2, num_experts=4, experts_per_token=2, d_expert=6, attention_score="additive")
+    assert actual["encoder/layer_0/feed_forward/inner_kernels"] == (4, 8, 3)
+    assert actual["encoder/layer_0/feed_forward/inner_biases"] == (4, 3)
+    assert actual["encoder/layer_0/feed_forward/outer_kernels"] == (4, 3, 8)
+    assert actual["encoder/layer_0/feed_forward/outer_biases"] == (4, 8)
+    assert actual["encoder/layer_0/feed_forward/gate_kernel"] == (8, 4)
+    assert actual["encoder/layer_0/self_attention/score_vector"] == (2, 2)
 
 
 def test_a_vocabulary_that_does_not_divide_is_whole(caplog):
     with caplog.at_level(logging.WARNING):
-        found = parts(2, vocab_size=51)
-    assert found["target_embedding/table"] == (51, 8)
+        actual = parts(2, vocab_size=51)
+    assert actual["target_embedding/table"] == (51, 8)
     (message,) = caplog.messages
     assert message == (
         "--model_parallel=2 does not divide the 51 of axis 0 of target_embedding/table [51, 8], "

@@ -38,7 +38,7 @@ def plain(smoothing: float, has_bias: bool) -> list[np.ndarray]:
     return [np.array(each) for each in (loss, *tape.gradient(upstream, wanted))]
 
 
-def found(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.ndarray]:
+def actual(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.ndarray]:
     """The same of `scaled_loss`."""
 
     @jax.jit
@@ -60,7 +60,7 @@ def found(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.n
 def test_loss_and_gradients(monkeypatch, chunk, has_bias, smoothing):
     """All rows at once, and in three chunks, of which the last is filled up."""
     monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)
-    expected, quick = plain(smoothing, has_bias), found(smoothing, has_bias)
+    expected, quick = plain(smoothing, has_bias), actual(smoothing, has_bias)
     for one, other in zip(quick, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6 * np.abs(other).max())
 

@@ -100,11 +100,11 @@ def test_a_run_goes_on_as_on_tensorflow(folder):
     assert [line["step"] for line in records(folder / "jax", "train")] == [*range(1, LAST + 1)]
 
 
-def assert_same_steps(found: dict, expected: dict) -> None:
+def assert_same_steps(actual: dict, expected: dict) -> None:
     """Losses are equal to 1e-5, and norms, which show rounding most, to 1e-4."""
     for metric, tolerance in (("loss", 1e-5), ("gradient_norm", 1e-4)):
-        assert len(found[metric]) == len(expected[metric]) > 0
-        for step, (number, wanted) in enumerate(zip(found[metric], expected[metric], strict=True), 1):
+        assert len(actual[metric]) == len(expected[metric]) > 0
+        for step, (number, wanted) in enumerate(zip(actual[metric], expected[metric], strict=True), 1):
             assert math.isclose(number, wanted, rel_tol=tolerance), f"{metric} of step {step}: {number}, not {wanted}"
 
 
