@@ -51,9 +51,8 @@ def test_a_causal_convolution_ignores_later_positions(rng):
 def test_weight_normalisation_multiplies_directions_by_scales(rng):
     layer = Convolution(5, 3, weight_normalization=True, kernel_initializer=keras.initializers.RandomNormal(stddev=2))
     layer.build((None, None, 4))
-    np.testing.assert_allclose(
-        layer.weight(), layer.kernel, rtol=1e-5
-    )  # The scale starts at the norm of the initial kernel.
+    # The scale starts at the norm of the initial kernel.
+    np.testing.assert_allclose(layer.weight(), layer.kernel, rtol=1e-5)
     randomise(layer, rng)
     kernel, scale = numbers(layer.kernel), numbers(layer.scale)
     weight = np.array(layer.weight())

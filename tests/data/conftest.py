@@ -1,10 +1,8 @@
-"""What tests of preparing share."""
-
 import pytest
 
 
 @pytest.fixture
 def corpus():
-    from tests.data.small_corpora import corpus_of, some_pairs
+    from tests.data.small_corpora import corpus_of, random_pairs
 
-    return corpus_of(train=some_pairs(400, 1), valid=some_pairs(20, 2), test=some_pairs(10, 3))
+    return corpus_of(train=random_pairs(400, 1), valid=random_pairs(20, 2), test=random_pairs(10, 3))

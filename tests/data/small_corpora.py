@@ -1,4 +1,4 @@
-"""Small corpora to prepare, and what comes of preparing them."""
+"""Small corpora for tests of the preparation, and comparisons of the data prepared from them."""
 
 import os
 import random
@@ -13,7 +13,7 @@ GERMAN = "die Katze sieht einen kleinen Hund und große Bäume über Straße gr�
 CONFIG = DataConfig(vocab_size=320, max_length=80, max_length_ratio=6.0)
 
 
-def some_pairs(count, seed):
+def random_pairs(count, seed):
     generator = random.Random(seed)
 
     def sentence(words):
@@ -26,19 +26,19 @@ def corpus_of(identity="1", **splits):
     return Corpus({name: lambda pairs=pairs: iter(pairs) for name, pairs in splits.items()}, {"text": identity})
 
 
-def names_in(folder):
-    """What is not hidden: the lock's file is, and what the text's files looked like."""
+def visible_names(folder):
+    """Returns the names of the visible files. The lock and the cache of checksums are hidden."""
     return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
 
 
-def assert_same_folder(one, other):
-    assert names_in(one) == names_in(other)
-    for name in names_in(one):
-        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+def assert_same_folder(first, second):
+    assert visible_names(first) == visible_names(second)
+    for name in visible_names(first):
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
 
 
-def files_of(folder, **splits):
-    """A corpus of files in a folder."""
+def write_corpus(folder, **splits):
+    """Writes the pairs of each split to files and returns the corpus of these files."""
     paths = {}
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in splits.items():
@@ -48,6 +48,6 @@ def files_of(folder, **splits):
     return corpora.files(paths)
 
 
-def kill_itself(data_dir, *_):
+def kill_process(data_dir, *_):
     (data_dir / "reached").touch()
     os.kill(os.getpid(), signal.SIGKILL)

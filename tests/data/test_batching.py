@@ -1,4 +1,4 @@
-"""The epoch plan: complete, within budget, well filled, and a function of its arguments alone."""
+"""The epoch plan: complete, within the token budget, well filled and deterministic."""
 
 import hashlib
 
@@ -13,7 +13,7 @@ from t2t_keras.errors import InputError
 
 
 def sentence_lengths(pairs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths as those of real text: long-tailed, the two sides alike."""
+    """Returns source and target lengths with the long tail and the correlation of real text."""
     generator = np.random.default_rng(seed)
     source = np.clip(generator.lognormal(2.7, 0.5, pairs), 2, 120).astype(np.int32)
     target = np.clip(source * generator.normal(1.05, 0.2, pairs), 2, 120).astype(np.int32)
@@ -21,7 +21,7 @@ def sentence_lengths(pairs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
 
 
 def check_plan(plan, source_lengths, target_lengths, tokens_per_batch):
-    """What holds for every plan."""
+    """Asserts what holds for every plan."""
     np.testing.assert_array_equal(np.sort(plan.order), np.arange(len(source_lengths)))
     assert plan.offsets[0] == 0 and plan.offsets[-1] == len(source_lengths)
     for batch in range(plan.num_batches):
@@ -60,9 +60,9 @@ def test_dynamic_shapes_are_tight():
     ("static_shapes", "digest"),
     [(False, "60982143eb5a45f2"), (True, "6a80ddd23d64f63d")],
 )
-def test_plans_stay_what_they_were(static_shapes, digest):
-    # A checkpoint's position means something only as long as the same arguments give the same plan, also with
-    # another version of NumPy or of this project.
+def test_plans_are_the_same_in_all_versions(static_shapes, digest):
+    # A position in a checkpoint is only valid as long as the same arguments give the same plan, also with a different
+    # version of NumPy or of this project.
     source = 2 + np.arange(5000, dtype=np.int32) * 7919 % 61
     target = 2 + np.arange(5000, dtype=np.int32) * 104729 % 67
     plan = plan_epoch(source, target, 1500, seed=7, epoch=4, static_shapes=static_shapes)
@@ -71,12 +71,12 @@ def test_plans_stay_what_they_were(static_shapes, digest):
 
 
 @pytest.mark.parametrize("static_shapes", [False, True])
-@pytest.mark.parametrize("other", [{"seed": 1, "epoch": 1}, {"seed": 2, "epoch": 0}])
-def test_epochs_and_seeds_make_batches_of_their_own(other, static_shapes):
+@pytest.mark.parametrize("changes", [{"seed": 1, "epoch": 1}, {"seed": 2, "epoch": 0}])
+def test_epochs_and_seeds_have_different_batches(changes, static_shapes):
     source, target = sentence_lengths(5000)
     plans = [
         plan_epoch(source, target, 2000, static_shapes=static_shapes, **which)
-        for which in ({"seed": 1, "epoch": 0}, other)
+        for which in ({"seed": 1, "epoch": 0}, changes)
     ]
     batches = [{frozenset(plan.rows(batch).tolist()) for batch in range(plan.num_batches)} for plan in plans]
     assert len(batches[0] & batches[1]) <= 0.05 * len(batches[0])
@@ -109,7 +109,7 @@ def test_static_shapes_come_from_the_buckets():
     allowed = {(rows, length, length) for rows, length in bucket_shapes(longest, 4000).tolist()}
     assert {plan.shape(batch) for batch in range(plan.num_batches)} <= allowed
     not_full = sum(len(plan.rows(batch)) < plan.shape(batch)[0] for batch in range(plan.num_batches))
-    assert not_full <= len(allowed)  # at most the last of each bucket
+    assert not_full <= len(allowed)  # at most one partial batch per bucket
     assert target.sum() / int(plan.shapes[:, 0] @ plan.shapes[:, 2]) > 0.75
 
 
@@ -123,7 +123,7 @@ def test_bucket_shapes(longest, budget):
     assert len(shapes) <= 30
 
 
-def test_length_order_is_in_order_of_length():
+def test_plan_in_length_order_sorts_by_length():
     source, target = sentence_lengths(3000)
     plan = plan_in_length_order(source, target, 2000)
     assert (np.diff(np.maximum(source, target)[plan.order]) >= 0).all()
@@ -141,7 +141,7 @@ def test_a_pair_longer_than_the_budget_is_named(plan):
         plan(source, target[:2], 100)
 
 
-def test_a_batch_that_is_not_there_is_misuse():
+def test_a_missing_batch_is_an_error():
     plan = plan_in_length_order(*sentence_lengths(100), 1000)
     for batch in (-1, plan.num_batches):
         with pytest.raises(ValueError, match=f"got {batch}"):
@@ -173,7 +173,7 @@ def test_epochs_are_passes_over_all_pairs(part_pairs):
     assert plans.num_batches(1e-6) == 1
 
 
-def test_positions_go_on_from_any_position():
+def test_positions_continue_from_any_position():
     plans = EpochPlans(*sentence_lengths(300), 1000, seed=5)
     positions = plans.positions(Position())
     walked = [next(positions) for _ in range(50)]
@@ -189,16 +189,16 @@ def test_largest_shapes():
     largest = plans.largest_shapes(3)
     assert set(largest) <= set(shapes)
     assert max(rows * (s + t) for rows, s, t in shapes) == max(rows * (s + t) for rows, s, t in largest)
-    by_weights = [max(rows * (s * s + t * t + s * t) for rows, s, t in those) for those in (shapes, largest)]
+    by_weights = [max(rows * (s * s + t * t + s * t) for rows, s, t in candidates) for candidates in (shapes, largest)]
     assert by_weights[0] == by_weights[1]
 
 
 @pytest.mark.parametrize("static_shapes", [False, True])
-def test_a_pass_over_a_very_large_corpus_is_planned_in_parts(static_shapes):
+def test_a_large_corpus_is_planned_in_parts(static_shapes):
     source, target = sentence_lengths(20_000)
     plans = EpochPlans(source, target, 1000, seed=1, static_shapes=static_shapes, part_pairs=9000)
     parts = [plans.plan(epoch) for epoch in range(6)]
-    for first in (0, 3):  # two whole passes
+    for first in (0, 3):  # two passes each
         rows = np.concatenate([plan.order for plan in parts[first : first + 3]])
         np.testing.assert_array_equal(np.sort(rows), np.arange(20_000))
     for plan in parts:
@@ -213,13 +213,13 @@ def test_a_pass_over_a_very_large_corpus_is_planned_in_parts(static_shapes):
     assert plans.advance(Position(1, 0), parts[1].num_batches) == Position(2, 0)
 
 
-def test_parts_stay_what_they_were():
+def test_parts_are_the_same_in_all_versions():
     rows = part_rows(100_000, parts=3, seed=7, epoch=4)
     assert hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] == "014b6fb5c2b9f159"
 
 
 @pytest.mark.parametrize("part_pairs", [100_000, 9000])
-def test_a_mixture_passes_over_each_corpus_as_often_as_its_weight_says(part_pairs):
+def test_a_mixture_repeats_each_corpus_according_to_its_weight(part_pairs):
     source, target = sentence_lengths(30_000)
     mixture = Mixture((10_000, 20_000), (2.25, 0.5))
     plans = EpochPlans(source, target, 1000, 3, mixture=mixture, part_pairs=part_pairs)
@@ -242,11 +242,11 @@ def test_a_mixture_passes_over_each_corpus_as_often_as_its_weight_says(part_pair
         ((1e-9, 1e-9), "train.corpus_weights=1e-09,1e-09 makes an epoch of 0 pairs"),
     ],
 )
-def test_weights_that_make_no_epoch_are_refused_before_one_is_planned(weights, complaint):
+def test_invalid_weights_are_rejected_before_planning(weights, complaint):
     source, target = sentence_lengths(300)
     with pytest.raises(InputError, match=complaint):
         EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), weights))
-    EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), (9.9e6, 1.0)))  # as much as there may be
+    EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), (9.9e6, 1.0)))  # the largest valid weight
 
 
 def test_equal_weights_plan_every_pair_once():

@@ -1,4 +1,4 @@
-"""Checksums that are computed once, and again for every change of a file."""
+"""Checksums: cached, and recomputed for each changed file."""
 
 import hashlib
 import os
@@ -13,14 +13,14 @@ from t2t_keras.errors import InputError
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The paths that are read, in order."""
+    """Records the paths that are read, in order."""
     paths, read = [], module.checksum
 
-    def recording(path):
+    def record_and_read(path):
         paths.append(path)
         return read(path)
 
-    monkeypatch.setattr(module, "checksum", recording)
+    monkeypatch.setattr(module, "checksum", record_and_read)
     return paths
 
 
@@ -37,7 +37,7 @@ def expected(files):
 
 
 def make_old(monkeypatch):
-    """As if all files had been there for long."""
+    """Makes all files count as written long ago."""
     monkeypatch.setattr(module, "_SETTLED_SECONDS", -60.0)
 
 
@@ -50,11 +50,11 @@ def test_files_are_read_once(tmp_path, files, reads, monkeypatch):
     assert len(reads) == 2
 
 
-def test_a_changed_file_is_read_again_whatever_its_size_and_date(tmp_path, files, reads, monkeypatch):
+def test_a_changed_file_with_the_same_size_and_date_is_read_again(tmp_path, files, reads, monkeypatch):
     make_old(monkeypatch)
     before = checksums(files, tmp_path / "known")
     times = files["one"].stat()
-    time.sleep(0.02)  # longer than the system's clock of files takes for a step
+    time.sleep(0.02)  # longer than one tick of the file system's clock
     files["one"].write_text("eno")
     os.utime(files["one"], ns=(times.st_atime_ns, times.st_mtime_ns))
     assert checksums(files, tmp_path / "known") == expected(files) != before
@@ -68,31 +68,33 @@ def test_a_file_that_was_written_just_now_is_read_again(tmp_path, files, reads, 
     assert reads == [*files.values()] * 2
 
 
-def test_a_file_that_is_written_meanwhile_is_read_again(tmp_path, files, monkeypatch):
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, files, monkeypatch):
     make_old(monkeypatch)
     read = module.checksum
 
-    def growing(path):
-        actual = read(path)
+    def read_and_append(path):
+        digest = read(path)
         with open(path, "a") as file:
             file.write("more")
-        return actual
+        return digest
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "checksum", growing)
+        patched.setattr(module, "checksum", read_and_append)
         checksums(files, tmp_path / "known")
     assert checksums(files, tmp_path / "known") == expected(files)
 
 
-@pytest.mark.parametrize("known", ["{broken", "[]", '{"/nowhere": 5}'])
-def test_a_damaged_record_is_no_record(tmp_path, files, known, monkeypatch):
+@pytest.mark.parametrize("record", ["{broken", "[]", '{"/nowhere": 5}'])
+def test_a_damaged_record_is_ignored(tmp_path, files, record, monkeypatch):
     make_old(monkeypatch)
-    (tmp_path / "known").write_text(known)
+    (tmp_path / "known").write_text(record)
     assert checksums(files, tmp_path / "known") == expected(files)
-    assert checksums(files, tmp_path / "no folder" / "known") == expected(files), "nor is it one that cannot be written"
+    assert checksums(files, tmp_path / "no folder" / "known") == expected(files), (
+        "a record that cannot be written is ignored as well"
+    )
 
 
-def test_a_missing_file_is_named(tmp_path, files):
+def test_a_missing_file_is_an_error(tmp_path, files):
     files["two"].unlink()
     with pytest.raises(InputError, match=r"two.txt: cannot be read: No such file"):
         checksums(files, tmp_path / "known")

@@ -28,16 +28,16 @@ def test_repair_keeps_a_sentence_on_its_line(raw, clean):
 
 
 @pytest.mark.parametrize("text", ["caf\ufffd", "null\x00", "wrong \x93quotes\x94", "\ue000", "\uffff"])
-def test_damage_is_seen(text):
+def test_damaged_text_is_detected(text):
     assert is_damaged(text)
 
 
 @pytest.mark.parametrize("text", ["Größe ½ “x” 日本語 😀", "a\tb\r", "zero\u200bwidth"])
-def test_what_can_be_repaired_is_no_damage(text):
+def test_text_that_can_be_repaired_is_not_damaged(text):
     assert not is_damaged(text)
 
 
-def test_comparison_ignores_case_blanks_punctuation_and_how_a_character_is_encoded_or_drawn():
+def test_comparison_ignores_case_blanks_punctuation_and_the_encoding_of_characters():
     assert comparison_key("The  cat, sleeps!") == comparison_key("the cat sleeps") != comparison_key("the cat slept")
     assert comparison_key("?!") == "?!"
     assert comparison_key("Un cafe\u0301 cre\u0300me") == comparison_key("un café crème")
@@ -48,10 +48,10 @@ def test_comparison_ignores_case_blanks_punctuation_and_how_a_character_is_encod
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("किताब", "कतब"),  # Hindi: vowels are marks
+        ("किताब", "कतब"),  # Hindi: vowels are combining marks
         ("की बात", "के बात"),
         ("บ้าน", "บาน"),  # Thai: so are tones
-        ("\U00011013\U00011038", "\U00011013\U0001103a"),  # Brahmi, beyond the first plane
+        ("\U00011013\U00011038", "\U00011013\U0001103a"),  # Brahmi, outside the basic plane
         ("e\u0331", "e"),
     ],
 )
@@ -60,7 +60,7 @@ def test_comparison_keeps_the_marks_that_make_a_word(one, other):
     assert comparison_key(f"{one}!  {other}") == f"{comparison_key(one)} {comparison_key(other)}"
 
 
-def test_comparison_knows_all_marks():
+def test_comparison_keeps_all_marks():
     for code in range(sys.maxunicode + 1):
         if unicodedata.category(chr(code))[0] == "M" and "VARIATION" not in unicodedata.name(chr(code)):
             assert comparison_key(f"x{chr(code)}y") == unicodedata.normalize("NFC", f"x{chr(code)}y".casefold()), hex(
@@ -68,7 +68,7 @@ def test_comparison_knows_all_marks():
             )
 
 
-def held_out_of(*pairs):
+def make_held_out(*pairs):
     held_out = HeldOut()
     held_out.add(pairs)
     return held_out
@@ -89,8 +89,8 @@ def test_each_reason_is_counted_once():
         ("two\t2", "zwei 2"),
     ]
     cleaner = Cleaner()
-    kept = list(cleaner.for_training(pairs, 10, held_out_of(("test source", "test ziel"))))
-    assert kept == [("one", "eins"), ("one", "ein"), ("two 2", "zwei 2")]
+    cleaned = list(cleaner.for_training(pairs, 10, make_held_out(("test source", "test ziel"))))
+    assert cleaned == [("one", "eins"), ("one", "ein"), ("two 2", "zwei 2")]
     expected = {"empty": 2, "invalid_characters": 1, "identical": 1, "too_long": 1, "held_out": 2, "duplicate": 1}
     assert cleaner.counts == {"read": 11, "kept": 3, "repaired": 2, **dict.fromkeys(REASONS, 0), **expected}
 
@@ -103,7 +103,7 @@ def test_each_reason_is_counted_once():
         ([("a " * 200 + "a", "b"), ("c", "d " * 200)], {"cuts_sources": True}, [0], {"too_long": 1}),
         (
             [("<2de> Admin", "Admin"), ("<2de>", "leer"), ("<2de> dog", "Hund"), ("<2defg> a", "<2defg> a")],
-            {"held_out": HeldOut(tags=("<2de>",))},  # a tag is not part of the text
+            {"held_out": HeldOut(tags=("<2de>",))},  # Tags are not part of the text.
             [2],
             {"empty": 1, "identical": 2},
         ),
@@ -116,33 +116,33 @@ def test_options_keep_pairs_that_are_otherwise_dropped(pairs, options, kept, dro
     assert {reason: cleaner.counts[reason] for reason in REASONS if cleaner.counts[reason]} == dropped
 
 
-def test_one_side_alone_may_be_held_out():
+def test_a_single_side_can_be_held_out():
     held_out = HeldOut((0,))
     held_out.add([("a question", "an answer")])
     assert ("A question?", "other") in held_out and ("other", "an answer") not in held_out
 
 
-def test_counts_add_up_to_what_was_read():
+def test_counts_add_up_to_the_pairs_read():
     pairs = [("a" * n, "b" * (n % 5)) for n in range(100)] * 2
     cleaner = Cleaner()
-    kept = list(cleaner.for_training(pairs, 4, HeldOut()))
-    assert len(kept) == cleaner.counts["kept"] > 0
+    cleaned = list(cleaner.for_training(pairs, 4, HeldOut()))
+    assert len(cleaned) == cleaner.counts["kept"] > 0
     assert cleaner.counts["read"] == 200 == cleaner.counts["kept"] + sum(cleaner.counts[reason] for reason in REASONS)
 
 
 def test_evaluation_pairs_are_repaired_but_never_dropped():
     pairs = [("", ""), ("same", "same"), ("x" * 100_000, "bro\x00ken\ufffd"), ("a\rb", "c\u2028d"), ("same", "same")]
     cleaner = Cleaner()
-    kept = list(cleaner.for_evaluation(pairs))
-    assert kept == [("", ""), ("same", "same"), ("x" * 100_000, "broken\ufffd"), ("a b", "c d"), ("same", "same")]
+    cleaned = list(cleaner.for_evaluation(pairs))
+    assert cleaned == [("", ""), ("same", "same"), ("x" * 100_000, "broken\ufffd"), ("a b", "c d"), ("same", "same")]
     assert cleaner.counts == {"read": 5, "kept": 5, "repaired": 2}
 
 
-def test_lowercasing_is_that_of_each_character_by_itself():
+def test_lowercasing_treats_each_character_independently():
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     text = "".join(characters) + "ΟΔΟΣ ΣΑΣ. İI"
     assert lowercased(text) == "".join(character.lower() for character in text)
-    assert lowercased("ΟΔΟΣ") == "οδοσ", "the word's last letter is no exception, as it is to str.lower"
+    assert lowercased("ΟΔΟΣ") == "οδοσ", "str.lower treats a final sigma differently"
     cleaner = Cleaner(lowercase="both")
     assert list(cleaner.for_evaluation([("ΟΔΟΣ", "A")])) == [("οδοσ", "a")]
     assert list(Cleaner(lowercase="source").for_evaluation([("ΟΔΟΣ", "A")])) == [("οδοσ", "A")]
@@ -159,5 +159,5 @@ def test_lowercasing_comes_first():
     ("lengths", "reason"),
     [((10, 10), None), ((11, 10), "too_long"), ((10, 11), "too_long"), ((2, 8), None), ((9, 2), "length_ratio")],
 )
-def test_limits_of_length(lengths, reason):
+def test_length_limits(lengths, reason):
     assert length_reason(*lengths, max_length=10, max_length_ratio=4.0) == reason

@@ -1,4 +1,4 @@
-"""What docs/scaling_preparation.md shows of preparing on Dask, with two workers on this machine."""
+"""Runs the example of docs/scaling_preparation.md with two Dask workers on this machine."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources import parallel_files
 from t2t_keras.errors import InputError
-from tests.data.small_corpora import CONFIG, assert_same_folder, files_of, some_pairs
+from tests.data.small_corpora import CONFIG, assert_same_folder, random_pairs, write_corpus
 from tests.programs import ROOT
 
 distributed = pytest.importorskip("distributed", reason="Dask comes with the extra ci")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def workers():
-    """The example's workers."""
+    """The workers that the example creates."""
     page = ROOT / "docs/scaling_preparation.md"
     (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names = {"__name__": "example"}
@@ -32,25 +32,25 @@ def square(number, argument):
     return {"square": number * number}
 
 
-def test_two_workers_make_the_bytes_that_processes_make(tmp_path, monkeypatch, workers):
+def test_two_workers_write_the_same_bytes_as_processes(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(parallel_files, "_BLOCK_BYTES", 2000)
     monkeypatch.setattr(parallel_files, "_COUNTED_BYTES", 8000)
-    pairs = some_pairs(400, 1)
-    corpus = files_of(tmp_path, train=[*pairs, *pairs[::7]], test=some_pairs(10, 3))
+    pairs = random_pairs(400, 1)
+    corpus = write_corpus(tmp_path, train=[*pairs, *pairs[::7]], test=random_pairs(10, 3))
     run, functions = workers.run, set()
 
-    def noted(function, jobs):
+    def record_and_run(function, jobs):
         functions.add(getattr(function, "func", function).__name__)
         return run(function, jobs)
 
-    monkeypatch.setattr(workers, "run", noted)
+    monkeypatch.setattr(workers, "run", record_and_run)
     prepare(corpus, CONFIG, tmp_path / "dask", print, workers, shard_pairs=60)
     assert functions > {"clean_shard", "encode_shard"}
     prepare(corpus, CONFIG, tmp_path / "processes", print, shard_pairs=60)
     assert_same_folder(tmp_path / "dask", tmp_path / "processes")
 
 
-def test_results_come_by_number_and_errors_pass_through(workers):
+def test_results_have_their_numbers_and_errors_reach_the_caller(workers):
     results = dict(workers.run(square, ((number, -1) for number in range(5))))
     assert results == {number: {"square": number * number} for number in range(5)}
     assert list(workers.run(square, [])) == []

@@ -46,7 +46,7 @@ def test_no_rows_give_no_rows(corpus):
 
 
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
-def test_random_sentences_come_back_whatever_the_width(tmp_path, monkeypatch, vocab_size, dtype):
+def test_random_sentences_round_trip_for_each_dtype(tmp_path, monkeypatch, vocab_size, dtype):
     monkeypatch.setattr(encoded, "_FLUSH_PAIRS", 7)
     generator = np.random.default_rng(1)
     sentences = [generator.integers(2, vocab_size, size).tolist() for size in generator.integers(0, 30, 50)]
@@ -61,21 +61,21 @@ def test_random_sentences_come_back_whatever_the_width(tmp_path, monkeypatch, vo
     assert np.load(tmp_path / "valid.source.ids.npy").dtype == dtype
 
 
-def test_a_missing_split_is_named(tmp_path):
+def test_a_missing_split_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"contains no prepared split 'test' \(test.source.ids.npy is missing\)"):
         EncodedCorpus.open(tmp_path, "test")
 
 
-def test_truncated_files_are_noticed(tmp_path, corpus):
+def test_truncated_files_are_detected(tmp_path, corpus):
     path = tmp_path / "train.source.ids.npy"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-2])
+    contents = path.read_bytes()
+    path.write_bytes(contents[:-2])
     with pytest.raises(InputError, match="damaged"):
         EncodedCorpus.open(tmp_path, "train")
     path.write_bytes(b"")
     with pytest.raises(InputError, match="damaged"):
         EncodedCorpus.open(tmp_path, "train")
-    path.write_bytes(whole)
+    path.write_bytes(contents)
     (tmp_path / "train.source.offsets.npy").write_bytes((tmp_path / "train.target.offsets.npy").read_bytes())
     with pytest.raises(InputError, match="do not add up to the 11 ids"):
         EncodedCorpus.open(tmp_path, "train")
@@ -93,7 +93,7 @@ def test_an_error_while_writing_leaves_nothing_behind(tmp_path):
 
 @pytest.fixture
 def shards(tmp_path):
-    """The pairs in three shards, the second of which is empty."""
+    """Writes the pairs as three shards, of which the second is empty."""
     for number, pairs in enumerate((PAIRS[:1], [], PAIRS[1:])):
         write_encoded(tmp_path, shard_name("train", number, 3), pairs, 1000)
     return tmp_path
@@ -102,19 +102,19 @@ def shards(tmp_path):
 def test_shards_are_read_as_one(shards, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     write_encoded(folder, shard_name("train", 0, 1), PAIRS, 1000)
-    whole, joined = EncodedCorpus.open(folder, "train"), EncodedCorpus.open(shards, "train")
-    assert len(joined) == len(whole) == 4
+    single, sharded = EncodedCorpus.open(folder, "train"), EncodedCorpus.open(shards, "train")
+    assert len(sharded) == len(single) == 4
     for rows in ([3, 0, 1, 3], [2], []):
         for side in ("source", "target"):
             for length in (None, 9):
-                expected, actual = (getattr(c, f"{side}_ids")(np.array(rows, int), length) for c in (whole, joined))
+                expected, actual = (getattr(c, f"{side}_ids")(np.array(rows, int), length) for c in (single, sharded))
                 np.testing.assert_array_equal(actual, expected)
                 assert actual.dtype == np.int32
-    np.testing.assert_array_equal(joined.source_lengths, whole.source_lengths)
-    np.testing.assert_array_equal(joined.target_lengths, whole.target_lengths)
+    np.testing.assert_array_equal(sharded.source_lengths, single.source_lengths)
+    np.testing.assert_array_equal(sharded.target_lengths, single.target_lengths)
 
 
-def test_a_missing_shard_is_named(shards):
+def test_a_missing_shard_is_an_error(shards):
     (shards / "train.00002-of-00003.source.ids.npy").unlink()
     with pytest.raises(InputError, match=r"train.00002-of-00003.source.ids.npy is missing"):
         EncodedCorpus.open(shards, "train")
@@ -147,13 +147,13 @@ assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == limit
 @pytest.mark.parametrize(
     ("soft", "hard", "raised", "most_open"),
     [
-        (40, 40, 40, 30),  # too few for 200 files: what finds no room is opened when it is read
+        (40, 40, 40, 30),  # Too few for 200 files: files without a free descriptor are opened for each read.
         (40, 150, 150, 85),
-        (40, 4000, 400, 210),  # raised as far as 200 files need
+        (40, 4000, 400, 210),  # Raised to the number that 200 files need.
         (1000, 4000, 1000, 210),
     ],
 )
-def test_more_shards_than_files_may_be_open(tmp_path, soft, hard, raised, most_open):
+def test_the_number_of_shards_can_exceed_the_limit_of_open_files(tmp_path, soft, hard, raised, most_open):
     for number in range(100):
         pair = [number % 7 + 3], [number // 7 % 5 + 3]
         write_encoded(tmp_path, shard_name("train", number, 100), [pair], 1000)
@@ -163,8 +163,8 @@ def test_more_shards_than_files_may_be_open(tmp_path, soft, hard, raised, most_o
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_sentences_are_found_whatever_comes_before_them(tmp_path):
-    """More sentences than lie between two whose places are kept, across shards."""
+def test_each_sentence_is_found_by_its_row(tmp_path):
+    """There are more sentences than between two stored offsets, in several shards."""
     generator = np.random.default_rng(3)
     sentences = [generator.integers(2, 90, size).tolist() for size in generator.integers(0, 9, 211)]
     for number, bounds in enumerate(((0, 3), (3, 3), (3, 120), (120, 211))):
@@ -175,7 +175,7 @@ def test_sentences_are_found_whatever_comes_before_them(tmp_path):
         assert corpus.target_ids(np.array([row, 0])).tolist()[0][: len(sentence) + 1] == [*sentence[::-1], EOS_ID]
 
 
-def test_ids_that_are_no_flat_array_are_damaged(tmp_path, corpus):
+def test_an_array_of_ids_with_several_dimensions_is_damaged(tmp_path, corpus):
     for array in (np.zeros([2, 3], np.uint16), np.array(["a", None], object)):
         np.save(tmp_path / "train.source.ids.npy", array, allow_pickle=True)
         with pytest.raises(InputError, match=r"train.source.ids.npy: damaged: not a flat array"):

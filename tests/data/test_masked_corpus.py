@@ -1,4 +1,4 @@
-"""Sources that are made of targets: functions of the seed, the epoch and the row."""
+"""Sources that are made from masked targets: deterministic in the seed, the epoch and the row."""
 
 import numpy as np
 import pytest
@@ -37,10 +37,10 @@ def test_no_copy_of_the_text_is_stored(data):
     assert (data.split("train").source_lengths == 1).all()
     assert source.stat().st_size < target.stat().st_size / 5
     assert data.counts["train"]["kept"] == len(data.split("train"))
-    assert data.counts["train"]["held_out"] == 1  # whatever its case
+    assert data.counts["train"]["held_out"] == 1  # The comparison ignores case.
 
 
-def test_evaluation_text_has_its_masks(data):
+def test_evaluation_text_is_masked(data):
     masked, text = data.text("test")
     assert text == ["A room.", "", "Room 5 has 5 doors and 0 windows in it"]
     assert masked[1] == "" and all("<mask>" in line for line in (masked[0], masked[2]))
@@ -48,38 +48,38 @@ def test_evaluation_text_has_its_masks(data):
     assert data.tokenizer.symbols["<mask>"] in data.split("test").source_ids(np.array([2]))[0]
 
 
-def test_what_is_not_masked_stays_in_its_order(data, corpus):
+def test_unmasked_tokens_keep_their_order(data, corpus):
     mask = data.tokenizer.symbols["<mask>"]
     targets = corpus.target_ids(np.arange(len(corpus)))
     for source, target in zip(sources(corpus, 3), targets, strict=True):
         source, target = source[source > 0].tolist(), target[target > 0].tolist()
         assert source[-1] == 1 and mask in source and len(source) <= len(target)
-        rest = iter(target)
-        assert all(token in rest for token in source if token != mask)
+        remaining = iter(target)
+        assert all(token in remaining for token in source if token != mask)
 
 
-def test_masks_depend_on_seed_epoch_and_row_alone(data, corpus):
+def test_masks_depend_only_on_seed_epoch_and_row(data, corpus):
     first = sources(corpus, 0)
     np.testing.assert_array_equal(first, sources(corpus, 0))
     width = first.shape[1]
     rows = np.array([17, 3, 90])
     np.testing.assert_array_equal(corpus.at(0).source_ids(rows, width), first[rows])
     assert (first != sources(corpus, 1)).any(axis=1).mean() > 0.9
-    other = MaskedCorpus(data.split("train"), data.tokenizer.symbols["<mask>"], 2)
-    assert (first != sources(other, 0)).any(axis=1).mean() > 0.9
+    other_seed = MaskedCorpus(data.split("train"), data.tokenizer.symbols["<mask>"], 2)
+    assert (first != sources(other_seed, 0)).any(axis=1).mean() > 0.9
 
 
-def test_batches_of_an_epoch_are_the_same_from_anywhere_and_on_any_replica(corpus):
+def test_resuming_and_replicas_do_not_change_the_batches(corpus):
     plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, 400, 1)
     batches = plans.plan(0).num_batches
 
-    def read(start, count, replicas=1):
+    def read_batches(start, count, replicas=1):
         dataset = training_dataset(corpus, plans, start, replicas, range(replicas))
         return list(dataset.take(count * replicas).as_numpy_iterator())
 
-    whole = read(Position(0, batches - 1), 3)
-    for one, again in zip(whole[1:], read(Position(1, 0), 2), strict=True):
-        np.testing.assert_array_equal(one["source"], again["source"])
-    shares = read(Position(1, 0), 1, replicas=2)
+    batches_from_start = read_batches(Position(0, batches - 1), 3)
+    for expected, actual in zip(batches_from_start[1:], read_batches(Position(1, 0), 2), strict=True):
+        np.testing.assert_array_equal(expected["source"], actual["source"])
+    shares = read_batches(Position(1, 0), 1, replicas=2)
     tokens = sorted(tuple(row[row > 0]) for share in shares for row in share["source"] if row.any())
-    assert tokens == sorted(tuple(row[row > 0]) for row in whole[1]["source"] if row.any())
+    assert tokens == sorted(tuple(row[row > 0]) for row in batches_from_start[1]["source"] if row.any())

@@ -1,4 +1,4 @@
-"""The pipeline: shares that add up to the plan's batches, from any position on."""
+"""The pipeline: the shares add up to the plan's batches, from any position."""
 
 import ctypes
 import itertools
@@ -22,8 +22,9 @@ PAIRS = 200
 BUDGET = 300
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Reads a batch, then allocates a large block and touches its pages ten times, and prints the minor page faults. A block
-# that glibc maps anew each time has 6,144 of them; it maps the first, and takes the second and all later from its heap.
+# Reads a batch, then allocates a large block ten times, writes to its pages and prints the number of minor page faults.
+# A block that glibc maps for each allocation has 6,144 of them. glibc maps the first block and takes all later ones
+# from its heap.
 COUNT_PAGE_FAULTS = """
 import ctypes, itertools, resource
 import numpy as np
@@ -44,7 +45,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def encoded(lengths: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sentences whose first id tells their row: base + row, then fillers, then the end symbol."""
+    """Returns sentences that consist of base + row, filler ids and the end symbol."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.full(offsets[-1], 7, np.uint16)
     ids[offsets[1:] - 1] = EOS_ID
@@ -65,8 +66,8 @@ def plans(request, corpus) -> EpochPlans:
     return EpochPlans(corpus.source_lengths, corpus.target_lengths, BUDGET, seed=1, static_shapes=request.param)
 
 
-def pairs_in(elements) -> list[int]:
-    """The corpus rows in some elements, sorted; checks that both sides are of the same pair."""
+def rows_of(elements) -> list[int]:
+    """Returns the sorted corpus rows of the elements; asserts that both sides belong to the same pair."""
     rows = []
     for element in elements:
         source, target = np.asarray(element["source"]), np.asarray(element["target"])
@@ -84,13 +85,13 @@ def take(dataset, count: int) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize(("num_replicas", "rows_multiple"), [(1, 1), (3, 1), (8, 2)])
 def test_shares_add_up_to_the_plan(corpus, plans, num_replicas, rows_multiple):
-    count = plans.plan(0).num_batches + 3  # into the second epoch
+    count = plans.plan(0).num_batches + 3  # extends into the second epoch
     dataset = training_dataset(corpus, plans, Position(), num_replicas, range(num_replicas), rows_multiple)
     elements = take(dataset, count * num_replicas)
     for index, position in enumerate(itertools.islice(plans.positions(Position()), count)):
         batch = elements[index * num_replicas : (index + 1) * num_replicas]
         plan = plans.plan(position.epoch)
-        assert pairs_in(batch) == sorted(plan.rows(position.batch).tolist())
+        assert rows_of(batch) == sorted(plan.rows(position.batch).tolist())
         rows, source_len, target_len = share_shape(plan.shape(position.batch), num_replicas, rows_multiple)
         assert rows % rows_multiple == 0
         for element in batch:
@@ -99,7 +100,7 @@ def test_shares_add_up_to_the_plan(corpus, plans, num_replicas, rows_multiple):
             assert element["source"].dtype == element["target"].dtype == np.int32
 
 
-def test_sentences_arrive_whole(corpus, plans):
+def test_sentences_are_complete(corpus, plans):
     (element,) = shares(corpus, plans.plan(0), 0)
     rows = element["source"][:, 0][element["source"][:, 0] > 0] - 1000
     np.testing.assert_array_equal((element["source"] > 0).sum(axis=1)[: len(rows)], corpus.source_lengths[rows])
@@ -107,12 +108,12 @@ def test_sentences_arrive_whole(corpus, plans):
     np.testing.assert_array_equal((element["target"] == EOS_ID).sum(axis=1)[: len(rows)], 1)
 
 
-def test_workers_take_their_replicas_shares(corpus, plans):
-    whole = take(training_dataset(corpus, plans, Position(), 4, range(4)), 40)
+def test_workers_get_the_shares_of_their_replicas(corpus, plans):
+    all_shares = take(training_dataset(corpus, plans, Position(), 4, range(4)), 40)
     first = take(training_dataset(corpus, plans, Position(), 4, range(2)), 20)
     second = take(training_dataset(corpus, plans, Position(), 4, range(2, 4)), 20)
-    together = itertools.chain.from_iterable(first[i : i + 2] + second[i : i + 2] for i in range(0, 20, 2))
-    for expected, actual in zip(whole, together, strict=True):
+    worker_shares = itertools.chain.from_iterable(first[i : i + 2] + second[i : i + 2] for i in range(0, 20, 2))
+    for expected, actual in zip(all_shares, worker_shares, strict=True):
         np.testing.assert_array_equal(expected["source"], actual["source"])
         np.testing.assert_array_equal(expected["target"], actual["target"])
 
@@ -127,26 +128,28 @@ def test_resuming_replays_and_skips_nothing(corpus, plans, skipped):
         np.testing.assert_array_equal(expected["target"], actual["target"])
 
 
-def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
+def test_more_replicas_than_pairs_give_empty_shares(corpus):
     plan = plan_in_length_order(corpus.source_lengths[:2], corpus.target_lengths[:2], BUDGET)
-    actual = shares(corpus, plan, 0, 4, range(4))
-    assert [int((share["source"][:, 0] > 0).sum()) for share in actual] == [1, 1, 0, 0]
-    assert len({share["source"].shape for share in actual}) == 1
+    empty_shares = shares(corpus, plan, 0, 4, range(4))
+    assert [int((share["source"][:, 0] > 0).sum()) for share in empty_shares] == [1, 1, 0, 0]
+    assert len({share["source"].shape for share in empty_shares}) == 1
     (last,) = shares(corpus, plan, 0, 4, [3])
     assert not last["source"].any() and not last["target"].any()
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
-def test_the_dataset_leaves_the_threshold_for_mapping_memory_alone():
-    """Else tensors above 128 KiB would be mapped anew in each operation, which halves the speed of training."""
+def test_the_dataset_does_not_change_the_mmap_threshold():
+    """With a changed threshold, each operation would map new memory for tensors above 128 KiB, which halves the
+    training speed.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "LD_PRELOAD"))}
     command = [sys.executable, "-c", COUNT_PAGE_FAULTS]
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     assert int(done.stdout) < 1_000
 
 
-def test_a_batch_too_many_is_an_error(corpus):
+def test_reading_past_the_last_batch_is_an_error(corpus):
     ids = np.ones([2, 3], np.int32)
     dataset = dataset_of([{"source": ids, "target": ids}])
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY and not dataset.options().autotune.enabled
@@ -159,7 +162,7 @@ def test_a_batch_too_many_is_an_error(corpus):
 @pytest.mark.parametrize("num_replicas", [1, 3])
 def test_validation_is_one_pass_in_order_of_length(corpus, num_replicas):
     batches = list(validation_batches(corpus, BUDGET, num_replicas, range(num_replicas)))
-    assert pairs_in(itertools.chain.from_iterable(batches)) == list(range(PAIRS))
+    assert rows_of(itertools.chain.from_iterable(batches)) == list(range(PAIRS))
     lengths = [max(batch[0]["source"].shape[1], batch[0]["target"].shape[1]) for batch in batches]
     assert lengths == sorted(lengths)
     for batch in batches:
@@ -169,7 +172,7 @@ def test_validation_is_one_pass_in_order_of_length(corpus, num_replicas):
         assert max(rows) - min(rows) <= 1
 
 
-def test_validation_complains_before_the_first_batch(corpus):
+def test_validation_checks_the_budget_before_the_first_batch(corpus):
     with pytest.raises(InputError, match=r"train\.tokens_per_batch=5"):
         validation_batches(corpus, 5)
 
@@ -178,7 +181,7 @@ def test_validation_complains_before_the_first_batch(corpus):
     ("replica_ids", "rows_multiple", "message"),
     [([2], 1, r"num_replicas=2.*\[2\]"), ([], 1, r"\[\]"), ([0], 0, "rows_multiple must be positive, got 0")],
 )
-def test_misuse_is_named(corpus, plans, replica_ids, rows_multiple, message):
+def test_invalid_arguments_are_rejected(corpus, plans, replica_ids, rows_multiple, message):
     with pytest.raises(ValueError, match=message):
         training_dataset(corpus, plans, Position(), 2, replica_ids, rows_multiple)
     if rows_multiple:

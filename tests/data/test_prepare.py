@@ -13,7 +13,15 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora, parallel_files
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID
-from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, kill_itself, names_in, some_pairs
+from tests.data.small_corpora import (
+    CONFIG,
+    assert_same_folder,
+    corpus_of,
+    kill_process,
+    random_pairs,
+    visible_names,
+    write_corpus,
+)
 
 
 def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_path):
@@ -36,11 +44,11 @@ def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_
             read(re.search("'(.*)'", message)[1])
     record = json.loads((tmp_path / "data" / "data.json").read_text())
     assert record["config"].pop("vocab_type") == "bpe"
-    assert PreparedData(tmp_path / "data", record).config == CONFIG, "as it was before there were types"
+    assert PreparedData(tmp_path / "data", record).config == CONFIG, "folders without a recorded type contain BPE"
 
 
 @pytest.mark.parametrize("name", ["processes", "shard_pairs"])
-def test_impossible_arguments_are_named(corpus, tmp_path, name):
+def test_invalid_arguments_are_rejected(corpus, tmp_path, name):
     with pytest.raises(ValueError, match=f"{name} must be positive, got 0"):
         prepare(corpus, CONFIG, tmp_path, print, **{name: 0})
 
@@ -54,13 +62,13 @@ def test_counts_and_sizes_are_stored(corpus, tmp_path):
     assert counts["train"]["target_tokens"] == prepared.split("train").target_lengths.sum()
 
 
-def test_only_what_is_needed_stays(corpus, tmp_path):
+def test_no_intermediate_files_remain(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
     sides = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
     expected = {"data.json", "vocab.model", "characters.json"} | {
         f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")
     }
-    assert names_in(tmp_path) == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
+    assert visible_names(tmp_path) == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
     assert [path.name for path in tmp_path.glob(".*")] == [".lock"]
     assert (tmp_path / ".lock").read_bytes() == b""
 
@@ -71,28 +79,28 @@ def test_preparing_twice_gives_the_same_bytes(corpus, tmp_path):
     assert_same_folder(tmp_path / "one", tmp_path / "two")
 
 
-def test_neither_processes_nor_shards_change_the_data(tmp_path, monkeypatch):
+def test_processes_and_shards_do_not_change_the_data(tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "_VOCABULARY_SENTENCES", 300)  # every third pair
-    pairs = some_pairs(400, 1)
+    pairs = random_pairs(400, 1)
     pairs = [*pairs, *pairs[::7], ("a  b", "c")]
     for name, settings in {
         "alone": {"shard_pairs": 150},
         "together": {"shard_pairs": 150, "processes": 2},
         "one shard": {},
     }.items():
-        prepare(corpus_of(train=pairs, test=some_pairs(10, 3)), CONFIG, tmp_path / name, print, **settings)
+        prepare(corpus_of(train=pairs, test=random_pairs(10, 3)), CONFIG, tmp_path / name, print, **settings)
     assert_same_folder(tmp_path / "alone", tmp_path / "together")
     names = {path.name for path in (tmp_path / "alone").glob("train*")}
     assert len(names) == 4 * 4 and "train.00003-of-00004.target.ids.npy" in names
 
-    many, one = (PreparedData.open(tmp_path / name) for name in ("alone", "one shard"))
-    assert many.counts == one.counts
-    assert many.vocab_path.read_bytes() == one.vocab_path.read_bytes()
-    assert many.text("valid") == one.text("valid")
-    rows = np.random.default_rng(1).permutation(len(one.split("train")))
+    sharded, single = (PreparedData.open(tmp_path / name) for name in ("alone", "one shard"))
+    assert sharded.counts == single.counts
+    assert sharded.vocab_path.read_bytes() == single.vocab_path.read_bytes()
+    assert sharded.text("valid") == single.text("valid")
+    rows = np.random.default_rng(1).permutation(len(single.split("train")))
     for side in ("source", "target"):
-        expected = getattr(one.split("train"), f"{side}_ids")(rows)
-        np.testing.assert_array_equal(getattr(many.split("train"), f"{side}_ids")(rows), expected)
+        expected = getattr(single.split("train"), f"{side}_ids")(rows)
+        np.testing.assert_array_equal(getattr(sharded.split("train"), f"{side}_ids")(rows), expected)
 
 
 @pytest.mark.parametrize(("vocab_type", "vocab_size"), [("unigram", 300), ("char", 37000), ("byte", 37000)])
@@ -107,36 +115,41 @@ def test_other_types_of_vocabulary(corpus, tmp_path, vocab_type, vocab_size):
     assert prepared.tokenizer.decode_batch(encoded.target_ids(rows)) == targets
     if vocab_type != "unigram":
         size = len if vocab_type == "char" else lambda text: len(text.encode())
-        assert encoded.target_lengths.tolist() == [2 + size(target) for target in targets]  # a blank and the end
+        # Each target has a leading blank and the end symbol.
+        assert encoded.target_lengths.tolist() == [2 + size(target) for target in targets]
     prepare(corpus, config, tmp_path, lines.append)
     assert lines == [f"{tmp_path}: already prepared"]
-    other = dataclasses.replace(config, vocab_type="bpe")
+    changed = dataclasses.replace(config, vocab_type="bpe")
     with pytest.raises(InputError, match=rf"different settings \(vocab_type: '{vocab_type}' -> 'bpe'\)"):
-        prepare(corpus, other, tmp_path, print)
+        prepare(corpus, changed, tmp_path, print)
 
 
-def test_whoever_reads_the_text_the_data_is_the_same(tmp_path, monkeypatch):
-    """Plain files are read by the processes that clean, a compressed one by the process that hands out."""
+def test_plain_and_compressed_files_give_the_same_data(tmp_path, monkeypatch):
+    """Workers read plain files themselves; the main process reads compressed files."""
     monkeypatch.setattr(parallel_files, "_BLOCK_BYTES", 500)
     monkeypatch.setattr(parallel_files, "_COUNTED_BYTES", 2000)
-    plain = files_of(tmp_path, train=some_pairs(300, 1), valid=some_pairs(5, 2))
-    packed = tmp_path / "packed.en.gz"
-    packed.write_bytes(gzip.compress((tmp_path / "train.en").read_bytes()))
-    sides = {"train": (packed, tmp_path / "train.de"), "valid": (tmp_path / "valid.en", tmp_path / "valid.de")}
-    prepare(plain, CONFIG, tmp_path / "one", print, processes=2, shard_pairs=70)
+    corpus = write_corpus(tmp_path, train=random_pairs(300, 1), valid=random_pairs(5, 2))
+    compressed = tmp_path / "packed.en.gz"
+    compressed.write_bytes(gzip.compress((tmp_path / "train.en").read_bytes()))
+    sides = {"train": (compressed, tmp_path / "train.de"), "valid": (tmp_path / "valid.en", tmp_path / "valid.de")}
+    prepare(corpus, CONFIG, tmp_path / "one", print, processes=2, shard_pairs=70)
     prepare(corpora.files(sides), CONFIG, tmp_path / "other", print, shard_pairs=70)
-    one, other = (json.loads((tmp_path / name / "data.json").read_text()) for name in ("one", "other"))
-    assert one.pop("provenance") != other.pop("provenance") and one.pop("identity") != other.pop("identity")
-    assert one == other
+    plain_record, compressed_record = (
+        json.loads((tmp_path / name / "data.json").read_text()) for name in ("one", "other")
+    )
+    assert plain_record.pop("provenance") != compressed_record.pop("provenance") and plain_record.pop(
+        "identity"
+    ) != compressed_record.pop("identity")
+    assert plain_record == compressed_record
     for name in ("one", "other"):
         (tmp_path / name / "data.json").unlink()
     assert_same_folder(tmp_path / "one", tmp_path / "other")
 
 
-def test_a_shard_of_which_nothing_is_kept(tmp_path):
-    pairs = some_pairs(300, 1)
+def test_a_shard_without_kept_pairs(tmp_path):
+    pairs = random_pairs(300, 1)
     prepared = prepare(
-        corpus_of(train=[*pairs[:100], *pairs[:100], *pairs[100:]], valid=some_pairs(3, 2)),
+        corpus_of(train=[*pairs[:100], *pairs[:100], *pairs[100:]], valid=random_pairs(3, 2)),
         CONFIG,
         tmp_path,
         print,
@@ -147,14 +160,14 @@ def test_a_shard_of_which_nothing_is_kept(tmp_path):
     assert prepared.tokenizer.decode_batch(train.source_ids(np.arange(300))) == [source for source, _ in pairs]
 
 
-def test_a_process_that_is_killed_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "clean_shard", kill_itself)
+def test_a_killed_process_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "clean_shard", kill_process)
     with pytest.raises(InputError, match="one of 2 processes was killed, perhaps for lack of memory: use fewer"):
-        prepare(corpus_of(train=some_pairs(90, 1)), CONFIG, tmp_path, print, processes=2, shard_pairs=30)
+        prepare(corpus_of(train=random_pairs(90, 1)), CONFIG, tmp_path, print, processes=2, shard_pairs=30)
     assert (tmp_path / "reached").exists()
 
 
-def test_a_folder_without_prepared_data_is_named(tmp_path):
+def test_a_folder_without_prepared_data_is_an_error(tmp_path):
     with pytest.raises(InputError, match="no prepared data here"):
         PreparedData.open(tmp_path / "nowhere")
     (tmp_path / "data.json").write_text("{broken")
@@ -166,18 +179,18 @@ def test_a_folder_without_prepared_data_is_named(tmp_path):
     "contents",
     ["{}", "[]", "3", '{"config": []}', '{"config": {"lr": 1}}', '{"config": {}, "counts": 3, "provenance": {}}'],
 )
-def test_a_file_of_the_same_name_that_somebody_else_made_is_named(corpus, tmp_path, contents):
+def test_a_foreign_file_with_the_same_name_is_an_error(corpus, tmp_path, contents):
     (tmp_path / "data.json").write_text(contents)
-    for opened in (lambda: PreparedData.open(tmp_path), lambda: prepare(corpus, CONFIG, tmp_path, print)):
+    for open_data in (lambda: PreparedData.open(tmp_path), lambda: prepare(corpus, CONFIG, tmp_path, print)):
         with pytest.raises(InputError, match=r"data\.json(: | does not belong to prepared data$)"):
-            opened()
+            open_data()
     assert (tmp_path / "data.json").read_text() == contents
 
 
-def test_training_pairs_that_do_not_fit_are_dropped_and_counted_but_no_others(tmp_path):
+def test_only_training_pairs_beyond_the_limits_are_dropped_and_counted(tmp_path):
     long, lopsided = ("the cat " * 80, "die Katze " * 80), ("a", "die Katze sieht einen kleinen Hund und große Bäume")
     unfit = [("big " * 99, "große " * 99), ("x" * 100_000, "y"), ("trees", lopsided[1].upper() + " der Straße")]
-    corpus = corpus_of(train=[*some_pairs(300, 1), *unfit], valid=[long, lopsided, ("x" * 100_000, "")])
+    corpus = corpus_of(train=[*random_pairs(300, 1), *unfit], valid=[long, lopsided, ("x" * 100_000, "")])
     prepared = prepare(corpus, CONFIG, tmp_path, print)
     counts = prepared.counts["train"]
     assert (counts["kept"], counts["too_long"], counts["length_ratio"]) == (300, 2, 1)
@@ -185,16 +198,16 @@ def test_training_pairs_that_do_not_fit_are_dropped_and_counted_but_no_others(tm
     assert len(train) == 300
     assert max(train.source_lengths.max(), train.target_lengths.max()) <= CONFIG.max_length
     assert prepared.split("valid").source_lengths.max() > CONFIG.max_length
-    assert prepared.split("valid").target_lengths[-1] == 1  # the end symbol alone
+    assert prepared.split("valid").target_lengths[-1] == 1  # only the end symbol
     assert len(prepared.text("valid")[0]) == len(prepared.split("valid")) == 3
 
 
 def test_a_validation_set_is_drawn_when_there_is_none(tmp_path):
-    pairs = some_pairs(500, 1)
+    pairs = random_pairs(500, 1)
     prepared = prepare(corpus_of(train=pairs), CONFIG, tmp_path / "one", print)
-    drawn = list(zip(*prepared.text("valid"), strict=True))
-    assert len(drawn) == 5
-    assert set(drawn) <= set(pairs)
+    valid = list(zip(*prepared.text("valid"), strict=True))
+    assert len(valid) == 5
+    assert set(valid) <= set(pairs)
     counts = prepared.counts["train"]
     assert counts["validation"] == 5
     assert counts["kept"] == len(prepared.split("train")) == 495 - counts["held_out"]
@@ -204,8 +217,8 @@ def test_a_validation_set_is_drawn_when_there_is_none(tmp_path):
 
 @pytest.mark.parametrize("has_valid", [True, False])
 def test_no_evaluation_sentence_is_trained_on(tmp_path, has_valid):
-    train = some_pairs(300, 1)
-    test = [(train[7][0].upper() + "!", "anders"), ("different", train[9][1] + " ."), some_pairs(1, 5)[0]]
+    train = random_pairs(300, 1)
+    test = [(train[7][0].upper() + "!", "anders"), ("different", train[9][1] + " ."), random_pairs(1, 5)[0]]
     splits = {"train": train * 2, "test": test} | ({"valid": [train[11]]} if has_valid else {})
     prepared = prepare(corpus_of(**splits), CONFIG, tmp_path, print)
     encoded = prepared.split("train")
@@ -227,12 +240,12 @@ def test_no_evaluation_sentence_is_trained_on(tmp_path, has_valid):
         ({"train": [("a", "b")], "valid": [("c", "d")], "test": []}, "the test split is empty"),
     ],
 )
-def test_an_empty_corpus_is_bad_input(tmp_path, splits, message):
+def test_an_empty_corpus_is_rejected(tmp_path, splits, message):
     with pytest.raises(InputError, match=message):
         prepare(corpus_of(**splits), CONFIG, tmp_path, print)
 
 
-def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_path):
+def test_a_vocabulary_that_is_too_large_can_be_corrected(corpus, tmp_path):
     with pytest.raises(
         InputError, match="vocab_size=9000 is more than the text allows; the largest valid size"
     ) as error:
@@ -244,8 +257,8 @@ def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_
     )
 
 
-def test_final_marks_change_in_training_and_not_in_a_set_drawn_from_it(tmp_path):
-    pairs = [(source, f"{target}.") for source, target in some_pairs(500, 1)]
+def test_final_marks_change_in_training_but_not_in_a_drawn_set(tmp_path):
+    pairs = [(source, f"{target}.") for source, target in random_pairs(500, 1)]
     prepared = prepare(corpus_of(train=pairs), dataclasses.replace(CONFIG, final_marks=True), tmp_path, print)
     assert set(zip(*prepared.text("valid"), strict=True)) <= set(pairs)
     train = prepared.split("train")
@@ -254,8 +267,8 @@ def test_final_marks_change_in_training_and_not_in_a_set_drawn_from_it(tmp_path)
     assert {f"{target}." for target in targets} <= {target for _, target in pairs}
 
 
-def test_a_model_learns_first_words_as_they_are_elsewhere(tmp_path):
-    pairs = [(source, f"Die {target} die") for source, target in some_pairs(300, 1)]
+def test_first_words_are_truecased_in_training(tmp_path):
+    pairs = [(source, f"Die {target} die") for source, target in random_pairs(300, 1)]
     config = dataclasses.replace(CONFIG, truecase=True)
     prepared = prepare(corpus_of(train=pairs, test=pairs[:3]), config, tmp_path / "one", print)
     assert {"die", "sieht"} <= set((tmp_path / "one" / "truecase.txt").read_text(encoding="utf-8").split())
@@ -263,12 +276,12 @@ def test_a_model_learns_first_words_as_they_are_elsewhere(tmp_path):
     for split in prepared.splits:
         targets = prepared.split(split).target_ids(np.arange(2))
         assert all(text.startswith("die ") for text in prepared.tokenizer.decode_batch(targets))
-    with_names = corpus_of(train=[(source, f"Wir {target}") for source, target in some_pairs(300, 2)])
-    more = prepare(with_names, config, tmp_path / "two", print, vocab_from=prepared.vocab_path)
-    assert more.tokenizer.truecaser.words == prepared.tokenizer.truecaser.words
+    with_names = corpus_of(train=[(source, f"Wir {target}") for source, target in random_pairs(300, 2)])
+    with_vocabulary = prepare(with_names, config, tmp_path / "two", print, vocab_from=prepared.vocab_path)
+    assert with_vocabulary.tokenizer.truecaser.words == prepared.tokenizer.truecaser.words
 
 
-def test_lowercased_sources_leave_targets_as_they_are(corpus, tmp_path):
+def test_lowercased_sources_do_not_change_targets(corpus, tmp_path):
     prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="source"), tmp_path, print)
     sources, references = (list(side) for side in zip(*corpus.splits["test"](), strict=True))
     assert prepared.text("test") == ([source.lower() for source in sources], references)
@@ -276,7 +289,7 @@ def test_lowercased_sources_leave_targets_as_they_are(corpus, tmp_path):
     assert prepared.tokenizer.decode_batch(targets) == references
 
 
-def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
+def test_the_tokenizer_of_lowercased_data_lowercases_its_inputs(corpus, tmp_path):
     prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase="both"), tmp_path, print)
     tokenizer = prepared.tokenizer
     source = prepared.text("test")[0][0]
@@ -285,15 +298,15 @@ def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
 
 
 def test_the_characters_of_each_side_are_recorded(tmp_path):
-    pairs = [*some_pairs(300, 1), ("a \U0001f600 b", "ß “c”")]
-    first = prepare(corpus_of(train=pairs, valid=some_pairs(5, 2)), CONFIG, tmp_path / "one", print)
+    pairs = [*random_pairs(300, 1), ("a \U0001f600 b", "ß “c”")]
+    first = prepare(corpus_of(train=pairs, valid=random_pairs(5, 2)), CONFIG, tmp_path / "one", print)
     characters = first.tokenizer.characters
-    for known, side in zip(characters, zip(*pairs, strict=True), strict=True):
-        assert known == set("".join(side))
-    more = corpus_of(train=[*some_pairs(300, 3), ("→", "ä")], valid=some_pairs(5, 2))
-    second = prepare(more, CONFIG, tmp_path / "two", print, vocab_from=first.vocab_path)
+    for side_characters, side in zip(characters, zip(*pairs, strict=True), strict=True):
+        assert side_characters == set("".join(side))
+    other_corpus = corpus_of(train=[*random_pairs(300, 3), ("→", "ä")], valid=random_pairs(5, 2))
+    second = prepare(other_corpus, CONFIG, tmp_path / "two", print, vocab_from=first.vocab_path)
     assert second.tokenizer.characters.source >= {"→", "\U0001f600"}
-    # A vocabulary without a record may belong to a model that learned other characters.
+    # A vocabulary without a record may belong to a model that learned different characters.
     (tmp_path / "one" / "characters.json").unlink()
-    third = prepare(more, CONFIG, tmp_path / "three", print, vocab_from=first.vocab_path)
+    third = prepare(other_corpus, CONFIG, tmp_path / "three", print, vocab_from=first.vocab_path)
     assert third.tokenizer.characters is None

@@ -1,4 +1,4 @@
-"""A folder that was prepared before, wholly or in part, with the same settings or with others."""
+"""A folder that was prepared before, completely or partly, with the same or different settings."""
 
 import concurrent.futures
 import dataclasses
@@ -15,7 +15,7 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
-from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, some_pairs
+from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, random_pairs, write_corpus
 
 
 def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, capsys):
@@ -29,17 +29,17 @@ def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, ca
     assert "already prepared" in capsys.readouterr().out
 
 
-def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, tmp_path):
+def test_different_settings_or_text_are_rejected_with_the_difference(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
-    other = dataclasses.replace(CONFIG, vocab_size=330, lowercase="both")
+    changed = dataclasses.replace(CONFIG, vocab_size=330, lowercase="both")
     with pytest.raises(InputError, match=r"different settings \(lowercase: 'none' -> 'both', vocab_size: 320 -> 330\)"):
-        prepare(corpus, other, tmp_path, print)
+        prepare(corpus, changed, tmp_path, print)
     with pytest.raises(InputError, match=r"different settings \(text: '1' -> '2'\)"):
         prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
 
 
-def test_a_training_text_is_told_from_another_of_the_same_lengths(tmp_path):
-    """A run records it, and is not resumed with another."""
+def test_the_training_text_is_identified_by_its_content(tmp_path):
+    """A run records this identity and does not resume with a different text of the same lengths."""
     texts = {}
     for name, digit in (("one", "1"), ("copy", "1"), ("other", "2")):
         folder = tmp_path / name
@@ -56,21 +56,21 @@ def test_a_training_text_is_told_from_another_of_the_same_lengths(tmp_path):
 
 
 @pytest.mark.parametrize("has_valid", [True, False])
-def test_after_any_number_of_interruptions_only_what_is_missing_is_done(tmp_path, monkeypatch, has_valid):
-    """Interrupted after each single step, by whatever: what was done is kept, and the bytes are the same."""
-    pairs = some_pairs(400, 1)
-    splits = {"train": [*pairs, *pairs[::7]], "test": some_pairs(10, 3)}
-    corpus = corpus_of(**splits, **({"valid": some_pairs(20, 2)} if has_valid else {}))
+def test_interrupted_preparation_repeats_no_step(tmp_path, monkeypatch, has_valid):
+    """Interrupts the preparation after each step, and compares the bytes with an uninterrupted one."""
+    pairs = random_pairs(400, 1)
+    splits = {"train": [*pairs, *pairs[::7]], "test": random_pairs(10, 3)}
+    corpus = corpus_of(**splits, **({"valid": random_pairs(20, 2)} if has_valid else {}))
     prepare(corpus, CONFIG, tmp_path / "whole", print, shard_pairs=150)
-    add, done = Journal.add, []
+    add, completed = Journal.add, []
 
-    def add_and_die(journal, name, result):
+    def add_and_interrupt(journal, name, result):
         add(journal, name, result)
-        done.append(name)
+        completed.append(name)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Journal, "add", add_and_die)
+        patched.setattr(Journal, "add", add_and_interrupt)
         for _ in range(100):
             try:
                 prepare(corpus, CONFIG, tmp_path / "data", print, shard_pairs=150)
@@ -79,33 +79,33 @@ def test_after_any_number_of_interruptions_only_what_is_missing_is_done(tmp_path
                 with pytest.raises(InputError, match="was interrupted; run launch.prepare_data again"):
                     PreparedData.open(tmp_path / "data")
     by_shard = [f"{step} {number}" for step in ("cleaning", "selecting", "encoding train") for number in range(4)]
-    assert sorted(done) == sorted(
+    assert sorted(completed) == sorted(
         [*by_shard, "evaluation text", "reading", "vocabulary", "encoding valid", "encoding test"]
     )
     assert_same_folder(tmp_path / "data", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("contents", ["{", "[]", '{"a": 1}', '{"settings": {}, "done": 3}'])
-def test_another_file_in_place_of_the_journal_is_named(corpus, tmp_path, contents):
+def test_a_damaged_journal_is_an_error(corpus, tmp_path, contents):
     (tmp_path / "preparing.json").write_text(contents)
     with pytest.raises(InputError, match=r"preparing\.json is damaged"):
         prepare(corpus, CONFIG, tmp_path, print)
 
 
-def test_what_was_cut_off_while_being_written_goes(corpus, tmp_path):
+def test_partial_files_are_removed(corpus, tmp_path):
     (tmp_path / ".train.00000.source.txt.17.tmp").write_text("half a sen")
     (tmp_path / "train.00001-of-00002.source.ids.npy").write_text("of other settings")
     prepare(corpus, CONFIG, tmp_path, print)
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp" or "-of-" in path.name]
 
 
-def test_what_is_left_by_a_kill_at_the_very_end_goes(corpus, tmp_path, monkeypatch):
-    def killed(path, values):
+def test_a_journal_left_by_a_kill_at_the_end_is_removed(corpus, tmp_path, monkeypatch):
+    def write_and_interrupt(path, values):
         write_json(path, values)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(prepare_module, "write_json", killed)
+        patched.setattr(prepare_module, "write_json", write_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(corpus, CONFIG, tmp_path / "data", print)
     assert (tmp_path / "data/data.json").exists() and (tmp_path / "data/preparing.json").exists()
@@ -114,19 +114,19 @@ def test_what_is_left_by_a_kill_at_the_very_end_goes(corpus, tmp_path, monkeypat
     assert_same_folder(tmp_path / "data", tmp_path / "whole")
 
 
-def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatch):
-    """The second waits for the first one's data, and gives up with one line where that takes long."""
-    began, goes_on = threading.Event(), threading.Event()
+def test_two_preparations_of_one_folder_do_not_overlap(corpus, tmp_path, monkeypatch):
+    """The second one waits for the data of the first, and fails after its time limit."""
+    has_started, may_continue = threading.Event(), threading.Event()
 
-    def slowly():
-        began.set()
-        assert goes_on.wait(60)
+    def read_slowly():
+        has_started.set()
+        assert may_continue.wait(60)
         return corpus.splits["train"]()
 
-    slow = dataclasses.replace(corpus, splits={**corpus.splits, "train": slowly})
+    slow = dataclasses.replace(corpus, splits={**corpus.splits, "train": read_slowly})
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         first = threads.submit(prepare, slow, CONFIG, tmp_path, print)
-        assert began.wait(60)
+        assert has_started.wait(60)
         with monkeypatch.context() as patched:
             patched.setattr(locking, "_PATIENCE_SECONDS", 0.0)
             message = (
@@ -137,13 +137,13 @@ def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatc
         monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 60.0)
         lines = []
         second = threads.submit(prepare, corpus, CONFIG, tmp_path, lines.append)
-        goes_on.set()
+        may_continue.set()
         assert first.result(60).counts == second.result(60).counts
     assert lines == [f"{tmp_path}: already prepared"]
 
 
 @pytest.mark.parametrize(
-    ("name", "is_refused"),
+    ("name", "is_rejected"),
     [
         ("valid.source.txt", True),
         ("test.target.txt", True),
@@ -155,44 +155,46 @@ def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatc
         ("text.en", False),
     ],
 )
-def test_text_that_would_be_overwritten_is_refused_before_anything_is_written(tmp_path, monkeypatch, name, is_refused):
-    files_of(tmp_path, train=some_pairs(300, 1))
+def test_input_files_that_would_be_overwritten_are_rejected_before_writing(tmp_path, monkeypatch, name, is_rejected):
+    write_corpus(tmp_path, train=random_pairs(300, 1))
     path = tmp_path / "data" / name
     path.parent.mkdir()
     os.rename(tmp_path / "train.en", path)
     (tmp_path / "link").symlink_to(path)
     monkeypatch.chdir(tmp_path)
     text = path.read_bytes()
-    others = [path.with_name(name) for name in ("train.1.features.npy", "train.2019-2021.source.txt")]
-    for other in others:
-        other.write_bytes(b"of somebody else")
-    for given in (path, tmp_path / "link", pathlib.Path("data", "..", "data", name)):
-        corpus = corpora.files({"train": (given, tmp_path / "train.de")})
-        if is_refused:
-            message = rf"{given}: the preparation would replace it, because {tmp_path}/data gets a file of that name"
+    unrelated_files = [path.with_name(name) for name in ("train.1.features.npy", "train.2019-2021.source.txt")]
+    for unrelated in unrelated_files:
+        unrelated.write_bytes(b"of somebody else")
+    for source_path in (path, tmp_path / "link", pathlib.Path("data", "..", "data", name)):
+        corpus = corpora.files({"train": (source_path, tmp_path / "train.de")})
+        if is_rejected:
+            message = (
+                rf"{source_path}: the preparation would replace it, because {tmp_path}/data gets a file of that name"
+            )
             with pytest.raises(InputError, match=message):
                 prepare(corpus, CONFIG, tmp_path / "data", print)
-            assert {*path.parent.iterdir()} == {path, *others}
+            assert {*path.parent.iterdir()} == {path, *unrelated_files}
         else:
             assert len(prepare(corpus, CONFIG, tmp_path / "data", print).split("train")) > 200
         assert path.read_bytes() == text
-        assert {other.read_bytes() for other in others} == {b"of somebody else"}
+        assert {unrelated.read_bytes() for unrelated in unrelated_files} == {b"of somebody else"}
 
 
-def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, monkeypatch):
-    monkeypatch.setattr(checksums, "_SETTLED_SECONDS", -60.0)  # as if it had been written long ago
-    corpus = files_of(tmp_path, train=some_pairs(300, 1), valid=some_pairs(5, 2))
+def test_unchanged_text_is_not_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(checksums, "_SETTLED_SECONDS", -60.0)  # as if written long ago
+    corpus = write_corpus(tmp_path, train=random_pairs(300, 1), valid=random_pairs(5, 2))
     prepare(corpus, CONFIG, tmp_path / "data", print)
     with monkeypatch.context() as patched:
         patched.setattr(checksums, "checksum", lambda path: pytest.fail(f"{path} was read"))
         prepare(corpus, CONFIG, tmp_path / "data", print)
-    changed = files_of(tmp_path, train=some_pairs(300, 7), valid=some_pairs(5, 2))
+    changed = write_corpus(tmp_path, train=random_pairs(300, 7), valid=random_pairs(5, 2))
     with pytest.raises(InputError, match=r"different settings \(train_source: \w+... -> \w+..., train_target: [^,]*\)"):
         prepare(changed, CONFIG, tmp_path / "data", print)
 
 
 @pytest.mark.parametrize(
-    ("changes", "again"),
+    ("changes", "repeated"),
     [
         ({"vocab_size": 330}, {"vocabulary", "encoding"}),
         ({"vocab_type": "char"}, {"vocabulary", "encoding"}),
@@ -202,28 +204,28 @@ def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, 
         ({"vocab_size": 330, "seed": 2}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
     ],
 )
-def test_a_corrected_setting_costs_the_steps_that_depend_on_it(corpus, tmp_path, monkeypatch, changes, again):
-    def interrupted(path, values):
+def test_a_changed_setting_repeats_only_dependent_steps(corpus, tmp_path, monkeypatch, changes, repeated):
+    def write_or_interrupt(path, values):
         if path.name == "data.json":
             raise KeyboardInterrupt
         write_json(path, values)
 
     with monkeypatch.context() as patched:
-        patched.setattr(prepare_module, "write_json", interrupted)
+        patched.setattr(prepare_module, "write_json", write_or_interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(corpus, CONFIG, tmp_path / "data", print, shard_pairs=150)
-    add, done = Journal.add, set()
+    add, steps = Journal.add, set()
     monkeypatch.setattr(
-        Journal, "add", lambda journal, name, result: (done.add(name.split()[0]), add(journal, name, result))
+        Journal, "add", lambda journal, name, result: (steps.add(name.split()[0]), add(journal, name, result))
     )
     settings = dataclasses.replace(CONFIG, **changes)
     prepare(corpus, settings, tmp_path / "data", print, shard_pairs=150)
-    assert done == again
+    assert steps == repeated
     prepare(corpus, settings, tmp_path / "whole", print, shard_pairs=150)
     assert_same_folder(tmp_path / "data", tmp_path / "whole")
 
 
-def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monkeypatch):
+def test_different_settings_restart_an_interrupted_preparation(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(shards, "encode_shard", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -232,18 +234,20 @@ def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monke
     assert prepared.text("valid")[1] == [german.lower() for _, german in corpus.splits["valid"]()]
 
 
-def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path, monkeypatch):
-    corpus = files_of(tmp_path, train=some_pairs(300, 1))
+def test_data_in_a_read_only_folder_is_reused(tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path, train=random_pairs(300, 1))
     prepare(corpus, CONFIG, tmp_path / "data", print)
     (tmp_path / "data" / ".lock").unlink()
-    (tmp_path / "data" / "preparing.json").touch()  # left by a kill at the very end
+    (tmp_path / "data" / "preparing.json").touch()  # as if killed at the end
     monkeypatch.setattr(prepare_module.os, "access", lambda path, mode: False)
     assert len(prepare(corpus, CONFIG, tmp_path / "data", print).split("train")) > 200
     assert not (tmp_path / "data" / ".lock").exists()
 
 
-def test_outdated_steps_stay_outdated_if_the_next_try_is_killed_at_once(tmp_path):
-    """The journal forgets before files are replaced: going back to the first settings does not bring them back."""
+def test_steps_removed_for_changed_settings_do_not_return(tmp_path):
+    """The journal removes outdated steps before files are replaced, so that a return to the first settings repeats
+    them.
+    """
     path, dependents = tmp_path / "journal", {"size": ("late",)}
     journal = Journal(path, {"size": 1, "other": 1}, dependents)
     for name in ("early 0", "late 0"):

@@ -1,4 +1,4 @@
-"""Several corpora in one folder, with tags and with the vocabulary of another."""
+"""Several corpora in one folder, with tags, and with the vocabulary of an earlier preparation."""
 
 import dataclasses
 
@@ -11,48 +11,50 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.text.tokenizer import Tokenizer
-from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, some_pairs
+from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, random_pairs
 
-FIRST, SECOND, HELD_OUT = some_pairs(130, 1), some_pairs(70, 2), some_pairs(9, 3)
+FIRST, SECOND, HELD_OUT = random_pairs(130, 1), random_pairs(70, 2), random_pairs(9, 3)
 TAGGED = dataclasses.replace(CONFIG, vocab_size=325, tags=("<2de>", ""))
 
 
-def two() -> corpora.Corpus:
-    """Two corpora, of which the second repeats held-out sentences of the first: a pair, and the source of another."""
-    repeated = [HELD_OUT[0], (HELD_OUT[1][0], some_pairs(1, 4)[0][1])]
+def combined_corpora() -> corpora.Corpus:
+    """Returns two corpora; the second repeats a held-out pair and a held-out source of the first."""
+    repeated = [HELD_OUT[0], (HELD_OUT[1][0], random_pairs(1, 4)[0][1])]
     first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, *repeated], valid=SECOND[:5])
     return corpora.combined([first, second], TAGGED.tags)
 
 
-def quietly(line: str) -> None:
+def ignore_line(line: str) -> None:
     del line
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> PreparedData:
-    return prepare(two(), TAGGED, tmp_path_factory.mktemp("data"), quietly, shard_pairs=60)
+    return prepare(combined_corpora(), TAGGED, tmp_path_factory.mktemp("data"), ignore_line, shard_pairs=60)
 
 
-def test_each_source_begins_with_its_corpus_tag(data):
+def test_each_source_starts_with_the_tag_of_its_corpus(data):
     assert data.text("test")[0] == [f"<2de> {source}" for source, _ in HELD_OUT]
     assert data.text("valid")[0] == [source for source, _ in SECOND[:5]]
     tag = data.tokenizer.symbols["<2de>"]
-    firsts = data.split("train").source_ids(np.arange(len(data.split("train"))))[:, 0]
+    first_ids = data.split("train").source_ids(np.arange(len(data.split("train"))))[:, 0]
     assert data.part_sizes == [130, 65]
-    assert (firsts[:130] == tag).all() and (firsts[130:] != tag).all()
+    assert (first_ids[:130] == tag).all() and (first_ids[130:] != tag).all()
 
 
 def test_held_out_text_is_compared_without_tags(data):
-    assert data.counts["train"]["held_out"] == 7  # five of "valid", and two of the other corpus' test set
+    assert data.counts["train"]["held_out"] == 7  # five of "valid", two of the first corpus's test set
 
 
-def test_shards_are_of_one_corpus_each_and_their_size_changes_nothing(data, tmp_path):
+def test_shards_do_not_mix_corpora_and_their_size_does_not_matter(data, tmp_path):
     assert len(list(data.directory.glob("train.*.source.ids.npy"))) == 5  # 60 + 60 + 10, 60 + 12
-    other = prepare(two(), TAGGED, tmp_path, quietly)
-    assert other.part_sizes == data.part_sizes
+    unsharded = prepare(combined_corpora(), TAGGED, tmp_path, ignore_line)
+    assert unsharded.part_sizes == data.part_sizes
     for ids in ("source_ids", "target_ids"):
-        one, same = (getattr(each.split("train"), ids)(np.arange(195)) for each in (data, other))
-        np.testing.assert_array_equal(one, same)
+        sharded_ids, unsharded_ids = (
+            getattr(prepared.split("train"), ids)(np.arange(195)) for prepared in (data, unsharded)
+        )
+        np.testing.assert_array_equal(sharded_ids, unsharded_ids)
 
 
 def test_the_limit_of_outputs_suffices_for_each_corpus(data):
@@ -65,15 +67,15 @@ def test_the_limit_of_outputs_suffices_for_each_corpus(data):
 def test_an_interruption_changes_nothing(data, tmp_path, monkeypatch):
     add = Journal.add
 
-    def add_and_die(journal, name, result):
+    def add_and_interrupt(journal, name, result):
         add(journal, name, result)
         raise KeyboardInterrupt
 
     for _ in range(50):
         with monkeypatch.context() as patched:
-            patched.setattr(Journal, "add", add_and_die)
+            patched.setattr(Journal, "add", add_and_interrupt)
             try:
-                prepare(two(), TAGGED, tmp_path, quietly, shard_pairs=60)
+                prepare(combined_corpora(), TAGGED, tmp_path, ignore_line, shard_pairs=60)
                 break
             except KeyboardInterrupt:
                 pass
@@ -81,29 +83,29 @@ def test_an_interruption_changes_nothing(data, tmp_path, monkeypatch):
     assert_same_folder(tmp_path, data.directory)
 
 
-def test_corpora_are_told_apart_and_one_alone_is_itself(tmp_path):
-    one = corpus_of(train=FIRST)
-    assert corpora.combined([one]) is one
-    both = corpora.combined([one, corpus_of("2", train=SECOND)])
+def test_combined_corpora_have_distinct_identities_and_a_single_one_is_unchanged(tmp_path):
+    single = corpus_of(train=FIRST)
+    assert corpora.combined([single]) is single
+    both = corpora.combined([single, corpus_of("2", train=SECOND)])
     assert both.identity == {"1_text": "1", "2_text": "2"}
     assert list(both.splits["train"]()) == [*FIRST, *SECOND]
     with pytest.raises(InputError, match=r"1 tags \('<a>'\) for 2 corpora"):
-        corpora.combined([one, one], ["<a>"])
+        corpora.combined([single, single], ["<a>"])
 
 
 @pytest.mark.parametrize("symbol", ["2de", "<2 de>", "<=2de>", "<>", "<<a>>"])
-def test_odd_symbols_are_refused(symbol):
+def test_invalid_symbols_are_rejected(symbol):
     with pytest.raises(InputError, match="is not a valid symbol"):
         dataclasses.replace(CONFIG, symbols=(symbol,))
 
 
-def test_a_vocabulary_is_taken_over(data, tmp_path):
+def test_an_existing_vocabulary_is_copied(data, tmp_path):
     config = dataclasses.replace(CONFIG, symbols=("<2de>",))
-    other = prepare(corpus_of(train=SECOND, test=HELD_OUT), config, tmp_path, quietly, vocab_from=data.vocab_path)
+    other = prepare(corpus_of(train=SECOND, test=HELD_OUT), config, tmp_path, ignore_line, vocab_from=data.vocab_path)
     assert other.vocab_path.read_bytes() == data.vocab_path.read_bytes()
 
 
-def test_a_vocabulary_gets_more_entries(data, tmp_path):
+def test_an_existing_vocabulary_is_extended(data, tmp_path):
     pairs = [(f"<more> жук {n % 9}", f"жаба {n % 11}") for n in range(99)]
     config = dataclasses.replace(CONFIG, symbols=("<more>",), extend_vocab=4)
     lines: list[str] = []
@@ -115,10 +117,10 @@ def test_a_vocabulary_gets_more_entries(data, tmp_path):
     Tokenizer.load(tmp_path / "vocab.model")
 
 
-def test_other_vocabularies_and_lone_extensions_are_refused(data, tmp_path):
+def test_mismatched_vocabularies_and_extensions_without_one_are_rejected(data, tmp_path):
     corpus = corpus_of(train=SECOND, test=HELD_OUT)
-    prepare(corpus, CONFIG, tmp_path, quietly)
+    prepare(corpus, CONFIG, tmp_path, ignore_line)
     with pytest.raises(InputError, match=r"already prepared with different settings \(.*vocab_from: None -> \w{12}"):
-        prepare(corpus, CONFIG, tmp_path, quietly, vocab_from=data.vocab_path)
+        prepare(corpus, CONFIG, tmp_path, ignore_line, vocab_from=data.vocab_path)
     with pytest.raises(InputError, match="--extend_vocab=4 needs --vocab_from"):
-        prepare(corpus, dataclasses.replace(CONFIG, extend_vocab=4), tmp_path / "new", quietly)
+        prepare(corpus, dataclasses.replace(CONFIG, extend_vocab=4), tmp_path / "new", ignore_line)

@@ -1,4 +1,4 @@
-"""Readers of parallel text: each format from a small file, and refusals by name."""
+"""Readers of parallel text: each format from a small file, and rejected files."""
 
 import bz2
 import gzip
@@ -117,7 +117,7 @@ def parquet(columns):
 
 
 def parquet_in_latin_1():
-    """A table with a text that is not valid UTF-8."""
+    """Returns a table with a text that is not valid UTF-8."""
     arrow = pytest.importorskip("pyarrow")
     offsets, content = (arrow.py_buffer(part) for part in (struct.pack("2i", 0, 1), "ä".encode("latin-1")))
     return parquet({"source": arrow.StringArray.from_buffers(1, offsets, content), "target": ["b"]})
@@ -175,7 +175,7 @@ CASES = {
 }
 
 
-def written(folder, name, contents):
+def write_file(folder, name, contents):
     path = folder / name
     path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
     return path
@@ -184,7 +184,7 @@ def written(folder, name, contents):
 @pytest.mark.parametrize("case", CASES)
 def test_each_format_gives_the_same_pairs(tmp_path, case):
     name, make = CASES[case]
-    path = written(tmp_path, name, make())
+    path = write_file(tmp_path, name, make())
     read = pair_source(path, None, ENGLISH_GERMAN)
     expected = PAIRS
     for _ in range(2):
@@ -196,34 +196,34 @@ REVERSED = ("translation memory", "XLIFF", "XLIFF 2", "catalogue", "of Qt", "WMT
 
 
 @pytest.mark.parametrize("case", REVERSED)
-def test_formats_that_name_their_languages_are_read_in_either_direction(tmp_path, case):
+def test_formats_with_languages_are_read_in_both_directions(tmp_path, case):
     name, make = CASES[case]
-    path = written(tmp_path, name, make())
+    path = write_file(tmp_path, name, make())
     assert list(read_pairs(path, None, Languages("de", "eng_Latn"))) == [pair[::-1] for pair in PAIRS]
     with pytest.raises(InputError, match=rf"^{path}.*\b(cs|'cs')\b|en.*de"):
         list(read_pairs(path, None, Languages("en", "cs")))
 
 
 def test_an_archive_in_a_rare_language(tmp_path):
-    path = written(tmp_path, "ber-en.txt.zip", moses(names=("T.ber-en.ber", "T.ber-en.en")))
+    path = write_file(tmp_path, "ber-en.txt.zip", moses(names=("T.ber-en.ber", "T.ber-en.en")))
     assert list(read_pairs(path, None, Languages("en", "ber"))) == [pair[::-1] for pair in PAIRS]
 
 
-def test_a_language_that_is_missing_is_told_with_those_that_there_are(tmp_path):
-    path = written(tmp_path, "a.tmx", TMX)
+def test_a_missing_language_is_reported_with_the_available_ones(tmp_path):
+    path = write_file(tmp_path, "a.tmx", TMX)
     with pytest.raises(InputError, match="a.tmx: no translations between en and cs; the file has .*en-US"):
         list(read_pairs(path, None, Languages("en", "cs")))
     with pytest.raises(InputError, match=r"a\.po: its translations are in 'de', which is neither --source_language=en"):
-        list(read_pairs(written(tmp_path, "a.po", PO), None, Languages("en", "cs")))
+        list(read_pairs(write_file(tmp_path, "a.po", PO), None, Languages("en", "cs")))
 
 
-def test_a_memory_of_several_languages_and_variants(tmp_path):
+def test_a_memory_with_several_languages_and_variants(tmp_path):
     units = "".join(
         f'<tu><tuv xml:lang="pt-BR"><seg>BR {n}</seg></tuv><tuv xml:lang="pt-PT"><seg>PT {n}</seg></tuv>'
         f'<tuv xml:lang="en"><seg>en {n}</seg></tuv></tu>'
         for n in range(2)
     )
-    path = written(tmp_path, "a.tmx", f"<tmx><body>{units}</body></tmx>")
+    path = write_file(tmp_path, "a.tmx", f"<tmx><body>{units}</body></tmx>")
     for code, word in (("pt-PT", "PT"), ("pt_BR", "BR"), ("pt", "BR"), ("por", "BR")):
         expected = [(f"en {n}", f"{word} {n}") for n in range(2)]
         assert list(read_pairs(path, None, Languages("en", code))) == expected
@@ -232,25 +232,25 @@ def test_a_memory_of_several_languages_and_variants(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("declarations", "words"),
+    ("declarations", "message"),
     [
         ('<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">', "declares the entity 'a'"),
         ('<!ENTITY file SYSTEM "file:///etc/passwd">', "declares the entity 'file'"),
         ('<!ENTITY % part SYSTEM "http://127.0.0.1:9/x"> %part;', "declares the entity 'part'"),
     ],
 )
-def test_entities_that_a_document_declares_are_refused(tmp_path, declarations, words):
-    path = written(tmp_path, "a.tmx", TMX.replace(' SYSTEM "tmx14.dtd"', f" [{declarations}]"))
-    with pytest.raises(InputError, match=rf"a\.tmx, line \d+: {words}"):
+def test_documents_that_declare_entities_are_rejected(tmp_path, declarations, message):
+    path = write_file(tmp_path, "a.tmx", TMX.replace(' SYSTEM "tmx14.dtd"', f" [{declarations}]"))
+    with pytest.raises(InputError, match=rf"a\.tmx, line \d+: {message}"):
         list(read_pairs(path, None, ENGLISH_GERMAN))
 
 
-def test_a_document_that_is_not_well_formed_or_nested_without_end_is_named(tmp_path):
+def test_malformed_or_deeply_nested_documents_are_rejected(tmp_path):
     with pytest.raises(InputError, match=r"a\.tmx, line 9: not well-formed XML: "):
-        list(read_pairs(written(tmp_path, "a.tmx", TMX[:600]), None, ENGLISH_GERMAN))
+        list(read_pairs(write_file(tmp_path, "a.tmx", TMX[:600]), None, ENGLISH_GERMAN))
     deep = TMX.replace("Un chien", "<hi>" * 5000)
     with pytest.raises(InputError, match=r"a\.tmx, line 5: more than 100 nested elements"):
-        list(read_pairs(written(tmp_path, "a.tmx", deep), None, ENGLISH_GERMAN))
+        list(read_pairs(write_file(tmp_path, "a.tmx", deep), None, ENGLISH_GERMAN))
 
 
 def test_a_memory_is_read_as_a_stream(tmp_path):
@@ -263,34 +263,34 @@ def test_a_memory_is_read_as_a_stream(tmp_path):
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_pairs(path, None, ENGLISH_GERMAN)) == 5000
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000, "the document has 5 MB"
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000, "the document is 5 MB"
     finally:
         tracemalloc.stop()
 
 
-def test_test_sets_of_wmt_in_sgml_are_two_files(tmp_path):
+def test_sgml_test_sets_of_wmt_are_two_files(tmp_path):
     sides = (["A dog &amp; a cat at AT&T.", "Two\n cats."], ["Ein Hund.", "Zwei Katzen."])
     paths = []
     for kind, language, lines in zip(("srcset", "refset"), ("en", "de"), sides, strict=True):
         segments = "".join(f'<seg id="{n}"> {line} </seg>\n' for n, line in enumerate(lines, 1))
-        paths.append(written(tmp_path, f"newstest-{kind}.{language}.sgm", SGM.format(set=kind, lines=segments)))
+        paths.append(write_file(tmp_path, f"newstest-{kind}.{language}.sgm", SGM.format(set=kind, lines=segments)))
     expected = [("A dog & a cat at AT&T.", "Ein Hund."), ("Two cats.", "Zwei Katzen.")]
     assert list(read_pairs(*paths, ENGLISH_GERMAN)) == expected
     assert list(read_lines(paths[1])) == ["Ein Hund.", "Zwei Katzen."]
-    plain = written(tmp_path, "output.de", "Hund.\nKatzen.\n")
+    plain = write_file(tmp_path, "output.de", "Hund.\nKatzen.\n")
     assert list(read_pairs(paths[0], plain, ENGLISH_GERMAN))[1] == ("Two cats.", "Katzen.")
     with pytest.raises(
         InputError, match=r"en\.sgm: a test set in SGML has one side per file; give the file of the other"
     ):
         pair_source(paths[0], None, ENGLISH_GERMAN, default=".tsv")
-    short = written(tmp_path, "short.de.sgm", SGM.format(set="refset", lines="<seg id=1>Ein Hund.</seg>"))
+    short = write_file(tmp_path, "short.de.sgm", SGM.format(set="refset", lines="<seg id=1>Ein Hund.</seg>"))
     with pytest.raises(InputError, match=r"unequal numbers of lines: .*en\.sgm has 2, .*short.de.sgm has 1"):
         list(read_pairs(paths[0], short, ENGLISH_GERMAN))
     with pytest.raises(InputError, match="empty.sgm: expected segments"):
-        list(read_lines(written(tmp_path, "empty.sgm", "no segments")))
+        list(read_lines(write_file(tmp_path, "empty.sgm", "no segments")))
 
 
-REFUSED = {
+REJECTED = {
     "talk.srt": (b"1\n00:00:01,000 --> 00:00:02,000\nHello\n", "subtitles cannot be read; give text whose lines"),
     "subtitles": (b"0 \r\n00:00:01.000 --> 00:00:02,000\nHello\n", "subtitles cannot be read"),
     "film.en": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello\n", "subtitles cannot be read"),
@@ -319,55 +319,55 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_is_no_text_of_one_side_is_refused_by_name(tmp_path, name):
-    contents, words = REFUSED[name]
-    path = written(tmp_path, name, contents)
-    other = written(tmp_path, "other.de", "Hallo\n")
+@pytest.mark.parametrize("name", REJECTED)
+def test_files_that_are_not_text_of_one_side_are_rejected(tmp_path, name):
+    contents, message = REJECTED[name]
+    path = write_file(tmp_path, name, contents)
+    other = write_file(tmp_path, "other.de", "Hallo\n")
     for read in (
         lambda: list(read_lines(path)),
         lambda: list(pair_source(path, other, ENGLISH_GERMAN)()),
         lambda: list(pair_source(other, path, ENGLISH_GERMAN)()),
     ):
-        with pytest.raises(InputError, match=f"^{path}: {words}"):
+        with pytest.raises(InputError, match=f"^{path}: {message}"):
             read()
 
 
-def test_plain_text_alone_and_archives_without_two_sides_are_refused(tmp_path):
+def test_single_text_files_and_archives_without_two_sides_are_rejected(tmp_path):
     with pytest.raises(InputError, match=r"a\.en: plain text has one side; give its translation too, or .* \(\.tsv"):
-        pair_source(written(tmp_path, "a.en", "A dog.\n"), None, ENGLISH_GERMAN)
+        pair_source(write_file(tmp_path, "a.en", "A dog.\n"), None, ENGLISH_GERMAN)
     cases = {
         "none": moses(names=("a.fr", "a.cs")),
         "several": moses(extra=("x.en", "README")),
         "two memories": zipped("a.tmx", TMX) and moses(extra=("a.tmx", "b.tmx"), names=("x", "y")),
     }
     for contents in cases.values():
-        path = written(tmp_path, "a.zip", contents)
+        path = write_file(tmp_path, "a.zip", contents)
         with pytest.raises(
             InputError, match=r"a\.zip: expected one file that ends in \.en and one in \.de, or one file"
         ):
             list(read_pairs(path, None, ENGLISH_GERMAN))
-    path = written(tmp_path, "office.zip", zipped("[Content_Types].xml", "<x/>"))
+    path = write_file(tmp_path, "office.zip", zipped("[Content_Types].xml", "<x/>"))
     with pytest.raises(InputError, match="office.zip: an office document"):
         list(read_pairs(path, None, ENGLISH_GERMAN))
 
 
 def damaged_archive():
-    """An archive whose checksum is wrong in the middle."""
+    """Returns an archive with a wrong checksum in the middle."""
     contents = bytearray(moses(pairs=[(f"word {n} " * 50, f"Wort {n} " * 50) for n in range(200)]))
     contents[len(contents) // 2] ^= 0xFF
     return bytes(contents)
 
 
 def encrypted_archive():
-    """An archive whose file is marked as encrypted, in its header and in the table of contents."""
+    """Returns an archive whose file is marked as encrypted, in its header and in the directory."""
     contents = bytearray(zipped("a.tsv", tsv(*PAIRS)))
     contents[6] = contents[contents.find(b"PK\x01\x02") + 8] = 1
     return bytes(contents)
 
 
 @pytest.mark.parametrize(
-    ("name", "contents", "words"),
+    ("name", "contents", "message"),
     [
         ("a.zip", damaged_archive(), "broken compressed file"),
         ("b.zip", moses()[:-30], "broken compressed file"),
@@ -390,54 +390,59 @@ def encrypted_archive():
         ("n.tsv", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-9], "broken compressed file"),
     ],
 )
-def test_damaged_files_are_named(tmp_path, name, contents, words):
-    with pytest.raises(InputError, match=rf"{name}.*{words}"):
-        list(read_pairs(written(tmp_path, name, contents() if callable(contents) else contents), None, ENGLISH_GERMAN))
+def test_damaged_files_are_named(tmp_path, name, contents, message):
+    with pytest.raises(InputError, match=rf"{name}.*{message}"):
+        list(
+            read_pairs(write_file(tmp_path, name, contents() if callable(contents) else contents), None, ENGLISH_GERMAN)
+        )
 
 
-def test_plain_text_is_decompressed_by_its_first_bytes(tmp_path):
+def test_compression_is_detected_by_the_first_bytes(tmp_path):
     lines = ["A dog runs.", "Zwei Größen"]
     contents = "".join(f"{line}\n" for line in lines).encode()
-    for name, pack in (("a.en", gzip.compress), ("b.en", bz2.compress), ("c.en", lzma.compress), ("d.en", zstandard)):
-        assert list(read_lines(written(tmp_path, name, pack(contents)))) == lines
-        assert list(read_lines(written(tmp_path, f"{name}.{name}", contents))) == lines
+    for name, compress in (
+        ("a.en", gzip.compress),
+        ("b.en", bz2.compress),
+        ("c.en", lzma.compress),
+        ("d.en", zstandard),
+    ):
+        assert list(read_lines(write_file(tmp_path, name, compress(contents)))) == lines
+        assert list(read_lines(write_file(tmp_path, f"{name}.{name}", contents))) == lines
 
 
 @pytest.mark.parametrize(
     "text", ["PAR1 is a receptor.", f"{'x ' * 128}Mustard", "<!-- a comment --> " * 60 + "text", "<seg"]
 )
-def test_text_that_begins_like_a_file_of_a_format(tmp_path, text):
-    assert list(read_lines(written(tmp_path, "a.en", text))) == [text]
+def test_text_that_starts_like_a_file_format(tmp_path, text):
+    assert list(read_lines(write_file(tmp_path, "a.en", text))) == [text]
 
 
-def test_carriage_returns_end_lines_only_where_there_is_no_line_feed(tmp_path):
-    source = written(tmp_path, "a.en", "one\rtwo\r\rfour")
-    target = written(tmp_path, "a.de", "eins\r\nzw\rei\n\nvier")
+def test_carriage_returns_end_lines_only_in_files_without_line_feeds(tmp_path):
+    source = write_file(tmp_path, "a.en", "one\rtwo\r\rfour")
+    target = write_file(tmp_path, "a.de", "eins\r\nzw\rei\n\nvier")
     read = pair_source(source, target, ENGLISH_GERMAN)
     assert list(read()) == [("one", "eins"), ("two", "zw\rei"), ("", ""), ("four", "vier")]
-    assert not read.splits, "a part of such a file cannot be found by its line feeds"
-    table = written(tmp_path, "a.tsv", tsv(*((f"row {n}", f"Zeile {n}") for n in range(100)), end="\r"))
+    assert not read.splits, "without line feeds, the file cannot be divided"
+    table = write_file(tmp_path, "a.tsv", tsv(*((f"row {n}", f"Zeile {n}") for n in range(100)), end="\r"))
     assert len(list(read_pairs(table, None, ENGLISH_GERMAN))) == 100
 
 
-def test_a_catalogue_that_was_compiled(tmp_path):
+def test_a_compiled_catalogue(tmp_path):
     import polib
 
     path = tmp_path / "de.mo"
-    polib.pofile(str(written(tmp_path, "a.po", PO))).save_as_mofile(str(path))
+    polib.pofile(str(write_file(tmp_path, "a.po", PO))).save_as_mofile(str(path))
     for name in ("de.mo", "catalogue"):
         assert sorted(read_pairs(path.rename(tmp_path / name), None, ENGLISH_GERMAN)) == PAIRS
         path = tmp_path / name
 
 
-def test_half_a_surrogate_pair_becomes_a_character_that_files_can_contain(tmp_path):
-    path = written(tmp_path, "a.jsonl", '{"source": "\\ud83d\\ude00", "target": "a \\ud83d"}')
+def test_an_unpaired_surrogate_becomes_the_replacement_character(tmp_path):
+    path = write_file(tmp_path, "a.jsonl", '{"source": "\\ud83d\\ude00", "target": "a \\ud83d"}')
     assert list(read_pairs(path, None, ENGLISH_GERMAN)) == [("😀", "a \ufffd")]
 
 
-def test_a_new_format_is_one_entry(tmp_path, monkeypatch):
-    """A new format is one entry, and its pairs become training data."""
-
+def test_an_additional_format_needs_one_entry(tmp_path, monkeypatch):
     def read_arrows(file, place, languages):
         for number, line in enumerate(file, start=1):
             source, arrow, target = line.decode().strip().partition(" -> ")
@@ -447,24 +452,24 @@ def test_a_new_format_is_one_entry(tmp_path, monkeypatch):
 
     monkeypatch.setitem(readers.FORMATS, ".arrows", Format("pairs with arrows", read_arrows))
     lines = "".join(f"dog number {n} -> Hund Nummer {n}\n" for n in range(200))
-    path = written(tmp_path, "a.arrows.gz", gzip.compress(lines.encode()))
+    path = write_file(tmp_path, "a.arrows.gz", gzip.compress(lines.encode()))
     corpus = corpora.files({"train": (path, None)})
     data = prepare(corpus, DataConfig(vocab_type="char", vocab_size=300), tmp_path / "data", lambda _: None)
     assert data.counts["train"]["read"] == 200
     assert known_format(path).name == "pairs with arrows"
     with pytest.raises(InputError, match="line 1: expected an arrow"):
-        list(read_pairs(written(tmp_path, "b.arrows", "no"), None, ENGLISH_GERMAN))
+        list(read_pairs(write_file(tmp_path, "b.arrows", "no"), None, ENGLISH_GERMAN))
 
 
-def test_corpora_of_files_select_languages_and_keep_what_they_did(tmp_path):
-    memory = written(tmp_path, "a.tmx", TMX)
+def test_corpora_of_files_select_languages(tmp_path):
+    memory = write_file(tmp_path, "a.tmx", TMX)
     config = DataConfig(source_language="fr", target_language="de")
     corpus = corpora.of_config(config, tmp_path, [{"train": (memory, None)}])
     assert list(corpus.splits["train"]()) == [("Un chien court.", "Ein Hund rennt.")]
     assert corpus.files == {"train_source": memory}
-    pairs = written(tmp_path, "pairs.txt", tsv(*PAIRS))
+    pairs = write_file(tmp_path, "pairs.txt", tsv(*PAIRS))
     assert list(corpora.files({"train": (pairs, None)}).splits["train"]()) == PAIRS
     with pytest.raises(InputError, match="talk.srt: subtitles cannot be read"):
-        corpora.files({"train": (written(tmp_path, "talk.srt", "1\n"), None)})
+        corpora.files({"train": (write_file(tmp_path, "talk.srt", "1\n"), None)})
     tagged = corpora.combined([corpora.files({"train": (pairs, None)})] * 2, ["<a>", "<b>"])
     assert next(iter(tagged.splits["train"]())) == (f"<a> {PAIRS[0][0]}", PAIRS[0][1])

@@ -36,8 +36,8 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def serving():
-    """Starts a server of our own and gives its address."""
+def serve():
+    """Starts servers on this machine; calling it with a handler returns the address."""
     with contextlib.ExitStack() as servers:
 
         def serve(handler):
@@ -52,11 +52,11 @@ def serving():
 
 
 @pytest.fixture
-def published(tmp_path, serving):
-    """A folder, and the address at which it is published."""
+def published(tmp_path, serve):
+    """A directory and the address that serves it."""
     folder = tmp_path / "published"
     folder.mkdir()
-    return folder, serving(functools.partial(QuietHandler, directory=str(folder)))
+    return folder, serve(functools.partial(QuietHandler, directory=str(folder)))
 
 
 @pytest.mark.parametrize(("suffix", "opener"), [("", open), (".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)])
@@ -90,7 +90,7 @@ def test_broken_compressed_files_are_named(tmp_path, suffix):
         list(read_lines(path))
 
 
-def test_a_missing_or_unreadable_file_is_named(tmp_path):
+def test_a_missing_or_unreadable_file_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"missing: cannot be read: No such file"):
         list(read_lines(tmp_path / "missing"))
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
@@ -99,7 +99,7 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path):
         corpora.files({"train": (tmp_path / "missing", tmp_path / "missing")})
 
 
-def test_an_empty_file_and_one_that_can_be_read_only_once_are_named(tmp_path):
+def test_empty_files_and_pipes_are_errors(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").touch()
     for name, message in (("pipe", "a folder, pipe or device; text is read several times"), ("empty", "is empty")):
@@ -127,7 +127,7 @@ def test_tab_separated_pairs_with_further_columns(tmp_path):
 @pytest.mark.parametrize(
     ("header", "row", "column"), [("", "{}\tone\teins", 1), ("id\ten", "{}\tone", 1), ("", "a\t{}", 2)]
 )
-def test_a_column_of_numbers_is_no_text(tmp_path, header, row, column):
+def test_a_column_of_numbers_is_rejected(tmp_path, header, row, column):
     rows = [header] * bool(header) + [row.format(number) for number in range(700, 720)]
     path = write_lines(tmp_path / "pairs.tsv", rows)
     with pytest.raises(
@@ -138,7 +138,7 @@ def test_a_column_of_numbers_is_no_text(tmp_path, header, row, column):
     assert len(list(corpora.files({"train": (path, None)}).splits["train"]())) == 31
 
 
-def test_a_corpus_of_files_knows_its_text(tmp_path):
+def test_a_corpus_of_files_reads_them_repeatedly(tmp_path):
     source, target = write_lines(tmp_path / "a.en", SOURCE), write_lines(tmp_path / "a.de", TARGET)
     tsv = write_lines(tmp_path / "valid.tsv", ["x\ty"])
     corpus = corpora.files({"train": (source, target), "valid": (tsv, None)})
@@ -150,7 +150,7 @@ def test_a_corpus_of_files_knows_its_text(tmp_path):
 
 @pytest.fixture
 def multi30k_files(monkeypatch):
-    """Writes small files in Multi30k's layout, whose checksums are those expected."""
+    """Writes small files in Multi30k's layout and makes their checksums the expected ones."""
 
     def write(folder):
         sums = {}
@@ -180,7 +180,7 @@ def test_multi30k_is_downloaded_once_and_verified(tmp_path, published, multi30k_
         corpora.multi30k("de", "en", tmp_path / "kept")
 
 
-def test_what_cannot_be_downloaded_is_named_and_leaves_nothing(tmp_path, published):
+def test_a_failed_download_is_named_and_leaves_no_file(tmp_path, published):
     _, address = published
     with pytest.raises(InputError, match=rf"{address}/no.gz: cannot be downloaded \(HTTP Error 404.*put the file at"):
         downloads.fetch(f"{address}/no.gz", tmp_path / "kept/no.gz")
@@ -191,24 +191,24 @@ HEAD_RECEIVED = threading.Event()
 
 
 class BrokenHandler(QuietHandler):
-    """Sends half of what it announces, or nothing, and then closes the connection or resets it."""
+    """Sends half of the announced bytes or none, and then closes or resets the connection."""
 
     def do_GET(self):
-        how = self.path.removeprefix("/")
-        if "nothing" not in how:
+        failure = self.path.removeprefix("/")
+        if "nothing" not in failure:
             self.send_response(200)
             self.send_header("Content-Length", "1000")
             self.end_headers()
             self.wfile.write(b"x" * 500)
             self.wfile.flush()
-        if "reset" in how:
-            assert "nothing" in how or HEAD_RECEIVED.wait(300)  # a reset loses what was sent before
+        if "reset" in failure:
+            assert "nothing" in failure or HEAD_RECEIVED.wait(300)  # discards unread bytes
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("failure", "message"),
     [
         ("close", r"connection broke after 500 of 1000 bytes"),
         ("reset", r"connection broke after \d+ bytes: Connection reset by peer"),
@@ -216,18 +216,22 @@ class BrokenHandler(QuietHandler):
         ("close_after_nothing", r"Remote end closed connection without response"),
     ],
 )
-def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, monkeypatch, how, message):
-    address, answer = serving(BrokenHandler), downloads._answer
+def test_a_broken_connection_is_reported_with_its_address_and_leaves_no_file(
+    tmp_path, serve, monkeypatch, failure, message
+):
+    address, answer = serve(BrokenHandler), downloads._answer
 
-    def received(url):
+    def answer_and_signal(url):
         head = answer(url)
         HEAD_RECEIVED.set()
         return head
 
     HEAD_RECEIVED.clear()
-    monkeypatch.setattr(downloads, "_answer", received)
-    with pytest.raises(InputError, match=rf"^{address}/{how}: cannot be downloaded \(.*{message}\);.* put the file at"):
-        downloads.fetch(f"{address}/{how}", tmp_path / "kept/file")
+    monkeypatch.setattr(downloads, "_answer", answer_and_signal)
+    with pytest.raises(
+        InputError, match=rf"^{address}/{failure}: cannot be downloaded \(.*{message}\);.* put the file at"
+    ):
+        downloads.fetch(f"{address}/{failure}", tmp_path / "kept/file")
     assert list((tmp_path / "kept").iterdir()) == []
 
 
@@ -262,24 +266,26 @@ def test_tatoeba_is_downloaded_and_split_by_english_sentence(tmp_path, published
         corpora.tatoeba_pairs("en", "de", tmp_path / "broken")
 
 
-def test_tatoeba_split_stays_when_sentences_are_added():
-    few, many = (list(zip(*tatoeba_lines(count), strict=True)) for count in (1000, 1100))
-    for shorter, longer in zip(tatoeba.split_by_english(few)[1:], tatoeba.split_by_english(many)[1:], strict=True):
+def test_the_tatoeba_split_is_stable_when_sentences_are_added():
+    original, extended = (list(zip(*tatoeba_lines(count), strict=True)) for count in (1000, 1100))
+    for shorter, longer in zip(
+        tatoeba.split_by_english(original)[1:], tatoeba.split_by_english(extended)[1:], strict=True
+    ):
         assert len(set(shorter) - set(longer)) < len(shorter) / 4
-    train, val, test = tatoeba.split_by_english([*many, ("SENTENCE 5 is here", "anders"), ("", "leer")])
+    train, val, test = tatoeba.split_by_english([*extended, ("SENTENCE 5 is here", "anders"), ("", "leer")])
     sides = [{comparison_key(english) for english, _ in part} for part in (train, val, test)]
     assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
 
 
 @pytest.mark.parametrize("corpus", ["tatoeba", "gettext", "gettext_permissive", "wmt14"])
 @pytest.mark.parametrize("languages", [("de", "fr"), ("en", "en")])
-def test_corpora_with_english_on_one_side_say_so(tmp_path, corpus, languages):
+def test_corpora_that_need_english_reject_other_pairs(tmp_path, corpus, languages):
     config = DataConfig(corpus=corpus, source_language=languages[0], target_language=languages[1])
     with pytest.raises(InputError, match=f"corpus={corpus} has English on one side"):
         corpora.of_config(config, tmp_path)
 
 
-def test_unknown_corpora_and_needless_files_are_named(tmp_path):
+def test_unknown_corpora_and_unused_files_are_errors(tmp_path):
     with pytest.raises(
         InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, gettext_permissive"
     ):
@@ -292,7 +298,7 @@ def test_unknown_corpora_and_needless_files_are_named(tmp_path):
         corpora.of_config(DataConfig(), tmp_path)
 
 
-def test_named_corpora_are_joined_in_all_directions(tmp_path):
+def test_named_corpora_are_combined_in_all_directions(tmp_path):
     for stem in tatoeba.STEMS:
         write_lines(tmp_path / f"tatoeba/en-de.{stem}.en.gz", [f"{stem} five"], gzip.open)
         write_lines(tmp_path / f"tatoeba/en-de.{stem}.de.gz", [f"{stem} fünf"], gzip.open)
@@ -313,12 +319,10 @@ def test_named_corpora_are_joined_in_all_directions(tmp_path):
 
 @pytest.fixture(scope="module")
 def tfds_data_set():
-    """The name of a translation data set of our own, registered with tensorflow_datasets."""
+    """Registers a small translation data set with tensorflow_datasets and returns its name."""
     import tensorflow_datasets as tfds
 
     class SmallTranslate(tfds.core.GeneratorBasedBuilder):
-        """Numbers in three languages."""
-
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
@@ -345,7 +349,7 @@ def test_tensorflow_datasets(tmp_path, tfds_data_set):
     assert corpus.identity == {"tensorflow_datasets": f"{tfds_data_set}/1.0.0"}
 
 
-def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set, monkeypatch):
+def test_tensorflow_datasets_reports_missing_parts(tmp_path, tfds_data_set, monkeypatch):
     import tensorflow_datasets as tfds
 
     def fail(self):

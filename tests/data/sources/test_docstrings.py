@@ -1,5 +1,3 @@
-"""Docstrings: what is their description, and what their first sentence."""
-
 import hashlib
 import zipfile
 
@@ -25,7 +23,7 @@ def test_the_first_sentence_and_the_rest():
 
 
 @pytest.mark.parametrize("text", ["A summary alone.", f"Two words. {LONG}", f"{LONG} {LONG}.\n\n{LONG}", ""])
-def test_sides_that_are_too_short_or_long_are_no_pair(text):
+def test_docstrings_with_a_short_or_long_side_give_no_pair(text):
     assert list(docstrings.pair_of(text)) == []
 
 
@@ -51,7 +49,7 @@ def test_markup_and_examples_are_left_out():
     assert list(docstrings.pair_of(text)) == [(f"Like c of the one {LONG} 1", "It calls a.b.")]
 
 
-def test_a_long_description_is_cut():
+def test_a_long_description_is_truncated():
     ((description, _),) = docstrings.pair_of(f"Sums it up.\n\n{' '.join([LONG] * 20)}")
     assert len(description.split()) == 200
 

@@ -8,8 +8,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages
 
 
-def entry(source, target, **more):
-    return polib.POEntry(msgid=source, msgstr=target, **more)
+def entry(source, target, **fields):
+    return polib.POEntry(msgid=source, msgstr=target, **fields)
 
 
 def catalogue(*entries, plural_forms="nplurals=2; plural=(n != 1);"):
@@ -20,10 +20,10 @@ def catalogue(*entries, plural_forms="nplurals=2; plural=(n != 1);"):
 
 
 @pytest.fixture
-def pairs_of(tmp_path):
-    def read(*entries, kind="po", **more):
+def read_pairs(tmp_path):
+    def read(*entries, kind="po", **fields):
         path = tmp_path / f"messages.{kind}"
-        po = catalogue(*entries, **more)
+        po = catalogue(*entries, **fields)
         po.save(str(path)) if kind == "po" else po.save_as_mofile(str(path))
         with open(path, "rb") as file:
             return list(read_catalogue(file, str(path), Languages("en", "de")))
@@ -32,14 +32,14 @@ def pairs_of(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["po", "mo"])
-def test_messages_in_order(pairs_of, kind):
+def test_messages_in_order(read_pairs, kind):
     entries = [entry("Add a user", "Füge einen Benutzer hinzu"), entry("Cancel", "Abbrechen", msgctxt="a button")]
-    assert sorted(pairs_of(*entries, kind=kind)) == [(item.msgid, item.msgstr) for item in entries]
+    assert sorted(read_pairs(*entries, kind=kind)) == [(item.msgid, item.msgstr) for item in entries]
 
 
-def test_fuzzy_obsolete_and_missing_translations_are_left_out(pairs_of):
+def test_fuzzy_obsolete_and_missing_translations_are_left_out(read_pairs):
     assert (
-        pairs_of(
+        read_pairs(
             entry("A guess", "Geraten", flags=["fuzzy"]), entry("Old news", "Altes", obsolete=True), entry("Later", "")
         )
         == []
@@ -47,26 +47,26 @@ def test_fuzzy_obsolete_and_missing_translations_are_left_out(pairs_of):
 
 
 @pytest.mark.parametrize("kind", ["po", "mo"])
-def test_plural_forms_of_german(pairs_of, kind):
+def test_plural_forms_of_german(read_pairs, kind):
     message = entry("%d file", "", msgid_plural="%d files", msgstr_plural={0: "%d Datei", 1: "%d Dateien"})
-    assert pairs_of(message, kind=kind) == [("%d file", "%d Datei"), ("%d files", "%d Dateien")]
+    assert read_pairs(message, kind=kind) == [("%d file", "%d Datei"), ("%d files", "%d Dateien")]
 
 
-def test_plural_forms_of_other_languages(pairs_of):
+def test_plural_forms_of_other_languages(read_pairs):
     polish = entry("%d file", "", msgid_plural="%d files", msgstr_plural={0: "%d plik", 1: "%d pliki", 2: "%d plików"})
     rule = "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
-    assert pairs_of(polish, plural_forms=rule) == [("%d file", "%d plik"), ("%d files", "%d pliki")]
+    assert read_pairs(polish, plural_forms=rule) == [("%d file", "%d plik"), ("%d files", "%d pliki")]
     turkish = entry("%d file", "", msgid_plural="%d files", msgstr_plural={0: "%d dosya"})
-    assert pairs_of(turkish, plural_forms="nplurals=1; plural=0;") == [
+    assert read_pairs(turkish, plural_forms="nplurals=1; plural=0;") == [
         ("%d file", "%d dosya"),
         ("%d files", "%d dosya"),
     ]
     for invalid in ("nplurals=3; plural=nonsense(;", f"nplurals={'9' * 5000}; plural=0;"):
-        assert pairs_of(polish, plural_forms=invalid)[0] == ("%d file", "%d plik")
+        assert read_pairs(polish, plural_forms=invalid)[0] == ("%d file", "%d plik")
 
 
-def test_symbolic_names_are_replaced_by_their_text_or_left_out(pairs_of):
-    assert pairs_of(
+def test_symbolic_names_are_replaced_by_their_text_or_left_out(read_pairs):
+    assert read_pairs(
         entry("label_edit", "Bearbeiten", comment='Default: "Edit"'),
         entry("label_save", "Speichern"),
         entry("msgNotSaved", "Nicht gespeichert"),
@@ -84,20 +84,20 @@ def test_symbolic_names_are_replaced_by_their_text_or_left_out(pairs_of):
         ("about 50% of all", "etwa 50 % von allen"),
     ],
 )
-def test_placeholders_stay(pairs_of, source, target):
-    assert pairs_of(entry(source, target)) == [(source, target)]
+def test_placeholders_are_kept(read_pairs, source, target):
+    assert read_pairs(entry(source, target)) == [(source, target)]
 
 
 @pytest.mark.parametrize(
     ("source", "target"),
     [("Hello %(name)s!", "Hallo %(nmae)s!"), ("{0} of {1}", "{0} von allen"), ("See <b>this</b>.", "Siehe dies.")],
 )
-def test_sides_that_differ_in_placeholders_or_markup_are_left_out(pairs_of, source, target):
-    assert pairs_of(entry(source, target)) == []
+def test_pairs_that_differ_in_placeholders_or_markup_are_left_out(read_pairs, source, target):
+    assert read_pairs(entry(source, target)) == []
 
 
-def test_markup_is_taken_out_but_not_what_looks_like_it(pairs_of):
-    assert pairs_of(
+def test_markup_is_removed_but_not_similar_text(read_pairs):
+    assert read_pairs(
         entry('Click <a href="%(url)s">here</a> &amp; wait<br/>', 'Klicke <a href="%(url)s">hier</a> &amp; warte<br/>'),
         entry("clone <source> here", "klone <source> hierher"),
     ) == [("Click here & wait", "Klicke hier & warte"), ("clone <source> here", "klone <source> hierher")]
@@ -117,20 +117,20 @@ def test_markup_is_taken_out_but_not_what_looks_like_it(pairs_of):
         (("Salt & pepper", "Salz & Pfeffer"), ("Salt & pepper", "Salz & Pfeffer")),
     ],
 )
-def test_accelerators_are_taken_out_but_no_identifiers(pairs_of, entries, plain):
-    assert pairs_of(entry(*entries)) == [plain]
+def test_accelerators_are_removed_but_not_identifiers(read_pairs, entries, plain):
+    assert read_pairs(entry(*entries)) == [plain]
 
 
-def test_paragraphs_are_pairs_of_their_own_and_lines_are_joined(pairs_of):
+def test_each_paragraph_is_a_pair_with_joined_lines(read_pairs):
     source, target = "First part,\n  two lines.\n\nSecond part.\n", "Erster Teil,\nzwei Zeilen.\n \nZweiter Teil."
-    assert pairs_of(entry(source, target), entry("One.\n\nTwo.", "Eins und zwei.")) == [
+    assert read_pairs(entry(source, target), entry("One.\n\nTwo.", "Eins und zwei.")) == [
         ("First part, two lines.", "Erster Teil, zwei Zeilen."),
         ("Second part.", "Zweiter Teil."),
     ]
 
 
-def test_messages_without_words_are_left_out(pairs_of):
-    assert pairs_of(entry("%d:%02d", "%d:%02d"), entry("...", "…"), entry("x", "y")) == []
+def test_messages_without_words_are_left_out(read_pairs):
+    assert read_pairs(entry("%d:%02d", "%d:%02d"), entry("...", "…"), entry("x", "y")) == []
 
 
 def make_wheel(path, files):
@@ -160,7 +160,7 @@ def test_a_wheel_gives_all_catalogues_of_a_language_once_in_order(tmp_path):
     assert read_wheel(wheel, "ja") == []
 
 
-def test_a_regional_catalogue_is_taken_where_there_is_no_other(tmp_path):
+def test_a_regional_catalogue_is_used_if_there_is_no_general_one(tmp_path):
     wheel = make_wheel(
         tmp_path / "some-1-py3-none-any.whl",
         {
@@ -173,7 +173,7 @@ def test_a_regional_catalogue_is_taken_where_there_is_no_other(tmp_path):
     assert read_wheel(wheel, "pt-BR") == [("Hello", "pt_BR")]
 
 
-def test_a_broken_wheel_or_catalogue_is_named(tmp_path):
+def test_a_broken_wheel_or_catalogue_is_an_error(tmp_path):
     path = tmp_path / "some-1-py3-none-any.whl"
     path.write_bytes(b"no archive")
     with pytest.raises(InputError, match="some-1-py3-none-any.whl: broken compressed file"):

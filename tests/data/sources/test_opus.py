@@ -1,4 +1,4 @@
-"""Corpora of OPUS by name, from a server of our own."""
+"""Corpora of OPUS by name, from a local server."""
 
 import functools
 import hashlib
@@ -33,7 +33,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """The place of the archive on a server that has OPUS's folders."""
+    """Serves OPUS's directories on this machine and returns the path of the archive."""
     folder = tmp_path / "published"
     path = folder / "OPUS-Tatoeba" / "v2023-04-12" / "moses" / "de-en.txt.zip"
     path.parent.mkdir(parents=True)
@@ -48,18 +48,18 @@ def published(tmp_path, monkeypatch):
     server.server_close()
 
 
-def of_opus(name: str, source: str, target: str, folder) -> corpora.Corpus:
+def opus_corpus(name: str, source: str, target: str, folder) -> corpora.Corpus:
     config = DataConfig(corpus=f"opus:{name}", source_language=source, target_language=target)
     return corpora.of_config(config, folder)
 
 
 def test_a_corpus_is_downloaded_once_and_read_in_either_direction(tmp_path, published, monkeypatch):
-    corpus = of_opus(NAME, "de", "en", tmp_path / "kept")
+    corpus = opus_corpus(NAME, "de", "en", tmp_path / "kept")
     pairs = list(corpus.splits["train"]())
     assert pairs[7] == ("Satz 7 hat einen Hund.", "Sentence 7 has a dog.") and len(pairs) == 300
     assert set(corpus.splits) == {"train"}
     monkeypatch.setattr(opus, "ADDRESS", "http://127.0.0.1:9/nothing")
-    again = of_opus(NAME, "en", "de", tmp_path / "kept")
+    again = opus_corpus(NAME, "en", "de", tmp_path / "kept")
     assert list(again.splits["train"]()) == [pair[::-1] for pair in pairs]
     path = tmp_path / "kept/opus/Tatoeba/v2023-04-12/de-en.txt.zip"
     assert corpus.files == again.files == {"train_source": path}
@@ -67,34 +67,34 @@ def test_a_corpus_is_downloaded_once_and_read_in_either_direction(tmp_path, publ
     with pytest.raises(
         InputError, match=r"de-en\.txt\.zip: SHA-256 is .*, expected .*; delete the file to download it"
     ):
-        of_opus(NAME, "de", "en", tmp_path / "kept")
+        opus_corpus(NAME, "de", "en", tmp_path / "kept")
 
 
-def test_prepared_data_know_the_archive_and_refuse_another(tmp_path, published):
+def test_prepared_data_rejects_a_different_archive(tmp_path, published):
     config = DataConfig(corpus=f"opus:{NAME}", vocab_type="char", vocab_size=300)
 
-    def prepared(downloads: str) -> PreparedData:
+    def prepare_from(downloads: str) -> PreparedData:
         corpus = corpora.of_config(config, tmp_path / downloads)
         return prepare(corpus, config, tmp_path / "data", lambda _: None)
 
-    data = prepared("first")
+    data = prepare_from("first")
     assert data.identity["train_source"] == hashlib.sha256(published.read_bytes()).hexdigest()
-    assert prepared("second").counts == data.counts
+    assert prepare_from("second").counts == data.counts
     published.write_bytes(archive(word="cat"))
     with pytest.raises(InputError, match=r"already prepared with different settings \(train_source: .*\.\.\. -> "):
-        prepared("third")
+        prepare_from("third")
 
 
 @pytest.mark.parametrize("name", ["Tatoeba", "Tatoeba/", "../x/y", "a/..", "a/b/c", ""])
-def test_a_name_without_a_version_is_refused(tmp_path, name):
+def test_a_name_without_a_version_is_rejected(tmp_path, name):
     with pytest.raises(
         InputError, match=rf"corpus=opus:{name}: expected a corpus and its version, as in opus:Tatoeba/v"
     ):
-        of_opus(name, "en", "de", tmp_path)
+        opus_corpus(name, "en", "de", tmp_path)
 
 
-def test_a_language_pair_that_is_not_published_is_told_with_its_address(tmp_path, published):
+def test_an_unpublished_language_pair_is_reported_with_its_address(tmp_path, published):
     with pytest.raises(InputError, match=r"/moses/cs-en\.txt\.zip: cannot be downloaded \(HTTP Error 404"):
-        of_opus(NAME, "en", "cs", tmp_path)
+        opus_corpus(NAME, "en", "cs", tmp_path)
     with pytest.raises(InputError, match="source_language and target_language are both en"):
-        of_opus(NAME, "en", "en", tmp_path)
+        opus_corpus(NAME, "en", "en", tmp_path)

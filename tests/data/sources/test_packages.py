@@ -10,7 +10,7 @@ from t2t_keras.errors import InputError
 
 
 def publish(folder, name, version, pairs):
-    """Writes a wheel that pip accepts, and gives its pin."""
+    """Writes a wheel that pip accepts, and returns its pin."""
     po = polib.POFile()
     po.metadata = {"Content-Type": "text/plain; charset=utf-8"}
     po.extend(polib.POEntry(msgid=source, msgstr=target) for source, target in pairs)
@@ -28,7 +28,7 @@ def publish(folder, name, version, pairs):
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A folder that pip takes for its only package index."""
+    """A directory that pip uses as its only package index."""
     folder = tmp_path / "index"
     folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -66,7 +66,7 @@ def test_packages_are_downloaded_once_and_give_pairs_in_the_order_of_the_pins(tm
 
 
 @pytest.mark.integration
-def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
+def test_a_different_file_with_a_pinned_name_is_rejected(tmp_path, index, pins):
     publish(index, "second", "3.0", [("Close it", "tampered with")])
     lines = []
     wheels, errors = packages.fetch(pins, tmp_path / "kept", lines.append)
@@ -91,7 +91,7 @@ def test_only_the_test_set_must_be_available(tmp_path, index, pins, monkeypatch,
             list(corpus.splits["train"]())
 
 
-def test_an_environment_without_pip_is_named(tmp_path, pins, monkeypatch):
+def test_an_environment_without_pip_is_an_error(tmp_path, pins, monkeypatch):
     monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         InputError, match=r"pip, which downloads the text, is missing in this environment: python -m ensurepip"

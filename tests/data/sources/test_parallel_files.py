@@ -17,7 +17,7 @@ def run_all(function, jobs):
     return {number: function(number, argument) for number, argument in jobs}
 
 
-def written(folder, source, target):
+def write_files(folder, source, target):
     files = ParallelFiles(folder / "a.en", folder / "a.de")
     for path, text in ((files.source, source), (files.target, target)):
         path.write_bytes(text)
@@ -31,24 +31,26 @@ def folder(tmp_path_factory):
 
 @settings(deadline=None)
 @given(LINES, st.sampled_from(["", "\ufeff"]), st.booleans(), st.integers(1, 8), st.integers(1, 30), st.integers(1, 9))
-def test_blocks_of_any_size_are_what_one_reader_reads(folder, lines, mark, ends, pairs, block_bytes, blocks):
+def test_blocks_of_any_size_contain_the_same_pairs(folder, lines, mark, ends, pairs, block_bytes, blocks):
     source = mark + "\n".join(lines) + "\n" * (ends and bool(lines))
     count = source.count("\n") + (source != "" and not source.endswith("\n"))
     target = "".join(f"{number}\r\n" for number in range(count))
-    files = written(folder, source.encode(), target.encode())
+    files = write_files(folder, source.encode(), target.encode())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parallel_files, "_BLOCK_BYTES", block_bytes)
         patched.setattr(parallel_files, "_COUNTED_BYTES", block_bytes * blocks)
-        (actual,) = split([files], pairs, run_all)
-    assume(files.splits)  # without a line feed, carriage returns end the lines
+        (pair_blocks,) = split([files], pairs, run_all)
+    assume(files.splits)  # Without line feeds, carriage returns end the lines.
     expected = list(read_pairs(files.source, files.target))
-    assert [list(block) for block in actual] == [expected[at : at + pairs] for at in range(0, len(expected), pairs)]
+    assert [list(block) for block in pair_blocks] == [
+        expected[at : at + pairs] for at in range(0, len(expected), pairs)
+    ]
 
 
-def test_each_corpus_begins_a_block_and_has_its_tag(tmp_path):
+def test_each_corpus_starts_a_block_and_has_its_tag(tmp_path):
     first = ParallelFiles(tmp_path / "a.en", tmp_path / "a.de", "<2de>")
     second = ParallelFiles(tmp_path / "a.de", tmp_path / "a.en")
-    written(tmp_path, b"1\n2\n3\n", b"eins\nzwei\ndrei\n")
+    write_files(tmp_path, b"1\n2\n3\n", b"eins\nzwei\ndrei\n")
     assert [[list(block) for block in blocks] for blocks in split([first, second], 2, run_all)] == [
         [[("<2de> 1", "eins"), ("<2de> 2", "zwei")], [("<2de> 3", "drei")]],
         [[("eins", "1"), ("zwei", "2")], [("drei", "3")]],
@@ -56,13 +58,13 @@ def test_each_corpus_begins_a_block_and_has_its_tag(tmp_path):
     assert list(first()) == [("<2de> 1", "eins"), ("<2de> 2", "zwei"), ("<2de> 3", "drei")]
 
 
-def test_unequal_numbers_of_lines(tmp_path):
+def test_unequal_numbers_of_lines_are_an_error(tmp_path):
     with pytest.raises(InputError, match=rf"unequal numbers of lines: {tmp_path}/a\.en has 2, {tmp_path}/a\.de has 1"):
-        split([written(tmp_path, b"1\n2\n", b"eins\n")], 9, run_all)
+        split([write_files(tmp_path, b"1\n2\n", b"eins\n")], 9, run_all)
 
 
-def test_a_line_that_is_not_utf8_is_named_and_so_is_one_that_went(tmp_path):
-    files = written(tmp_path, b"1\n2\n3\nvier\xff\n", b"1\n2\n3\n4\n")
+def test_an_invalid_or_missing_line_is_named(tmp_path):
+    files = write_files(tmp_path, b"1\n2\n3\nvier\xff\n", b"1\n2\n3\n4\n")
     ((_, last),) = split([files], 2, run_all)
     with pytest.raises(InputError, match=r"a\.en, line 4: not valid UTF-8 \(byte 5: "):
         list(last)
@@ -74,11 +76,11 @@ def test_a_line_that_is_not_utf8_is_named_and_so_is_one_that_went(tmp_path):
         list(last)
 
 
-def test_what_is_compressed_or_has_no_size_does_not_split(tmp_path):
-    files = written(tmp_path, b"", b"")
+def test_compressed_files_and_pipes_are_not_split(tmp_path):
+    files = write_files(tmp_path, b"", b"")
     assert files.splits
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.gz").touch()
-    for other in ("pipe", "a.gz", "missing", "/dev/stdin"):
-        pairs = itertools.permutations((files.source, tmp_path / other))
+    for name in ("pipe", "a.gz", "missing", "/dev/stdin"):
+        pairs = itertools.permutations((files.source, tmp_path / name))
         assert not any(ParallelFiles(*paths).splits for paths in pairs)
