@@ -51,7 +51,7 @@ def main() -> None:
         }
         print(f"\n| weights, way | equal of {len(lines):,} lines | largest difference of a score |")
         print("|---|---|---|")
-        program = c_program.compiled(pathlib.Path(folder))
+        program = c_program.compile_program(pathlib.Path(folder))
         for name, version in versions.items():
             # An export in bfloat16 is compared with a translator with the same rounded weights.
             translator = Translator.load(args.model_dir if name == "float32" else version)
@@ -59,7 +59,7 @@ def main() -> None:
             _print_agreement(f"{name}, TensorFlow 1's loader", expected, _by_v1_loader(version, lines))
             if program:
                 texts = [line.encode() for line in lines]
-                answers = c_program.translations(program, _op_library(), version, texts, _BATCH_SIZE)
+                answers = c_program.translate(program, _op_library(), version, texts, _BATCH_SIZE)
                 _print_agreement(f"{name}, the program in C", expected, answers)
         _print_times(versions, lines[: args.rounds])
 

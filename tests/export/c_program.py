@@ -1,4 +1,4 @@
-"""Compiles serve_once.c, and translates with it."""
+"""Compiles serve_once.c and translates with it."""
 
 import os
 import pathlib
@@ -18,8 +18,8 @@ from t2t_keras.inference.translator import Translator
 SOURCE = pathlib.Path(__file__).parent / "serve_once.c"
 
 
-def compiled(folder: pathlib.Path) -> pathlib.Path | None:
-    """The program, written into a folder; None where there is no C compiler."""
+def compile_program(folder: pathlib.Path) -> pathlib.Path | None:
+    """Compiles the program into a folder; returns None if there is no C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         return None
@@ -31,10 +31,10 @@ def compiled(folder: pathlib.Path) -> pathlib.Path | None:
     return path
 
 
-def translations(
+def translate(
     program: pathlib.Path, op_library: str, version: pathlib.Path, texts: Sequence[bytes], batch_size: int
 ) -> list[tuple[str, float]]:
-    """Translations and scores, of `serving_default`."""
+    """Returns translations and scores of `serving_default`."""
     saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
     signature = saved.meta_graphs[0].signature_def["serving_default"]
     names = [signature.inputs["text"].name, *(signature.outputs[name].name for name in ("translation", "score"))]
@@ -43,16 +43,16 @@ def translations(
     environment = {**os.environ, "PATH": "/nowhere", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, input=requests, capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    actual, place = [], 0
-    while place < len(done.stdout):
-        (size,) = struct.unpack_from("=I", done.stdout, place)
-        text, place = done.stdout[place + 4 : place + 4 + size].decode("utf-8"), place + 4 + size
-        actual.append((text, *struct.unpack_from("=f", done.stdout, place)))
-        place += 4
-    return actual
+    results, offset = [], 0
+    while offset < len(done.stdout):
+        (size,) = struct.unpack_from("=I", done.stdout, offset)
+        text, offset = done.stdout[offset + 4 : offset + 4 + size].decode("utf-8"), offset + 4 + size
+        results.append((text, *struct.unpack_from("=f", done.stdout, offset)))
+        offset += 4
+    return results
 
 
-def assert_translates_alike(
+def assert_same_translations(
     folder: pathlib.Path,
     version: pathlib.Path,
     translator: Translator,
@@ -60,11 +60,11 @@ def assert_translates_alike(
     batch_size: int,
     libraries: Sequence[str] = ("sentencepiece_tokenizer",),
 ) -> None:
-    """An export gives the program, compiled in a folder, what the translator finds; skipped without a C compiler."""
-    program = compiled(folder) or pytest.skip("there is no C compiler here")
+    """Asserts that the C program translates with an export as the translator does; skips without a C compiler."""
+    program = compile_program(folder) or pytest.skip("there is no C compiler here")
     operations = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
     paths = ":".join(str(operations / f"_{library}.so") for library in libraries)
     expected = translator.translate(texts)
-    actual = translations(program, paths, version, [text.encode() for text in texts], batch_size)
+    actual = translate(program, paths, version, [text.encode() for text in texts], batch_size)
     assert [text for text, _ in actual] == [translation.text for translation in expected]
     np.testing.assert_allclose([s for _, s in actual], [t.score for t in expected], rtol=1e-4, atol=1e-3)

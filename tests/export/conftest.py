@@ -1,4 +1,4 @@
-"""One exported model for all tests of this folder, written by the program and served by one process."""
+"""The model that all tests of this folder share: exported by launch.export and loaded by one separate process."""
 
 import pathlib
 import pickle
@@ -20,7 +20,7 @@ def translator():
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> pathlib.Path:
-    """Where the run is, and what is exported from it."""
+    """The directory of the run and of its exports."""
     folder = tmp_path_factory.mktemp("export")
     exporting.make_run(folder)
     return folder
@@ -28,9 +28,9 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def program_results(folder) -> dict[str, tuple[int, str, str]]:
-    """What the program does with several sets of flags, the first of which exports: status, output, errors."""
+    """Status, output and errors of launch.export for several sets of flags; the first one exports."""
     base = [f"--model_dir={folder / 'run'}", f"--export_dir={folder / 'saved_models' / 'tiny'}"]
-    exported = [f"--model_dir={folder / 'saved_models' / 'tiny'}", base[1]]
+    from_export = [f"--model_dir={folder / 'saved_models' / 'tiny'}", base[1]]
     cases = {
         "average": [*base, "--average_last=2"],
         "too_many": [*base, "--average_last=3"],
@@ -40,23 +40,23 @@ def program_results(folder) -> dict[str, tuple[int, str, str]]:
         "no_run": [f"--model_dir={folder / 'nothing'}", base[1]],
         "engine": [*base, "--engine=ctranslate2"],
         "beam": [*base, "--beam_size=1000"],
-        "average_of_export": [*exported, "--average_last=2"],
-        "checkpoint_of_export": [*exported, "--checkpoint=1"],
+        "average_of_export": [*from_export, "--average_last=2"],
+        "checkpoint_of_export": [*from_export, "--checkpoint=1"],
     }
-    actual = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, actual, strict=True))
+    results = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, results, strict=True))
 
 
 @pytest.fixture(scope="session")
 def version(folder, program_results) -> pathlib.Path:
-    """The directory of the exported model's only version."""
+    """The directory of the only exported version."""
     assert program_results["average"][0] == 0, program_results["average"]
     return folder / "saved_models" / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")
 def op_library() -> str:
-    """The library with the SentencePiece operations, by its path."""
+    """The path of the library with the SentencePiece operations."""
     import tensorflow_text
 
     (path,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
@@ -65,15 +65,15 @@ def op_library() -> str:
 
 @pytest.fixture(scope="session")
 def sources(translator) -> list[tuple[int, ...]]:
-    """The token ids of all lines, or of their first parts; one line is blank."""
+    """The token ids of each line or of its first part; one line is blank."""
     return [t.source_ids[0] if t.num_parts else () for t in translator.translate(exporting.LINES)]
 
 
 @pytest.fixture(scope="session")
-def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -> tuple[dict, dict]:
-    """The outputs of all requests, by their names and those of the outputs, from a process that knows no Keras.
+def served_with_memory(translator, version, op_library, sources, tmp_path_factory) -> tuple[dict, dict]:
+    """The outputs of all requests and the bytes by which memory grew for each, from a process without Keras.
 
-    And the bytes that memory grew by for each.
+    Both are dictionaries by the name of the request.
     """
     requests = {**exporting.requests(sources), "warmup": exporting.warmup_requests(version)}
     flat = [request for value in requests.values() for request in (value if isinstance(value, list) else [value])]
@@ -84,17 +84,20 @@ def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     *answers, modules = pickle.loads(files[1].read_bytes())
-    assert modules == [], "the process that serves must not know of these"
+    assert modules == [], "the serving process must not import these modules"
 
-    def named(values: list) -> dict:
-        rest = iter(values)
-        return {name: [next(rest) for _ in v] if isinstance(v, list) else next(rest) for name, v in requests.items()}
+    def by_request(values: list) -> dict:
+        remaining = iter(values)
+        return {
+            name: [next(remaining) for _ in v] if isinstance(v, list) else next(remaining)
+            for name, v in requests.items()
+        }
 
-    outputs, costs = map(named, answers)
-    return outputs, costs
+    outputs, grown_bytes = map(by_request, answers)
+    return outputs, grown_bytes
 
 
 @pytest.fixture(scope="session")
-def served(served_at_cost) -> dict:
-    """The outputs of all requests."""
-    return served_at_cost[0]
+def served(served_with_memory) -> dict:
+    """The outputs of all requests, by name."""
+    return served_with_memory[0]

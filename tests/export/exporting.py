@@ -1,4 +1,4 @@
-"""A small translator whose export is tested, and texts for it that are no ordinary sentences."""
+"""A small translator to export, and unusual texts for it."""
 
 import dataclasses
 import pathlib
@@ -23,9 +23,9 @@ from t2t_keras.text.truecase import Truecaser
 from tests.inference import tiny
 
 SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
-# So small that odd texts are cut into parts, and that a request runs in several batches.
+# The limit is low, so that unusual texts are split and a request runs in several batches.
 MAX_LENGTH = 24
-FACTORS = (2.5, 0.875)  # of the weights of two checkpoints
+FACTORS = (2.5, 0.875)  # scale the weights of two checkpoints
 DECODE = DecodeConfig(beam_size=3, max_length_offset=8, tokens_per_batch=150)
 
 TEXTS = [
@@ -55,9 +55,9 @@ TEXTS = [
 def translator(
     config: DecodeConfig = DECODE, lowercase: Lowercase = "none", words: Sequence[str] = (), **arguments
 ) -> Translator:
-    """Of an untrained model that is sure of what it says: its weights are larger than those that training begins with.
+    """Returns a translator with confident predictions, because its weights are larger than initial ones.
 
-    They are the mean of those of `make_run`. `words` are truecased, if there are any.
+    The weights are the mean of the checkpoints of `make_run`. `words` is the list of the truecaser, if not empty.
     """
     model = Transformer(tiny.transformer().config)
     model.build()
@@ -69,14 +69,14 @@ def translator(
 
 
 def config_of(translator: Translator) -> Config:
-    """Of its run."""
+    """Returns the configuration of the translator's run."""
     data = dataclasses.replace(translator.data, vocab_size=tiny.tokenizer().vocab_size)
     assert isinstance(translator.model, Transformer)
     return Config(model=translator.model.config, data=data, decode=translator.config)
 
 
 def make_run(folder: pathlib.Path) -> pathlib.Path:
-    """A run with two checkpoints."""
+    """Writes a run with two checkpoints."""
     vocab_path = folder / "vocab.model"
     vocab_path.write_bytes(tiny.tokenizer().serialized)
     the_run = Run(folder / "run")
@@ -88,15 +88,15 @@ def make_run(folder: pathlib.Path) -> pathlib.Path:
     return the_run.path
 
 
-# What a `Translator` is given in place of the bytes.
+# The texts as a `Translator` receives them.
 LINES = [text.decode("utf-8", "replace") for text in TEXTS]
 TARGETS = [TEXTS[(index * 3 + 1) % 9] for index in range(len(TEXTS))]
 SEEDS = [7, -(2**62) + 3] * len(TEXTS)
 ATTENTION = [("encoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1)]
 MIXED = [ATTENTION[index % len(ATTENTION)] for index in range(len(TEXTS))]
-FEW = slice(14)  # attention of all texts at once would be too large
+FEW = slice(14)  # The attention of all texts exceeds the limit of one request.
 TOO_LONG = b"dog. " * 1200
-LONG = b"dog. " * 400  # for one piece of a line that is scored or aligned, but for no padding beside many others
+LONG = b"dog. " * 400  # Short enough to be scored or aligned, but too long to pad many other lines to.
 
 
 LENGTH = np.array([4], np.int32)
@@ -107,14 +107,14 @@ def array(texts: list[bytes]) -> np.ndarray:
 
 
 def token_request(sources: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Garbage stands behind the ends: the lengths alone count."""
+    """Returns a request with arbitrary ids behind the end of each source, which the model must ignore."""
     ids = padded(sources)
     lengths = np.array([len(source) for source in sources], np.int32)
     return {"source_ids": np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, 9), "source_length": lengths}
 
 
 def attention_request(choices: list[tuple[str, int]], rows: slice) -> dict[str, np.ndarray]:
-    """A kind and a layer for each of some texts and targets."""
+    """Returns a request for the attention of some rows, with a kind and a layer for each."""
     kinds, layers = zip(*choices, strict=True)
     return {
         "text": array(TEXTS[rows]),
@@ -125,7 +125,7 @@ def attention_request(choices: list[tuple[str, int]], rows: slice) -> dict[str, 
 
 
 def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
-    """Requests, or lists of them, by the names that the tests know them by: pairs of a signature and its inputs."""
+    """Returns requests, pairs of a signature and its inputs, or lists of them, by name."""
     text, seeds = {"text": array(TEXTS)}, np.array(SEEDS[: len(TEXTS)], np.int64)
     one = attention_request([("cross", 0)], slice(1))
     return {
@@ -158,8 +158,8 @@ def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
         "source_too_long": ("tokens", token_request([(3,) * 30_000 + (1,)])),
         "long_padding": ("tokens", {"source_ids": np.full([1, 30_000], 3, np.int32), "source_length": LENGTH}),
         "one_length_for_two": ("tokens", {"source_ids": np.full([2, 4], 3, np.int32), "source_length": LENGTH}),
-        "length_beyond_row": ("tokens", row_of_two(9)),
-        "length_below_zero": ("tokens", row_of_two(-1)),
+        "length_beyond_row": ("tokens", request_with_length(9)),
+        "length_below_zero": ("tokens", request_with_length(-1)),
         "one_more_seed": ("sample", {"text": array([b"A"]), "seed": np.array([1, 2], np.int64)}),
         "one_more_target": ("score", {"text": array([b"A"]), "target": array([b"B", b"C"])}),
         "no_such_token": ("tokens", token_request([(5, 10**6, 1)])),
@@ -167,25 +167,25 @@ def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
     }
 
 
-def row_of_two(length: int) -> dict[str, np.ndarray]:
-    """Two rows of two tokens, the second with another length than it has."""
+def request_with_length(length: int) -> dict[str, np.ndarray]:
+    """Returns two rows of two tokens; the second one states `length`."""
     return {"source_ids": np.full([2, 2], 3, np.int32), "source_length": np.array([2, length], np.int32)}
 
 
 def warmup_requests(version: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:
-    """What a server runs before it answers."""
+    """Returns the requests that a server runs before it answers."""
     records = tf.data.TFRecordDataset(str(version / "assets.extra" / "tf_serving_warmup_requests"))
-    actual = []
+    requests = []
     for record in records.as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
         assert request.model_spec.name == "tiny"
         inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        actual.append((request.model_spec.signature_name, inputs))
-    return actual
+        requests.append((request.model_spec.signature_name, inputs))
+    return requests
 
 
-def others_operations(version: pathlib.Path) -> set[str]:
-    """The operations of an export's graphs that are none of TensorFlow's own."""
+def custom_operations(version: pathlib.Path) -> set[str]:
+    """Returns the operations of an export's graphs that do not belong to TensorFlow."""
     (meta_graph,) = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
     functions = meta_graph.graph_def.library.function
     nodes = [*meta_graph.graph_def.node, *(node for function in functions for node in function.node_def)]

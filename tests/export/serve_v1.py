@@ -1,8 +1,8 @@
-"""Serves an exported model as TensorFlow Serving's loader does; knows nothing of Keras and of this project.
+"""Serves an exported model with TensorFlow Serving's loader, without Keras and this project.
 
-Usage: serve_v1.py OP_LIBRARY VERSION_DIR REQUESTS RESULTS. The requests are a pickled list of pairs of a signature
-and its inputs by name. The results, pickled, are the outputs of each by name, or the message of its error; the bytes
-by which memory grew at most for each; and modules of Keras or of this project.
+Usage: serve_v1.py OP_LIBRARY VERSION_DIR REQUESTS RESULTS. The requests are a pickled list of pairs of a signature and
+its inputs by name. The results are a pickled list: the outputs by name, or the error message, of each request; the
+largest growth of memory of each in bytes; and the imported modules of Keras or of this project.
 """
 
 import os
@@ -10,7 +10,7 @@ import pathlib
 import pickle
 import sys
 
-# TensorFlow imports Keras, if only to offer it as tf.keras, unless it is told to look for the old one.
+# TensorFlow imports Keras for tf.keras, unless this variable selects the old one.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import tensorflow as tf
@@ -31,8 +31,8 @@ def main(op_library: str, version: str, requests_path: str, results_path: str) -
 
 
 def measure(session, signature, inputs):
-    """A request's result, and the bytes that it took."""
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the largest size is from now on that of now
+    """Returns a request's result and the memory that it took, in bytes."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets the peak size
     before = resident_bytes("VmRSS")
     result = run(session, signature, inputs)
     return result, resident_bytes("VmHWM") - before

@@ -1,4 +1,4 @@
-"""An export whose translations come from CTranslate2: what its functions give, and a server of it."""
+"""Exports that CTranslate2 serves: the signatures, and a server of them."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ LINES = [text.decode("utf-8", "replace") for text in exporting.TEXTS]
 
 @pytest.fixture(scope="module")
 def expected(version):
-    """What `launch.translate --engine=ctranslate2 --num_best=3` finds in the export."""
+    """The outputs of `launch.translate --engine=ctranslate2 --num_best=3` for the export."""
     return Translator.load(version, settings=TranslatorSettings(engine="ctranslate2")).translate_nbest(
         LINES, exporting.DECODE.beam_size
     )
@@ -37,23 +37,25 @@ def functions(version):
 
 @needs_ctranslate2
 @pytest.mark.integration
-def test_the_outputs_are_those_of_the_same_engine_without_a_server(version, functions, expected):
+def test_the_outputs_equal_those_of_the_translator(version, functions, expected):
     text = tf.constant(exporting.TEXTS)
-    actual = {name: array.numpy() for name, array in functions["nbest"](text=text).items()}
+    outputs = {name: array.numpy() for name, array in functions["nbest"](text=text).items()}
     missing = [("", float(tf.float32.min))]
-    for row, scores, nbest in zip(actual["translations"], actual["scores"], expected, strict=True):
-        pairs = [(one.text, one.score) for one in nbest] + missing * (exporting.DECODE.beam_size - len(nbest))
+    for row, scores, nbest in zip(outputs["translations"], outputs["scores"], expected, strict=True):
+        pairs = [(translation.text, translation.score) for translation in nbest] + missing * (
+            exporting.DECODE.beam_size - len(nbest)
+        )
         assert [text.decode() for text in row] == [text for text, _ in pairs]
         assert scores.tolist() == pytest.approx([score for _, score in pairs], abs=1e-5)
     best = Translator.load(version, settings=TranslatorSettings(engine="ctranslate2")).translate(LINES)
-    actual = functions["serving_default"](text=text)
-    assert [text.decode() for text in actual["translation"].numpy()] == [one.text for one in best]
-    assert actual["score"].numpy().tolist() == pytest.approx([one.score for one in best], abs=1e-5)
+    outputs = functions["serving_default"](text=text)
+    assert [text.decode() for text in outputs["translation"].numpy()] == [translation.text for translation in best]
+    assert outputs["score"].numpy().tolist() == pytest.approx([translation.score for translation in best], abs=1e-5)
 
 
 @needs_ctranslate2
 @pytest.mark.integration
-def test_a_server_gives_them_over_rest_and_grpc(version, functions, expected):
+def test_a_server_answers_over_rest_and_grpc(version, functions, expected):
     server = Server(
         ServingOptions(str(version.parent), rest_port=0, grpc_port=0), loader=Loader(lambda path: functions)
     )
@@ -77,12 +79,12 @@ def test_a_server_gives_them_over_rest_and_grpc(version, functions, expected):
     assert [row[0] for row in outputs["translations"]] == [nbest[0].text for nbest in expected]
     assert [text.decode() for text in translations] == [nbest[0].text for nbest in expected]
     assert metadata["nbest"]["outputs"]["scores"]["tensor_shape"]["dim"][1]["size"] == "3"
-    assert scored.status_code == 200  # by the graph
+    assert scored.status_code == 200  # computed by the graph
 
 
 @needs_ctranslate2
 @pytest.mark.integration
-def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
+def test_unsupported_search_settings_are_rejected(version, tmp_path):
     signatures = CTranslate2Signatures("float32")
     with pytest.raises(InputError, match="config.json, so the engine ctranslate2 cannot read it; use --engine=tenso"):
         signatures(tmp_path)
@@ -100,7 +102,7 @@ def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
             signatures(folder)
 
 
-def test_a_missing_package_is_one_clear_line(monkeypatch):
+def test_a_missing_package_is_reported_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(InputError, match=r"^the package ctranslate2 is missing: pip install '\.\[fast\]'$"):
         CTranslate2Signatures("float32")

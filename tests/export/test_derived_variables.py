@@ -1,4 +1,4 @@
-"""Variables that an export does not store: every loader computes them from the stored ones."""
+"""Variables that an export does not store: each loader computes them from the stored ones."""
 
 import contextlib
 import gc
@@ -13,18 +13,20 @@ WEIGHTS = np.arange(600, dtype="float32").reshape(20, 30)
 
 
 def save(path, scale=1.0):
-    """A module with a weight and a function that reads what is made of it; returns how often that was made."""
-    weight, made = tf.Variable(scale * WEIGHTS, name="weight"), []
+    """Saves a module with a weight and a derived variable. Returns a list with one entry for each computation of the
+    derived variable: whether it was eager.
+    """
+    weight, computations = tf.Variable(scale * WEIGHTS, name="weight"), []
     derived = DerivedVariables(contextlib.nullcontext)
 
-    def make():
-        made.append(tf.executing_eagerly())
+    def compute():
+        computations.append(tf.executing_eagerly())
         return {"transposed": tf.transpose(weight), "nothing": None, "sum": tf.reduce_sum(weight)}
 
     @tf.function(input_signature=[tf.TensorSpec([None, 30])])
     def product(x):
         with derived:
-            first, second = (compute_once("of_weight", make) for _ in range(2))
+            first, second = (compute_once("of_weight", compute) for _ in range(2))
         assert first is second
         return {"product": x @ first["transposed"] + 0 * second["sum"]}
 
@@ -33,13 +35,13 @@ def save(path, scale=1.0):
     product.get_concrete_function()
     module.derived = derived.trackable()
     tf.saved_model.save(module, str(path), {"serving_default": product})
-    return made
+    return computations
 
 
 X = np.ones([2, 30], "float32")
 
 
-def test_it_is_made_once_while_tracing_and_once_for_the_loaders(tmp_path):
+def test_the_variables_are_computed_once_eagerly_and_once_in_the_initializer(tmp_path):
     assert save(tmp_path) == [True, False]
 
 
@@ -49,7 +51,7 @@ def test_the_variables_are_not_stored(tmp_path):
     assert [name for name in names if name.endswith("VARIABLE_VALUE")] == ["weight/.ATTRIBUTES/VARIABLE_VALUE"]
 
 
-def test_each_load_in_python_has_its_own(tmp_path):
+def test_each_load_in_python_has_its_own_variables(tmp_path):
     save(tmp_path / "1")
     save(tmp_path / "2", scale=2.0)
     first, again, second = (tf.saved_model.load(str(tmp_path / name)) for name in ("1", "1", "2"))
@@ -59,7 +61,7 @@ def test_each_load_in_python_has_its_own(tmp_path):
     np.testing.assert_allclose(second.product(X)["product"], 2 * X @ WEIGHTS.T, rtol=1e-5)
 
 
-def test_the_loader_of_tensorflow_1_makes_them(tmp_path):
+def test_the_loader_of_tensorflow_1_computes_the_variables(tmp_path):
     save(tmp_path)
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         signature = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path)).signature_def["serving_default"]

@@ -1,4 +1,4 @@
-"""Work in batches gives what work at once gives, and the batches are those of the translator."""
+"""Batches in the graph: the same as the translator's, with the results in the original order."""
 
 import numpy as np
 import tensorflow as tf
@@ -12,10 +12,10 @@ from t2t_keras.search.batches import length_batches
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 20), max_size=30), st.integers(1, 60))
 def test_same_batches_and_order(lengths, budget):
-    seen = []
+    batches = []
 
     def compute(rows):
-        seen.append(rows.numpy().tolist())
+        batches.append(rows.numpy().tolist())
         longest = tf.reduce_max(tf.gather(lengths, rows))
         return rows, widened(tf.ones([tf.size(rows), longest]), [max(lengths)])
 
@@ -25,11 +25,11 @@ def test_same_batches_and_order(lengths, budget):
         rows, values = in_batches(tf.constant(lengths, tf.int32), budget, compute, specs)
     finally:
         tf.config.run_functions_eagerly(False)
-    assert seen == list(length_batches(lengths, budget))
+    assert batches == list(length_batches(lengths, budget))
     np.testing.assert_array_equal(rows, np.arange(len(lengths)))
     assert values.shape[0] == len(lengths)
 
 
 def test_widened():
-    actual = widened(tf.ones([2, 1, 2]), [2, tf.constant(4)])
-    np.testing.assert_array_equal(actual[1], [[1, 1, 0, 0], [0, 0, 0, 0]])
+    padded = widened(tf.ones([2, 1, 2]), [2, tf.constant(4)])
+    np.testing.assert_array_equal(padded[1], [[1, 1, 0, 0], [0, 0, 0, 0]])

@@ -1,4 +1,4 @@
-"""Sentences in the graph: as `t2t_keras.text.sentences` finds them."""
+"""Sentences in the graph equal those of `t2t_keras.text.sentences`."""
 
 import functools
 
@@ -28,35 +28,35 @@ def compiled(language: str):
     return tf.function(lambda texts: find_sentences(texts, language), input_signature=[text], autograph=False)
 
 
-def found_by_graph(texts: list[bytes], language: str) -> list[list[tuple[str, str]]]:
-    actual = compiled(language)(tf.constant(texts, tf.string))
+def split_in_graph(texts: list[bytes], language: str) -> list[list[tuple[str, str]]]:
+    sentences = compiled(language)(tf.constant(texts, tf.string))
     rows: list[list[tuple[str, str]]] = [[] for _ in texts]
-    for text, before, row, is_first in zip(*(values.numpy().tolist() for values in actual), strict=True):
+    for text, before, row, is_first in zip(*(values.numpy().tolist() for values in sentences), strict=True):
         assert is_first == (not rows[row])
         rows[row].append((before.decode(), text.decode()))
     return rows
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_hard_paragraphs_are_as_in_python(language):
+def test_difficult_paragraphs_equal_python(language):
     texts = [paragraph.text for paragraph in paragraphs() if language in (paragraph.language, "xx")]
-    assert found_by_graph([text.encode() for text in texts], language) == [
+    assert split_in_graph([text.encode() for text in texts], language) == [
         sentences.find_sentences(text, language) for text in texts
     ]
 
 
-def test_odd_texts_are_as_in_python():
+def test_unusual_texts_equal_python():
     for language in LANGUAGES:
         expected = [sentences.find_sentences(text, language) for text in exporting.LINES]
-        assert found_by_graph(exporting.TEXTS, language) == expected
-    assert found_by_graph([], "en") == []
+        assert split_in_graph(exporting.TEXTS, language) == expected
+    assert split_in_graph([], "en") == []
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(LANGUAGES), st.lists(st.lists(st.sampled_from([*WORDS, " ", " ", " "]), max_size=14), max_size=3)
 )
-def test_any_text_is_as_in_python(language, texts):
+def test_any_text_equals_python(language, texts):
     lines = ["".join(words) for words in texts]
     expected = [sentences.find_sentences(line, language) for line in lines]
-    assert found_by_graph([line.encode() for line in lines], language) == expected
+    assert split_in_graph([line.encode() for line in lines], language) == expected

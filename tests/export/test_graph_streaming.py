@@ -1,4 +1,4 @@
-"""A translation that grows in the graph ends as the one that is searched for at once."""
+"""A streamed translation in the graph ends with the result of a whole search."""
 
 import dataclasses
 import functools
@@ -21,21 +21,21 @@ pytestmark = pytest.mark.integration
 
 
 @functools.cache
-def functions_of(**settings):
+def stream_functions(**settings):
     translator = exporting.translator(dataclasses.replace(exporting.DECODE, **settings))
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
     return signatures(pipeline)
 
 
-def grown(functions, text: bytes, steps: int) -> list[dict]:
-    """What each call gives, without the state."""
+def stream(functions, text: bytes, steps: int) -> list[dict]:
+    """Returns the outputs of each call without the state."""
     state = functions["stream_begin"](tf.constant([text]))
-    actual: list[dict] = []
-    while not (actual and actual[-1]["done"]):
+    results: list[dict] = []
+    while not (results and results[-1]["done"]):
         outputs = functions["stream_advance"](tf.constant(steps), *state.values())
         state = {name: outputs.pop(name) for name in state}
-        actual.append(outputs)
-    return actual
+        results.append(outputs)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -46,47 +46,47 @@ def grown(functions, text: bytes, steps: int) -> list[dict]:
         pytest.param({"beam_size": 4, "max_length_offset": 1, "max_length_factor": 0.5, "min_length": 2}, id="limits"),
     ],
 )
-def test_the_end_is_what_is_translated_at_once(settings):
-    functions, changes = functions_of(**settings), 0
+def test_the_last_output_equals_the_translation(settings):
+    functions, changes = stream_functions(**settings), 0
     for text in TEXTS:
         expected = functions["serving_default"](tf.constant([text]))
         texts = []
         for steps in (1, 3, 1000):
-            *before, last = grown(functions, text, steps)
+            *before, last = stream(functions, text, steps)
             np.testing.assert_array_equal(last["translation"], expected["translation"])
             np.testing.assert_allclose(last["score"], expected["score"], rtol=1e-5)
             assert not any(outputs["done"] for outputs in before)
             texts.append([outputs["translation"].numpy()[0] for outputs in (*before, last)])
-        assert texts[0][2::3] == texts[1][: len(texts[0]) // 3], "what there is after so many steps"
+        assert texts[0][2::3] == texts[1][: len(texts[0]) // 3], "outputs differ after the same number of steps"
         assert len(texts[2]) == 1
         changes += len(set(texts[0]))
     assert changes > 5 * len(TEXTS)
 
 
-def test_parts_are_shown_one_after_another():
-    functions = functions_of(beam_size=1)
+def test_parts_are_streamed_one_after_another():
+    functions = stream_functions(beam_size=1)
     (text,) = [text for text in TEXTS if text.startswith(b"Two dogs play. Two")]
     expected = functions["serving_default"](tf.constant([text]))["translation"][0].numpy()
-    shown = [outputs["translation"][0].numpy() for outputs in grown(functions, text, 1)]
-    assert len(shown[-1]) > len(shown[0])
-    assert shown[-1] == expected
+    streamed = [outputs["translation"][0].numpy() for outputs in stream(functions, text, 1)]
+    assert len(streamed[-1]) > len(streamed[0])
+    assert streamed[-1] == expected
 
 
-def test_a_blank_text_and_one_that_is_too_long():
-    functions = functions_of(beam_size=1)
-    (only,) = grown(functions, b" ", 1)
+def test_blank_and_long_texts():
+    functions = stream_functions(beam_size=1)
+    (only,) = stream(functions, b" ", 1)
     assert only["translation"].numpy().tolist() == [b""]
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1024 tokens.*too long to be streamed"):
         functions["stream_begin"](tf.constant([exporting.TOO_LONG]))
 
 
-def test_what_does_not_grow_has_no_such_signatures():
-    names = set(functions_of(sampling=True, beam_size=1))
+def test_sampling_exports_have_no_streaming_signatures():
+    names = set(stream_functions(sampling=True, beam_size=1))
     assert "sample" in names
     assert not any(name.startswith("stream") for name in names)
 
 
-def test_a_server_sends_what_it_gives_at_once(version):
+def test_a_server_streams_the_same_translation(version):
     server = Server(ServingOptions(str(version.parent), rest_port=0, grpc_port=0))
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""Text in the graph is text in Python: repair, case, white space, bytes that are no UTF-8."""
+"""Text operations in the graph equal those in Python: repair, case, white space, invalid UTF-8."""
 
 import sys
 
@@ -11,13 +11,13 @@ from t2t_keras.export import graph_text as text
 from t2t_keras.export import graph_truecase
 from t2t_keras.text import repair, truecase
 
-# All that repairing knows of, and its neighbours.
-ODD = (
+# All characters that the repair changes, and their neighbours.
+UNUSUAL = (
     "\x00\x01\x08\t\n\x0b\x0c\r\x0e\x1b\x1c\x1d\x1e\x1f !\x7e\x7f\x84\x85\x86\x9f\xa0\xac\xad\xae\u1680\u2000\u200a"
     "\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u202f\u205f\u2060\u2065\u2066\u2069\u206a\u3000\ufeff"
     "\ufffd\uffff\U0001f600\U0010ffffİIΣσςẞ"
 )
-texts = st.lists(st.text(st.one_of(st.sampled_from(ODD), st.characters(codec="utf-8")), max_size=12), max_size=20)
+texts = st.lists(st.text(st.one_of(st.sampled_from(UNUSUAL), st.characters(codec="utf-8")), max_size=12), max_size=20)
 broken = st.lists(
     st.lists(st.sampled_from([0x20, 0x41, 0x80, 0xBF, 0xC3, 0xE2, 0xED, 0xA0, 0xF0, 0x9F, 0xFF]), max_size=9)
 )
@@ -35,7 +35,7 @@ def test_repaired(values):
 
 @settings(max_examples=60, deadline=None)
 @given(broken)
-def test_bytes_that_are_no_utf8(rows):
+def test_invalid_utf8(rows):
     values = [bytes(row) for row in rows]
     assert in_graph(text.repaired, values) == [repair.repair(value.decode("utf-8", "replace")) for value in values]
 

@@ -1,4 +1,4 @@
-"""The translations of lines from those of their parts, as `combinations` and `join_parts` make them."""
+"""Translations of lines from those of their parts, as in `combinations` and `join_parts`."""
 
 import functools
 import itertools
@@ -15,12 +15,12 @@ from t2t_keras.inference.translation import join_parts as join_parts_in_python
 
 K = 3
 LOWEST = float(np.finfo(np.float32).min)
-# Few values, so that many sums are equal, and exact in any order.
+# There are few values, so that many sums are equal and exact in any order.
 slots = st.one_of(st.none(), st.tuples(st.sampled_from(["", "A", "B", "C"]), st.integers(-4, 0)))
 lines = st.lists(st.lists(st.lists(slots, min_size=K, max_size=K), max_size=4), max_size=4)
 
 
-# For any number of lines and parts.
+# The numbers of lines and parts are not fixed.
 SIGNATURE = [
     *(tf.TensorSpec(shape, dtype) for shape, dtype in (([None], tf.int32), ([None], tf.string), ([], tf.int32))),
     *(tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)),
@@ -36,12 +36,12 @@ def compiled(by_value: bool):
     return run
 
 
-def in_order(lines: list) -> list:
+def sorted_slots(lines: list) -> list:
     return [[sorted(part, key=lambda slot: (slot is None, -slot[1] if slot else 0)) for part in line] for line in lines]
 
 
 def blanks_of(line: list) -> list[str]:
-    """What stands in front of each part of a line."""
+    """Returns the white space before each part of a line."""
     return ["", " ", "\n\n", ""][: len(line)]
 
 
@@ -61,8 +61,8 @@ def arguments_of(lines: list) -> tuple:
 def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
     rows = []
     for part in parts:
-        actual = [Translation(text, float(value)) for text, value in filter(None, part)]
-        rows.append(actual or [Translation("", -np.inf)])
+        translations = [Translation(text, float(value)) for text, value in filter(None, part)]
+        rows.append(translations or [Translation("", -np.inf)])
     lists = [join_parts_in_python(row, blanks_of(parts)) for row in combinations(rows, K, by_value)]
     best = [(t.text, max(t.score, LOWEST)) for t in lists]
     return best + [("", LOWEST)] * (K - len(best))
@@ -71,9 +71,9 @@ def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
 @pytest.mark.parametrize("by_value", [True, False])
 @settings(max_examples=100, deadline=None)
 @given(lines)
-def test_as_in_python(by_value, lines):
-    if by_value:  # a search has its hypotheses in order, unused slots behind them
-        lines = in_order(lines)
+def test_joining_equals_python(by_value, lines):
+    if by_value:  # The hypotheses of a search are sorted, with unused slots last.
+        lines = sorted_slots(lines)
     actual = compiled(by_value)(*arguments_of(lines))
     texts = [[text.decode() for text in row] for row in actual.texts.numpy()]
     pairs = [list(zip(*row, strict=True)) for row in zip(texts, actual.values.numpy().tolist(), strict=True)]
@@ -92,15 +92,15 @@ def compiled_choice():
 
 @settings(max_examples=200, deadline=None)
 @given(lines)
-def test_choosing_among_parts_is_as_in_python(lines):
-    """Here A stands for no answer."""
-    lines = in_order(lines)
+def test_choosing_among_parts_equals_python(lines):
+    """The text A stands for no answer."""
+    lines = sorted_slots(lines)
     actual = compiled_choice()(*arguments_of(lines))
     for line, texts, values in zip(lines, actual.texts.numpy(), actual.values.numpy(), strict=True):
         translations = [
             [Translation(text, float(value)) for text, value in filter(None, part)] or [Translation("", -np.inf)]
             for part in line
         ]
-        wanted = [(t.text, max(t.score, LOWEST)) for t in best_answers(translations, K, "A")]
-        wanted += [("", LOWEST)] * (K - len(wanted))
-        assert [(text.decode(), value) for text, value in zip(texts, values, strict=True)] == wanted
+        expected_texts = [(t.text, max(t.score, LOWEST)) for t in best_answers(translations, K, "A")]
+        expected_texts += [("", LOWEST)] * (K - len(expected_texts))
+        assert [(text.decode(), value) for text, value in zip(texts, values, strict=True)] == expected_texts

@@ -1,4 +1,4 @@
-"""An exported model read back as a translator, with all that a translator can do."""
+"""Loading an exported model as a translator."""
 
 import pathlib
 import shutil
@@ -24,27 +24,27 @@ def loaded(version) -> Translator:
     return Translator.load(version)
 
 
-def test_it_translates_as_before(translator, loaded):
+def test_a_loaded_export_translates_like_the_original(translator, loaded):
     assert loaded.config == translator.config
     for before, after in zip(translator.model.get_weights(), loaded.model.get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
     assert loaded.translate(LINES) == translator.translate(LINES)
 
 
-def test_it_does_what_no_signature_does(loaded):
+def test_a_loaded_export_supports_all_functions_of_a_translator(loaded):
     source = "Two dogs play."
-    (actual,) = loaded.translate([Request(source, prefix="Zwei", constraints=("Hunde",))])
-    assert actual.text.startswith("Zwei")
-    assert "Hunde" in actual.text
-    (explanation,) = loaded.explain([source], [actual.text])
+    (translation,) = loaded.translate([Request(source, prefix="Zwei", constraints=("Hunde",))])
+    assert translation.text.startswith("Zwei")
+    assert "Hunde" in translation.text
+    (explanation,) = loaded.explain([source], [translation.text])
     assert explanation.attention.cross.shape[0] == 2
-    assert loaded.score([source], [actual.text])[0].log_prob < 0
+    assert loaded.score([source], [translation.text])[0].log_prob < 0
 
 
-def test_the_newest_version_stands_for_all(version, tmp_path):
+def test_the_newest_complete_version_is_loaded(version, tmp_path):
     for number in ("9", "10", "11"):
         shutil.copytree(version, tmp_path / number)
-    (tmp_path / "11" / "saved_model.pb").unlink()  # half copied
+    (tmp_path / "11" / "saved_model.pb").unlink()  # an incomplete copy
     (tmp_path / "12.tmp").mkdir()
     assert Run(tmp_path).exported == tmp_path / "10"
     assert Run(tmp_path / "9").exported == tmp_path / "9"
@@ -54,7 +54,7 @@ def test_the_newest_version_stands_for_all(version, tmp_path):
     assert (model.config, config.decode) == (config.model, exporting.DECODE)
 
 
-def test_what_an_export_cannot_do(version, tmp_path):
+def test_an_export_has_no_checkpoints_and_cannot_be_trained(version, tmp_path):
     with pytest.raises(InputError, match="is an exported model: it has no checkpoint 'best'"):
         Translator.load(version, "best")
     run = Run(version)
@@ -64,7 +64,7 @@ def test_what_an_export_cannot_do(version, tmp_path):
         _ = run.data_dir
 
 
-def test_damaged_weights(version, tmp_path):
+def test_damaged_weights_are_an_error(version, tmp_path):
     damaged = tmp_path / "1"
     shutil.copytree(version, damaged)
     (weights,) = (damaged / "variables").glob("*.data-*")
@@ -73,11 +73,11 @@ def test_damaged_weights(version, tmp_path):
         Translator.load(damaged)
 
 
-def test_what_was_excluded_stays_so(version, tmp_path):
-    other = tmp_path / "1"
-    shutil.copytree(version, other)
-    path = pathlib.Path(other / "assets.extra" / "config.json")
+def test_excluded_phrases_are_loaded(version, tmp_path):
+    copy = tmp_path / "1"
+    shutil.copytree(version, copy)
+    path = pathlib.Path(copy / "assets.extra" / "config.json")
     path.write_text(path.read_text().replace('"excluded": []', '"excluded": ["Hunde"]'))
-    assert Translator.load(other, settings=DecodeConfig(beam_size=1)).settings.excluded == ("Hunde",)
+    assert Translator.load(copy, settings=DecodeConfig(beam_size=1)).settings.excluded == ("Hunde",)
     settings = TranslatorSettings(excluded=["dog", "Hunde"])
-    assert Translator.load(other, settings=settings).settings.excluded == ("Hunde", "dog")
+    assert Translator.load(copy, settings=settings).settings.excluded == ("Hunde", "dog")

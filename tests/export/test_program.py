@@ -1,4 +1,4 @@
-"""The program that exports a run's model, and others with an export in place of a run."""
+"""Status and messages of launch.export, for runs and for exports."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests import programs
 pytestmark = pytest.mark.integration
 
 
-def test_it_exports(program_results, version):
+def test_the_program_exports(program_results, version):
     status, output, error = program_results["average"]
     assert (status, error) == (0, "")
     assert [path.name for path in version.parent.iterdir()] == ["1"]

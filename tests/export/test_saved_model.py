@@ -1,4 +1,4 @@
-"""What an export consists of: operations, signatures, weights once, assets, warm-up requests, versions."""
+"""The contents of an export: operations, signatures, weights, assets, warm-up requests and versions."""
 
 import dataclasses
 import json
@@ -34,22 +34,22 @@ def meta_graph(version):
     return meta_graph
 
 
-def test_a_server_may_keep_all_answers_but_samples(meta_graph):
-    kept = repeatable(meta_graph) & {name for name in meta_graph.signature_def if not name.startswith("__")}
+def test_all_signatures_except_sampling_are_deterministic(meta_graph):
+    deterministic = repeatable(meta_graph) & {name for name in meta_graph.signature_def if not name.startswith("__")}
     texts = {"serving_default", "nbest", "score", "align", "attention", "alternatives"}
-    assert kept == {*texts, "tokens", "constrained", *STREAM}
+    assert deterministic == {*texts, "tokens", "constrained", *STREAM}
 
 
-def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(version):
+def test_all_operations_except_three_of_sentencepiece_belong_to_tensorflow(version):
     assert {"Add", "StatefulPartitionedCall"} < {*dir(tf.raw_ops)} and not exporting.SENTENCEPIECE & {*dir(tf.raw_ops)}
-    assert exporting.others_operations(version) == exporting.SENTENCEPIECE
+    assert exporting.custom_operations(version) == exporting.SENTENCEPIECE
 
 
-def test_signatures_are_those_of_the_contract(meta_graph):
-    actual = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
-    assert {*actual} == {*SIGNATURES}
-    assert {s.method_name for s in actual.values()} == {"tensorflow/serving/predict"}
-    for name, signature in actual.items():
+def test_signatures_follow_the_contract(meta_graph):
+    signatures = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
+    assert {*signatures} == {*SIGNATURES}
+    assert {s.method_name for s in signatures.values()} == {"tensorflow/serving/predict"}
+    for name, signature in signatures.items():
         contract = SIGNATURES[name]
         sides = (
             (signature.inputs, contract.inputs, contract.takes_state),
@@ -62,27 +62,29 @@ def test_signatures_are_those_of_the_contract(meta_graph):
                 tensor = tensors[tensor_name]
                 assert tf.dtypes.as_dtype(tensor.dtype).name == dtype
                 sizes = [axis.size for axis in tensor.tensor_shape.dim]
-                wanted = [{"k": 3, "heads": 2}.get(axis, -1) if isinstance(axis, str) else axis for axis in axes]
-                assert sizes == wanted, f"{name}: {tensor_name}"
+                expected_sizes = [
+                    {"k": 3, "heads": 2}.get(axis, -1) if isinstance(axis, str) else axis for axis in axes
+                ]
+                assert sizes == expected_sizes, f"{name}: {tensor_name}"
 
 
 def bytes_of_weights(version: pathlib.Path) -> int:
     return sum(path.stat().st_size for path in (version / "variables").iterdir())
 
 
-def test_weights_are_there_once_and_under_their_names(translator, version):
+def test_each_weight_is_stored_once_under_its_name(translator, version):
     reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
     shapes = {key: shape for key, shape in reader.get_variable_to_shape_map().items() if key.startswith("weights/")}
     assert len(shapes) == len(translator.model.trainable_variables)
     assert "weights/decoder.Slayer_1.Sfeed_forward.Sinner_kernel/.ATTRIBUTES/VARIABLE_VALUE" in shapes
     assert sum(int(np.prod(shape)) for shape in shapes.values()) == translator.model.count_params()
-    others = {key.partition("/")[0] for key in reader.get_variable_to_shape_map()} - {"weights"}
-    assert others <= {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
+    other_keys = {key.partition("/")[0] for key in reader.get_variable_to_shape_map()} - {"weights"}
+    assert other_keys <= {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
 
 
 @pytest.mark.parametrize("storage, bytes_each", [("float32", 4), ("bfloat16", 2)])
-def test_bytes_on_disk_and_back(tmp_path, storage, bytes_each):
-    """Of a model that is large enough for the names of its weights not to count."""
+def test_weights_are_stored_in_the_given_type_and_loaded(tmp_path, storage, bytes_each):
+    """The model is large enough that the names of its weights take a negligible share."""
     config = dataclasses.replace(exporting.tiny.transformer().config, d_model=128, d_ff=256)
     model = Transformer(config)
     model.build()
@@ -98,7 +100,7 @@ def test_bytes_on_disk_and_back(tmp_path, storage, bytes_each):
         np.testing.assert_array_equal(tf.cast(tf.cast(before, storage), tf.float32), after)
 
 
-def test_frozen_layers_are_weights_too(tmp_path):
+def test_frozen_weights_are_exported(tmp_path):
     translator = exporting.translator()
     translator.model.encoder.trainable = False
     frozen = exporting.Translator(translator.tokenizer, translator.model, translator.config)
@@ -108,7 +110,7 @@ def test_frozen_layers_are_weights_too(tmp_path):
         np.testing.assert_array_equal(before, after)
 
 
-def test_files_beside_it(translator, version):
+def test_the_export_contains_the_vocabulary_and_its_configuration(translator, version):
     assert {path.name for path in version.iterdir()} >= {"saved_model.pb", "variables", "assets", "assets.extra"}
     assert (version / "assets" / "vocab.model").read_bytes() == translator.tokenizer.serialized
     document = json.loads((version / "assets.extra" / "config.json").read_text())
@@ -120,7 +122,7 @@ def test_files_beside_it(translator, version):
     assert "data_dir" not in document
 
 
-def test_warm_up_requests_run(served, version, meta_graph):
+def test_warmup_requests_run(served, version, meta_graph):
     requests = exporting.warmup_requests(version)
     assert {name for name, _ in requests} == {n for n in meta_graph.signature_def if not n.startswith("__")}
     for (name, inputs), outputs in zip(requests, served["warmup"], strict=True):
@@ -132,8 +134,8 @@ def test_warm_up_requests_run(served, version, meta_graph):
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Exports that write no model."""
+def without_saving(monkeypatch):
+    """Makes exports skip the writing of the model."""
 
     def save(translator, storage, path):
         path.mkdir()
@@ -147,7 +149,7 @@ def export(translator, export_dir: pathlib.Path, *arguments) -> str:
     return export_translator(translator, exporting.config_of(translator), export_dir, *arguments).name
 
 
-def test_versions_count_up(quick, translator, tmp_path):
+def test_version_numbers_increase(without_saving, translator, tmp_path):
     export_dir = tmp_path / "new" / "mine"
     assert [export(translator, export_dir) for _ in range(3)] == ["1", "2", "3"]
     (export_dir / "2").rename(export_dir / "old_2")
@@ -157,25 +159,25 @@ def test_versions_count_up(quick, translator, tmp_path):
     assert sorted(path.name for path in export_dir.iterdir()) == ["1", "17", "18", "20.tmp", "3", "old_2"]
 
 
-def test_a_version_that_appears_meanwhile_stays(quick, translator, tmp_path, monkeypatch):
-    """Also an empty one, which another process is about to fill, and which the system would replace."""
+def test_a_version_created_by_a_concurrent_process_is_not_replaced(without_saving, translator, tmp_path, monkeypatch):
+    """An empty directory must stay as well: another process is about to fill it, and os.rename would replace it."""
     rename = os.rename
 
-    def rename_later(source, path):
+    def create_and_rename(source, path):
         if path.name == "1" and not path.exists():
             path.mkdir()
             (path / "saved_model.pb").write_text("another's")
             (tmp_path / "2").mkdir()
         rename(source, path)
 
-    monkeypatch.setattr(os, "rename", rename_later)
+    monkeypatch.setattr(os, "rename", create_and_rename)
     assert export(translator, tmp_path) == "3"
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's" and not list((tmp_path / "2").iterdir())
 
 
-def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(translator, tmp_path, monkeypatch):
     def save(translator, storage, path):
-        assert not path.name.isdecimal(), "servers look for numbers"
+        assert not path.name.isdecimal(), "servers load numbered directories"
         path.mkdir()
         raise OSError(28, "No space left on device")
 
@@ -185,16 +187,16 @@ def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_exported(quick, translator, tmp_path, monkeypatch):
+def test_exports_that_are_not_possible_are_rejected(without_saving, translator, tmp_path, monkeypatch):
     copier = exporting.tiny.CopyModel(translator.tokenizer.vocab_size)
-    other = exporting.Translator(translator.tokenizer, copier)
+    copier_translator = exporting.Translator(translator.tokenizer, copier)
     with pytest.raises(ValueError, match=r"must be a keras\.Model, got CopyModel"):
-        export_translator(other, exporting.config_of(translator), tmp_path)
+        export_translator(copier_translator, exporting.config_of(translator), tmp_path)
     with pytest.raises(ValueError, match="storage must be one of float32, bfloat16; got 'int8'"):
         export(translator, tmp_path, "int8")
     with pytest.raises(ValueError, match="glossary must be None"):
-        terms = exporting.translator(glossary=Glossary(()))
-        export_translator(terms, exporting.config_of(translator), tmp_path)
+        with_glossary = exporting.translator(glossary=Glossary(()))
+        export_translator(with_glossary, exporting.config_of(translator), tmp_path)
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
         export(translator, tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)

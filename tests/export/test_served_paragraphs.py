@@ -1,4 +1,4 @@
-"""Paragraphs from a server: those of the translator, string for string."""
+"""A server gives exactly the translator's translations of paragraphs."""
 
 import grpc
 import httpx
@@ -27,19 +27,19 @@ def server(version):
     assert server.stop()
 
 
-def test_rest_grpc_and_streams_keep_the_white_space(server, translator):
+def test_rest_grpc_and_streams_keep_white_space(server, translator):
     lines = [PARAGRAPH, "Two dogs play.", " \n "]
-    expected = [each.text for each in translator.translate(lines)]
+    expected = [translation.text for translation in translator.translate(lines)]
     assert expected[0].count("\n") == 3 and translator.translate(lines)[0].num_parts > 6
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
-        actual = predict(client, {"instances": lines}, MODEL).json()["predictions"]
-        assert [each["translation"] for each in actual] == expected
+        predictions = predict(client, {"instances": lines}, MODEL).json()["predictions"]
+        assert [translation["translation"] for translation in predictions] == expected
         *before, (name, last) = all_events(client, {"instances": [PARAGRAPH]}, MODEL)
         assert name == "end" and last["predictions"][0]["translation"] == expected[0]
-        grown = [data["predictions"][0]["translation"] for _, data in before]
-        # A part is shown once those before are final, and white space with the sentence behind it.
-        counts = [text.count("\n") for text in grown]
-        assert counts == sorted(counts) and counts[0] == 0 and not any(text.endswith("\n") for text in grown)
+        streamed = [data["predictions"][0]["translation"] for _, data in before]
+        # The stream shows a part when the parts before it are final, and white space together with the next sentence.
+        counts = [text.count("\n") for text in streamed]
+        assert counts == sorted(counts) and counts[0] == 0 and not any(text.endswith("\n") for text in streamed)
     with grpc.insecure_channel(server.grpc_address) as channel:
         request = predict_pb2.PredictRequest()
         request.model_spec.name = "tiny"
@@ -49,12 +49,12 @@ def test_rest_grpc_and_streams_keep_the_white_space(server, translator):
     assert [text.decode() for text in texts] == expected
 
 
-def test_a_document_has_the_translation_of_each_sentence(server, translator):
+def test_a_document_is_translated_by_sentence(server, translator):
     document = "<p>Two dogs play. A man is standing!</p>\n<p>Zwei <b>Hunde.</b></p>"
-    one, two = translator.translate(["Two dogs play. A man is standing!", "Zwei Hunde."])
-    assert len(one.sentences) == 2
+    first, second = translator.translate(["Two dogs play. A man is standing!", "Zwei Hunde."])
+    assert len(first.sentences) == 2
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         body = {"markup": "html", "inputs": [document]}
         (actual,) = client.post(f"{MODEL}:predict", json=body).json()["outputs"]
-    assert actual.startswith(f"<p>{one.text}</p>\n<p>") and actual.endswith("</p>")
-    assert actual.replace("<b>", "").replace("</b>", "").endswith(f"<p>{two.text}</p>")
+    assert actual.startswith(f"<p>{first.text}</p>\n<p>") and actual.endswith("</p>")
+    assert actual.replace("<b>", "").replace("</b>", "").endswith(f"<p>{second.text}</p>")

@@ -1,4 +1,4 @@
-"""Every output of an exported model, served in a process of its own, is what the translator gives."""
+"""Each output of an exported model, served in a separate process, equals the translator's."""
 
 import dataclasses
 import re
@@ -28,41 +28,43 @@ def test_translations(translator, served):
     assert max(t.num_parts for t in expected) > 3
     assert min(t.num_parts for t in expected) == 0
     assert decoded(served["serving_default"]["translation"]) == [t.text for t in expected]
-    assert len({t.text for t in expected}) > 12, "the model says different things"
+    assert len({t.text for t in expected}) > 12, "the outputs are too uniform for this test"
     np.testing.assert_allclose(served["serving_default"]["score"], [t.score for t in expected], rtol=1e-5, atol=1e-4)
 
 
-def test_one_by_one(served):
-    actual = np.concatenate([result["translation"] for result in served["one_by_one"]])
-    assert actual.tolist() == served["serving_default"]["translation"].tolist()
+def test_single_lines_have_the_same_results(served):
+    translations = np.concatenate([result["translation"] for result in served["one_by_one"]])
+    assert translations.tolist() == served["serving_default"]["translation"].tolist()
     scores = np.concatenate([result["score"] for result in served["one_by_one"]])
     np.testing.assert_allclose(scores, served["serving_default"]["score"], rtol=1e-5, atol=1e-4)
-    drawn = np.concatenate([result["translation"] for result in served["samples_one_by_one"]])
-    assert drawn.tolist() == served["sample"]["translation"].tolist()
+    samples = np.concatenate([result["translation"] for result in served["samples_one_by_one"]])
+    assert samples.tolist() == served["sample"]["translation"].tolist()
 
 
 def test_nbest(translator, served):
     expected = translator.translate_nbest(LINES, 3)
     scores = [[t.score for t in row] + [LOWEST] * (3 - len(row)) for row in expected]
     np.testing.assert_allclose(served["nbest"]["scores"], scores, rtol=1e-5, atol=1e-4)
-    compared = 0
+    num_compared = 0
     for actual, row in zip(decoded(served["nbest"]["translations"]), expected, strict=True):
         assert actual[len(row) :] == [""] * (3 - len(row))
         for slot, hypothesis in enumerate(row):
-            others = [other.score for other in row if other is not hypothesis]
-            # Of a line that repeats itself, many combinations of its parts' hypotheses are equally good.
-            if not any(np.isclose(hypothesis.score, score, rtol=1e-5, atol=1e-4) for score in others):
+            other_scores = [sibling.score for sibling in row if sibling is not hypothesis]
+            # For a repetitive line, many combinations of its parts' hypotheses have equal scores.
+            if not any(np.isclose(hypothesis.score, score, rtol=1e-5, atol=1e-4) for score in other_scores):
                 assert actual[slot] == hypothesis.text
-                compared += 1
-    assert compared > 40
+                num_compared += 1
+    assert num_compared > 40
 
 
 def test_samples(translator, served):
     for seed in set(SEEDS):
         config = dataclasses.replace(exporting.DECODE, sampling=True, beam_size=1, seed=seed)
-        own = Translator(translator.tokenizer, translator.model, config, DataConfig(max_length=exporting.MAX_LENGTH))
+        sampling_translator = Translator(
+            translator.tokenizer, translator.model, config, DataConfig(max_length=exporting.MAX_LENGTH)
+        )
         rows = [row for row in range(len(LINES)) if SEEDS[row] == seed]
-        expected = own.translate([LINES[row] for row in rows])
+        expected = sampling_translator.translate([LINES[row] for row in rows])
         assert decoded(served["sample"]["translation"][rows]) == [t.text for t in expected]
         log_probs = served["sample"]["log_probability"][rows]
         np.testing.assert_allclose(log_probs, [t.log_prob for t in expected], rtol=1e-5, atol=1e-4)
@@ -70,43 +72,43 @@ def test_samples(translator, served):
 
 def test_scores(translator, served):
     expected = translator.score(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
-    actual = served["score"]
-    np.testing.assert_allclose(actual["log_probability"], [s.log_prob for s in expected], rtol=1e-5, atol=1e-4)
-    assert actual["token_count"].tolist() == [len(s.pieces) for s in expected]
+    outputs = served["score"]
+    np.testing.assert_allclose(outputs["log_probability"], [s.log_prob for s in expected], rtol=1e-5, atol=1e-4)
+    assert outputs["token_count"].tolist() == [len(s.pieces) for s in expected]
 
 
 def test_tokens(translator, sources, served):
-    actual = served["tokens"]
+    outputs = served["tokens"]
     for row, source in enumerate(sources):
-        length = actual["translation_length"][row]
+        length = outputs["translation_length"][row]
         if not source:
-            assert (length, actual["score"][row]) == (0, 0)
-            assert not actual["translation_ids"][row].any()
+            assert (length, outputs["score"][row]) == (0, 0)
+            assert not outputs["translation_ids"][row].any()
             continue
         result = translator.search(np.array([source], np.int32))
         assert length == result.lengths[0, 0]
-        assert actual["translation_ids"][row, :length].tolist() == result.token_ids[0, 0, :length].numpy().tolist()
-        assert not actual["translation_ids"][row, length:].any()
-        np.testing.assert_allclose(actual["score"][row], result.scores[0, 0], rtol=1e-5, atol=1e-4)
+        assert outputs["translation_ids"][row, :length].tolist() == result.token_ids[0, 0, :length].numpy().tolist()
+        assert not outputs["translation_ids"][row, length:].any()
+        np.testing.assert_allclose(outputs["score"][row], result.scores[0, 0], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_alignments(translator, served, one_by_one):
     for row, translation in enumerate(translator.translate(LINES)):
-        actual, place = (served["aligned_one_by_one"][row], 0) if one_by_one else (served["align"], row)
-        assert actual["translation"][place].decode() == translation.text
+        outputs, index = (served["aligned_one_by_one"][row], 0) if one_by_one else (served["align"], row)
+        assert outputs["translation"][index].decode() == translation.text
         parts = translator.explain_tokens(translation.source_ids, translation.token_ids)
         pieces = [[p for part in parts for p in getattr(part, f"{side}_pieces")] for side in ("source", "target")]
         for side, expected in zip(("source", "target"), pieces, strict=True):
-            given = decoded(actual[f"{side}_pieces"][place])
-            assert given == expected + [""] * (len(given) - len(expected))
-        attention, begin = np.zeros_like(actual["attention"][place]), [0, 0]
+            actual = decoded(outputs[f"{side}_pieces"][index])
+            assert actual == expected + [""] * (len(actual) - len(expected))
+        attention, begin = np.zeros_like(outputs["attention"][index]), [0, 0]
         for part in parts:
-            own = part.attention.cross[0].mean(axis=0)  # the first layer of two
-            end = [start + size for start, size in zip(begin, own.shape, strict=True)]
-            attention[begin[0] : end[0], begin[1] : end[1]] = own
+            weights = part.attention.cross[0].mean(axis=0)  # the first of two layers
+            end = [start + size for start, size in zip(begin, weights.shape, strict=True)]
+            attention[begin[0] : end[0], begin[1] : end[1]] = weights
             begin = end
-        np.testing.assert_allclose(actual["attention"][place], attention, atol=1e-5)
+        np.testing.assert_allclose(outputs["attention"][index], attention, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -114,30 +116,30 @@ def explanations(translator):
     return translator.explain(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
 
 
-def assert_attention(actual: dict, row: int, explanation: Explanation, kind: Kind, layer: int) -> None:
+def assert_attention(outputs: dict, row: int, explanation: Explanation, kind: Kind, layer: int) -> None:
     view = explanation.view(kind)
-    assert actual["num_layers"][row] == len(view.weights)
+    assert outputs["num_layers"][row] == len(view.weights)
     for side, expected in (("query_pieces", view.queries), ("key_pieces", view.keys)):
-        given = decoded(actual[side][row])
-        assert given == [*expected, *[""] * (len(given) - len(expected))]
-    expected = np.zeros_like(actual["attention"][row])
+        pieces = decoded(outputs[side][row])
+        assert pieces == [*expected, *[""] * (len(pieces) - len(expected))]
+    expected = np.zeros_like(outputs["attention"][row])
     expected[:, : len(view.queries), : len(view.keys)] = view.weights[layer]
-    np.testing.assert_allclose(actual["attention"][row], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs["attention"][row], expected, atol=1e-5)
 
 
 def test_attention_of_each_kind_and_layer(explanations, served):
-    """Of given translations, as `explain` gives it."""
-    for actual, (kind, layer) in zip(served["attention"], ATTENTION, strict=True):
-        assert len(actual["attention"]) == len(explanations[FEW])
+    """The targets are given translations; `explain` gives the expected attention."""
+    for outputs, (kind, layer) in zip(served["attention"], ATTENTION, strict=True):
+        assert len(outputs["attention"]) == len(explanations[FEW])
         for row, explanation in enumerate(explanations[FEW]):
-            assert_attention(actual, row, explanation, kind, layer)
+            assert_attention(outputs, row, explanation, kind, layer)
 
 
-def test_every_line_has_a_kind_and_a_layer_of_its_own(explanations, served):
-    for row, (explanation, asked) in enumerate(zip(explanations, MIXED, strict=True)):
-        assert_attention(served["attention_one_by_one"][row], 0, explanation, *asked)
+def test_each_line_can_have_a_different_kind_and_layer(explanations, served):
+    for row, (explanation, choice) in enumerate(zip(explanations, MIXED, strict=True)):
+        assert_attention(served["attention_one_by_one"][row], 0, explanation, *choice)
         if row in range(len(TEXTS))[FEW]:
-            assert_attention(served["attention_mixed"], row, explanation, *asked)
+            assert_attention(served["attention_mixed"], row, explanation, *choice)
 
 
 def test_empty_requests(served):
@@ -148,7 +150,7 @@ def test_empty_requests(served):
     assert served["no_pairs"]["token_count"].shape == (0,)
 
 
-def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
+def test_an_error_affects_only_its_own_request(served):
     assert "text has a line of more than 1024 tokens" in served["too_long_to_score"]
     assert "too long to be aligned" in served["too_long_to_align"]
     assert "text and target must have equal numbers of lines" in served["one_more_target"]
@@ -177,26 +179,30 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
         ("too_many_ids", r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
     ],
 )
-def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, message):
-    result, grown_bytes = (values[name] for values in served_at_cost)
+def test_a_request_that_exceeds_the_memory_limit_is_rejected_early(served_with_memory, name, message):
+    result, grown_bytes = (values[name] for values in served_with_memory)
     assert re.search(message, result)
-    assert grown_bytes < 128e6  # the strings of 150,000 lines take half of that
+    assert grown_bytes < 128e6  # half of it for the strings of 150,000 lines
 
 
-def test_an_export_reads_and_writes_case_as_its_translator(tmp_path):
-    own = exporting.translator(lowercase="source", words=["zwei", "a", "two", "ein"])
-    version = export_translator(own, exporting.config_of(own), tmp_path / "case")
-    assert Translator.load(version).tokenizer.truecaser.words == own.tokenizer.truecaser.words
+def test_an_export_treats_case_like_its_translator(tmp_path):
+    translator = exporting.translator(lowercase="source", words=["zwei", "a", "two", "ein"])
+    version = export_translator(translator, exporting.config_of(translator), tmp_path / "case")
+    assert Translator.load(version).tokenizer.truecaser.words == translator.tokenizer.truecaser.words
     functions = tf.saved_model.load(str(version)).signatures
     actual = decoded(functions["serving_default"](text=tf.constant(TEXTS))["translation"].numpy())
-    assert actual == [t.text for t in own.translate(LINES)]
+    assert actual == [t.text for t in translator.translate(LINES)]
     assert actual != [t.text for t in exporting.translator(lowercase="source").translate(LINES)]
     upper, lower = functions["serving_default"](text=tf.constant(["TWO Dogs", "two dogs"]))["translation"].numpy()
     assert upper == lower
     scores = functions["score"](text=tf.constant(TEXTS), target=tf.constant(TARGETS))["log_probability"]
-    expected = own.score(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
+    expected = translator.score(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
     np.testing.assert_allclose(scores, [score.log_prob for score in expected], rtol=1e-5, atol=1e-4)
-    assert own.score(["A"], ["Zwei Hunde"]) == own.score(["a"], ["zwei Hunde"]) != own.score(["a"], ["ZWEI Hunde"])
-    asked = {"text": tf.constant(["A man"] * 2), "prefix": tf.constant(["Zwei Hunde", "zwei Hunde"])}
-    first, second = (decoded(row) for row in functions["alternatives"](**asked)["translations"].numpy())
+    assert (
+        translator.score(["A"], ["Zwei Hunde"])
+        == translator.score(["a"], ["zwei Hunde"])
+        != translator.score(["a"], ["ZWEI Hunde"])
+    )
+    request = {"text": tf.constant(["A man"] * 2), "prefix": tf.constant(["Zwei Hunde", "zwei Hunde"])}
+    first, second = (decoded(row) for row in functions["alternatives"](**request)["translations"].numpy())
     assert first == second and all(text.startswith("Zwei Hunde") for text in first if text)

@@ -1,11 +1,11 @@
-"""Shorter names in the graph of a SavedModel, which must still name the same things."""
+"""Shorter names in the graph of a SavedModel still refer to the same objects."""
 
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from t2t_keras.export.smaller_graph import shrink
 
 
-def test_all_is_renamed_except_operations_that_create_resources(tmp_path):
+def test_all_operations_except_those_that_create_resources_are_renamed(tmp_path):
     model = SavedModel()
     meta_graph = model.meta_graphs.add()
     operation = meta_graph.meta_info_def.stripped_op_list.op.add(name="Tokenizer")
